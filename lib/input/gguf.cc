@@ -74,4 +74,12 @@ Status GgufFile::check() const {
   return {};
 }
 
+Status GgufFile::check_unchanged() const {
+  KTX_TRY(check());
+  for (const GgufShard& shard : shards_) {
+    KTX_TRY(ktx::check_unchanged(shard.file.path(), shard.stamp));
+  }
+  return {};
+}
+
 }  // namespace ktx::input

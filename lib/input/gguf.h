@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
+#include "lib/support/file_stamp.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/result.h"
 
@@ -108,6 +109,7 @@ struct GgufOptions {
 // One file of the model: the only one, or a shard.
 struct GgufShard {
   MappedFile file;
+  FileStamp stamp;  // as it was opened
   uint32_t version = 3;
   uint32_t alignment = 32;
   uint64_t header_size = 0;  // up to the last tensor description
@@ -128,6 +130,8 @@ class GgufFile {
   std::span<const std::byte> header(int shard = 0) const;
   // An error once a file became smaller under the mapping; ask after reading weights.
   Status check() const;
+  // The same, also for one that was changed or replaced since it was opened.
+  Status check_unchanged() const;
 
   // Metadata of the first shard (the others hold only split.*), in file order.
   std::span<const GgufValue> metadata() const { return metadata_; }

@@ -407,7 +407,9 @@ class GgufReader {
   // Appends the shard and its tensors; returns its metadata.
   static Result<std::vector<GgufValue>> read_shard(GgufFile& gguf, const std::string& path,
                                                    const GgufOptions& options) {
-    GgufShard shard{KTX_TRY(MappedFile::open(path))};
+    Result<FileStamp> stamp = stamp_file(path);  // before anything is read
+    MappedFile file = KTX_TRY(MappedFile::open(path));
+    GgufShard shard{std::move(file), KTX_TRY(std::move(stamp))};
     std::vector<GgufValue> metadata;
     std::vector<GgufTensor> tensors;
     KTX_TRY(HeaderReader(path, shard.file.bytes(), options.tables).read(shard, metadata, tensors));

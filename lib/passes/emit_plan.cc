@@ -402,18 +402,19 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
                      packed);
     rounded.push_back({std::string(contents.strings[blob.name]), to->second});
   }
-  std::vector<std::string> paths;
+  std::vector<plan::SourceFile> files;
   plan::PackOptions pack;
   pack.threads = threads;
   pack.progress = progress;
   for (const input::GgufShard& shard : source.gguf.shards()) {
-    paths.push_back(shard.file.path());
+    files.push_back({shard.stamp, shard.file.bytes()});
     pack.files.push_back(&shard.file);
   }
   plan::WriterOptions options;
-  options.source_key = KTX_TRY(plan::source_key(paths));
+  options.source_key = plan::source_key(files);
   plan::PlanWriter writer = KTX_TRY(plan::PlanWriter::create(path, std::move(contents), options));
   KTX_TRY(plan::pack_blobs(writer, sources, pack));
+  KTX_TRY(source.gguf.check_unchanged());
   const size_t first = rounded.size() - errors.size();
   for (size_t i = 0; i < errors.size(); ++i) {
     rounded[first + i].relative_rms = errors[i]->relative_rms();

@@ -170,8 +170,8 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
     const std::lock_guard lock(mutex);
     if (!failed.exchange(true)) first_failure = std::move(status);
   });
+  KTX_TRY(plan.check());  // what is missing there is behind any failure here
   KTX_TRY(std::move(first_failure));
-  KTX_TRY(plan.check());
   for (WorkFile& file : files) KTX_TRY(file.commit());
   return paths;
 }

@@ -1,12 +1,9 @@
 #include "lib/plan/plan_writer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "lib/plan/check_step_records.h"
 #include "lib/plan/plan_reader.h"
@@ -220,18 +217,16 @@ std::string PlanWriter::State::head() {
   return out;
 }
 
-Result<Hash128> source_key(std::span<const std::string> paths) {
+Hash128 source_key(std::span<const SourceFile> files) {
+  constexpr size_t kSamples = 32, kSampleBytes = 4096;
   Hasher hasher;
-  for (const std::string& path : paths) {
-    struct stat info = {};
-    if (stat(path.c_str(), &info) != 0) {
-      return Error{fmt::format("{}: cannot open: {}", path,
-                               std::error_code(errno, std::generic_category()).message())};
+  for (const auto& [stamp, bytes] : files) {
+    hasher.add(bytes_of(stamp));
+    const size_t step = bytes.size() / kSamples + 1;
+    for (size_t at = 0; at < bytes.size(); at += step) {
+      hasher.add(bytes.subspan(at, std::min(kSampleBytes, bytes.size() - at)));
     }
-    const uint64_t facts[] = {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
-                              static_cast<uint64_t>(info.st_mtim.tv_sec),
-                              static_cast<uint64_t>(info.st_mtim.tv_nsec)};
-    hasher.add(std::as_bytes(std::span(facts)));
+    hasher.add(bytes.last(std::min(kSampleBytes, bytes.size())));
   }
   return hasher.digest();
 }

@@ -27,6 +27,7 @@
 #include <string>
 
 #include "lib/plan/plan_contents.h"
+#include "lib/support/file_stamp.h"
 #include "lib/support/result.h"
 
 namespace ktx::plan {
@@ -38,8 +39,14 @@ struct WriterOptions {
   bool resume = true;
 };
 
-// A key of files by device, inode, size and time of change.
-Result<Hash128> source_key(std::span<const std::string> paths);
+// Of a source file: what the system said when it was opened, and its bytes.
+struct SourceFile {
+  FileStamp stamp;
+  std::span<const std::byte> bytes;
+};
+// A key of files by their stamps and by samples of their bytes, for file systems whose stamps say
+// little (images that are mounted, FAT).
+Hash128 source_key(std::span<const SourceFile> files);
 
 class PlanWriter {
  public:

@@ -173,13 +173,33 @@ bool WorkFile::copy_into_memory(uint64_t offset, std::span<const std::byte> byte
   return copied;
 }
 
+namespace {
+
+// The system reads pages of a mapped file that became smaller without the guard of the mapping, and
+// fails (EFAULT), as if the file written were at fault. Read here they are zeros from now on, and
+// the mapped file's own check() has the message.
+void touch_pages(std::span<const std::byte> bytes) {
+  constexpr size_t kPageBytes = 4096;
+  for (size_t at = 0; at < bytes.size(); at += kPageBytes) {
+    (void)*static_cast<const volatile std::byte*>(bytes.data() + at);
+  }
+  (void)*static_cast<const volatile std::byte*>(&bytes.back());
+}
+
+}  // namespace
+
 Status WorkFile::write(uint64_t offset, std::span<const std::byte> bytes) {
   constexpr size_t kWorthMapping = 64 << 10;
+  bool touched = false;
   const std::unique_lock turn(*writing_, std::try_to_lock);
   if (!turn && bytes.size() >= kWorthMapping && copy_into_memory(offset, bytes)) return {};
   while (!bytes.empty()) {
     const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EFAULT && !std::exchange(touched, true)) {
+      touch_pages(bytes);
+      continue;
+    }
     if (n < 0) return error("cannot write", errno);
     bytes = bytes.subspan(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);

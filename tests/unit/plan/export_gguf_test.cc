@@ -65,6 +65,21 @@ TinyPlan plan_with_large_weight(Layout layout) {
   return tiny;
 }
 
+TEST(ExportGguf, BlamesThePlanThatBecameSmaller) {
+  TempDir dir;
+  const TinyPlan tiny = plan_with_large_weight(Layout::Rows);
+  ASSERT_TRUE(write_plan(tiny, dir.path("p")).ok());
+  const auto plan = PlanFile::open(dir.path("p"));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  fs::resize_file(dir.path("p"), 1 << 20);
+  for (const int threads : {1, 3}) {
+    const auto paths = export_gguf(*plan, dir.path("out.gguf"), {}, threads);
+    ASSERT_FALSE(paths.ok());
+    EXPECT_THAT(paths.error().message, HasSubstr(dir.path("p") + ": the file became smaller"));
+    EXPECT_FALSE(fs::exists(dir.path("out.gguf")));
+  }
+}
+
 TEST(ExportGguf, GivesBackALargeTensorOnAnyNumberOfThreads) {
   TempDir dir;
   const TinyPlan tiny = plan_with_large_weight(Layout::Rows);

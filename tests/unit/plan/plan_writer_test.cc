@@ -349,15 +349,25 @@ TEST(PlanWriter, RefusesSourcesOfTheWrongSize) {
               HasSubstr("weight 'token_embd.weight': its source has 100 bytes, expected 3264"));
 }
 
-TEST(PlanWriter, SourceKeyChangesWithTheFile) {
-  TempDir dir;
-  const std::vector<std::string> paths = {dir.write("m.gguf", "one")};
-  const auto before = source_key(paths);
-  ASSERT_TRUE(before.ok());
-  EXPECT_EQ(*before, *source_key(paths));
-  dir.write("m.gguf", "more");
-  EXPECT_FALSE(*before == *source_key(paths));
-  EXPECT_FALSE(source_key(std::vector<std::string>{dir.path("absent")}).ok());
+TEST(PlanWriter, SourceKeyChangesWithTheFileAndWithItsBytes) {
+  FileStamp stamp{.device = 1, .inode = 2, .size = 3 << 20, .modified_ns = 4, .changed_ns = 5};
+  std::vector<std::byte> bytes(stamp.size);
+  const auto key = [&] {
+    const SourceFile file{stamp, bytes};
+    return source_key({&file, 1});
+  };
+  const Hash128 before = key();
+  EXPECT_EQ(before, key());
+  stamp.changed_ns = 6;  // size and time of modification as they were
+  EXPECT_FALSE(before == key());
+  stamp.changed_ns = 5;
+  for (const size_t begin : {size_t{0}, bytes.size() / 2, bytes.size() - 1}) {
+    const size_t end = std::min(begin + bytes.size() / 16, bytes.size());
+    for (size_t at = begin; at < end; ++at) bytes[at] = std::byte{1};
+    EXPECT_FALSE(before == key()) << begin;
+    for (size_t at = begin; at < end; ++at) bytes[at] = std::byte{0};
+  }
+  EXPECT_EQ(before, key());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/support/mapped_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx {
@@ -146,6 +147,19 @@ TEST(WorkFile, SaysThatADiskBecameFullWhileThreadsWrote) {
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   if (WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "no file systems may be mounted here";
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(WorkFile, WhatItCannotReadIsNoFailureOfTheFileItWrites) {
+  const TempDir dir;
+  dir.write("from", std::string(1 << 20, 'a'));
+  const auto from = MappedFile::open(dir.path("from"));
+  ASSERT_TRUE(from.ok());
+  std::filesystem::resize_file(dir.path("from"), 4096);
+  auto file = WorkFile::open(dir.path("to"), "");
+  ASSERT_TRUE(file.ok());
+  const Status written = file->write(0, from->bytes());
+  EXPECT_TRUE(written.ok()) << written.error().message;
+  EXPECT_TRUE(from->shrunk());
 }
 
 }  // namespace
