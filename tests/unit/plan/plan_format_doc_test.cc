@@ -1,18 +1,20 @@
-// docs/plan-format.md shows a plan byte by byte: the tiny plan of these tests. Compares its
-// lines with the plan as currently written.
+// docs/plan-format.md against the code: the version, the sections and the sizes of their records,
+// and the plan that it shows byte by byte, which is the tiny plan of these tests.
 //
 //   KTX_UPDATE_GOLDEN=1 build-release/tests/test_unit_plan --gtest_filter='PlanFormatDoc.*'
 //
-// rewrites the bytes of each line at the line's offset; offsets and remarks are written by
-// hand.
+// writes that part of the document anew.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
-#include "lib/support/regex.h"
-#include "lib/support/strings.h"
+#include "lib/formats/dtype.h"
+#include "lib/formats/step_ops.h"
+#include "lib/plan/plan_reader.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/plan/plan_bytes.h"
@@ -21,11 +23,12 @@
 namespace ktx::plan {
 namespace {
 
+using ktx::testing::read_file;
 using ktx::testing::TempDir;
 
 const std::string kDocument = source_dir() + "/docs/plan-format.md";
 
-// "4b 54 … 1a  01 00 …" of up to 16 bytes, as the document writes them.
+// "4b 54 58 50 4c 41 4e 1a  03 00 …" of up to 16 bytes.
 std::string hex_columns(std::span<const std::byte> bytes) {
   std::string out;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -35,42 +38,166 @@ std::string hex_columns(std::span<const std::byte> bytes) {
   return out;
 }
 
-TEST(PlanFormatDoc, ShowsTheBytesOfThePlan) {
-  TempDir dir;
-  ASSERT_TRUE(write_plan(make_tiny_plan(), dir.path("p")).ok());
-  const auto plan = read_bytes(dir.path("p"));
-  const std::string text = ktx::testing::read_file(kDocument);
-  EXPECT_NE(text.find(fmt::format("{} bytes, ", plan.size())), std::string::npos)
-      << "the plan has " << plan.size() << " bytes";
-  const bool update = std::getenv("KTX_UPDATE_GOLDEN") != nullptr;
-  const auto offset_form = Regex::compile("^    [0-9a-f]{8}  ");
-  const auto bytes_form = Regex::compile("^(?:[0-9a-f]{2} {1,2}){1,15}[0-9a-f]{2}(?= {3,})");
-  ASSERT_TRUE(offset_form.ok() && bytes_form.ok());
-  std::string updated;
-  int lines = 0;
-  for (const std::string_view line : split(text, '\n')) {
-    std::string whole(line);
-    const auto offset_part = offset_form->search(line);
-    const std::string_view rest = line.substr(offset_part ? offset_part->end : line.size());
-    if (const auto bytes_part = bytes_form->search(rest)) {
-      ++lines;
-      const size_t offset = std::strtoull(whole.c_str(), nullptr, 16);
-      const std::string_view shown = rest.substr(0, bytes_part->end);
-      const size_t count = std::min<size_t>((shown.size() + 2) / 3, 16);
-      ASSERT_LE(offset + count, plan.size()) << whole;
-      const std::string actual = hex_columns(std::as_bytes(std::span(plan)).subspan(offset, count));
-      if (update) {
-        whole = fmt::format("{}{}{}", line.substr(0, offset_part->end), actual,
-                            rest.substr(bytes_part->end));
-      } else {
-        EXPECT_EQ(shown, actual) << whole;
-      }
+// The lines of a document that show parts of a file, with a remark behind each line of 16 bytes.
+class Dump {
+ public:
+  explicit Dump(std::span<const std::byte> file) : file_(file) {}
+  void show(uint64_t at, uint64_t size, const std::vector<std::string>& remarks) {
+    if (at != end_) text_ += "              …\n";
+    end_ = at + size;
+    for (size_t line = 0; line * 16 < size; ++line) {
+      const auto bytes = file_.subspan(at + line * 16, std::min<size_t>(16, size - line * 16));
+      text_ += fmt::format("    {:08x}  {:<48}   {}\n", at + line * 16, hex_columns(bytes),
+                           line < remarks.size() ? remarks[line] : "");
     }
-    updated += whole + "\n";
   }
-  EXPECT_GT(lines, 20);
-  updated.pop_back();
-  if (update) std::ofstream(kDocument, std::ios::binary) << updated;
+  void say(uint64_t at, const std::string& remark) {
+    text_ += fmt::format("    {:08x}  {}\n", at, remark);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::span<const std::byte> file_;
+  std::string text_;
+  uint64_t end_ = 0;
+};
+
+uint64_t offset_of(const PlanView& view, SectionId id) {
+  for (const SectionEntry& section : view.sections) {
+    if (section.id == static_cast<uint32_t>(id)) return section.offset;
+  }
+  ADD_FAILURE() << "no section " << static_cast<uint32_t>(id);
+  return 0;
+}
+
+constexpr const char* kSectionNames[] = {
+#define KTX_SECTION(id, number, name, element, sentence) name,
+#include "lib/plan/sections.def"
+#undef KTX_SECTION
+};
+
+std::string dump_of(const PlanFile& plan, std::span<const std::byte> file) {
+  Dump dump(file);
+  const PlanView& view = plan.view();
+  const auto first_string = [&](uint32_t string) {
+    return fmt::format("string {} ({})", string, view.string(string));
+  };
+  Prefix prefix;
+  std::memcpy(&prefix, file.data(), sizeof(prefix));
+  dump.show(0, sizeof(prefix),
+            {fmt::format("magic; version {}.{}; header of {:#x} bytes", prefix.major, prefix.minor,
+                         prefix.header_bytes),
+             fmt::format("{:#x} bytes; {} sections; reader ≥ {}.{}", prefix.file_bytes,
+                         prefix.section_count, prefix.major, prefix.min_reader_minor),
+             "hash of the header", "reserved"});
+  for (size_t i = 0; i < 2; ++i) {
+    const SectionEntry& section = view.sections[i];
+    const uint64_t at = sizeof(Prefix) + i * sizeof(SectionEntry);
+    const std::string what =
+        fmt::format("section {}, {}; {}; at {:#x}", section.id, kSectionNames[section.id - 1],
+                    section.flags == kRequired ? "required" : "optional", section.offset);
+    dump.show(at, i == 0 ? sizeof(SectionEntry) : 16,
+              {what, fmt::format("{} bytes; hash …", section.size), "… reserved"});
+  }
+  const uint64_t strings = offset_of(view, SectionId::Strings);
+  dump.show(strings, 16,
+            {fmt::format("{} strings; string 0: at {}, {} bytes", view.string_entries.size(),
+                         view.string_entries[0].offset, view.string_entries[0].size)});
+  const uint64_t gguf = offset_of(view, SectionId::GgufHeader);
+  const GgufShardRecord& shard = view.gguf_shards[0];
+  const GgufTensorRecord& tensor = view.gguf_tensors[0];
+  dump.show(gguf, 8,
+            {fmt::format("gguf-header: {} shard, {} tensors", view.gguf_shards.size(),
+                         view.gguf_tensors.size())});
+  dump.show(
+      gguf + 8, sizeof(shard),
+      {fmt::format("shard: header at {:#x}, {} bytes", shard.header_offset, shard.header_size),
+       fmt::format("file of {:#x} bytes; alignment {}", shard.file_size, shard.alignment)});
+  dump.show(
+      gguf + 8 + sizeof(shard), sizeof(tensor),
+      {fmt::format("tensor: {}; {}", first_string(tensor.name),
+                   ktx::name(static_cast<DType>(tensor.dtype))),
+       fmt::format("{} elements in {} rows", tensor.row_elems, tensor.rows),
+       fmt::format("at {:#x} of shard {}; {} bytes", tensor.offset, tensor.shard, tensor.size)});
+  const SegmentRecord& segment = view.segments[0];
+  dump.show(offset_of(view, SectionId::Segments), sizeof(segment),
+            {fmt::format("segment: device {}; weights; at {:#x}", first_string(segment.device),
+                         segment.offset),
+             fmt::format("{:#x} bytes; {} blobs from {} on", segment.size, segment.blob_count,
+                         segment.first_blob)});
+  const BlobRecord& blob = view.blobs[0];
+  dump.show(offset_of(view, SectionId::Blobs), sizeof(blob),
+            {fmt::format("blob: {}; {}; {}; at {:#x}", first_string(blob.name),
+                         ktx::name(static_cast<DType>(blob.dtype)),
+                         ktx::name(static_cast<Layout>(blob.layout)), blob.offset),
+             fmt::format("{} bytes; {} rows", blob.size, blob.rows),
+             fmt::format("of {}; {} matrix", blob.cols, blob.matrices),
+             fmt::format("{} slice from {} on; hash …", blob.slice_count, blob.first_slice), "…"});
+  constexpr size_t kStep = 4;
+  const StepRecord& step = view.steps[kStep];
+  dump.show(offset_of(view, SectionId::Steps) + kStep * sizeof(step), sizeof(step),
+            {fmt::format("step {}: {}; module {}; layer {}; device {}", kStep,
+                         ktx::info(static_cast<StepOp>(step.op)).name, step.module, step.layer,
+                         first_string(step.device)),
+             fmt::format("{} input from operand {} on; {} output from {} on", step.input_count,
+                         step.first_input, step.output_count, step.first_output),
+             fmt::format("{} weight uses from {} on; attributes at {}, {} bytes", step.weight_count,
+                         step.first_weight, step.attrs_offset, step.attrs_size),
+             fmt::format("kernels, exact and fast precision: {}", first_string(step.kernel[0]))});
+  const ChunkRecord& chunk = view.chunks[0];
+  dump.show(offset_of(view, SectionId::Chunks), sizeof(chunk),
+            {fmt::format("chunk {} of segment {}: hash …", chunk.chunk, chunk.segment), "…"});
+  const PartRecord& part = view.parts[0];
+  dump.show(offset_of(view, SectionId::Parts), sizeof(part),
+            {fmt::format("part: kind {}; device {}; steps from {} on,", part.kind,
+                         first_string(part.device), part.first_step),
+             fmt::format("{} of them", part.step_count)});
+  for (const SegmentRecord& each : view.segments) {
+    const bool carried = each.kind == static_cast<uint32_t>(SegmentKind::Carried);
+    dump.say(each.offset, carried ? fmt::format("carried segment, {:#x} bytes", each.size)
+                                  : fmt::format("weights of {}", view.string(each.device)));
+  }
+  return fmt::format("{} bytes, {} sections.\n\n{}\n", file.size(), view.sections.size(),
+                     dump.text());
+}
+
+TEST(PlanFormatDoc, ShowsAPlanByteByByte) {
+  const TempDir dir;
+  ASSERT_TRUE(write_plan(make_tiny_plan(), dir.path("p")).ok());
+  const auto plan = PlanFile::open(dir.path("p"));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const auto bytes = read_bytes(dir.path("p"));
+  const std::string wanted = dump_of(*plan, bytes);
+  const std::string text = read_file(kDocument);
+  const std::string begins = "(`tests/unit/plan/tiny_plan.h`), ";
+  const size_t begin = text.find(begins) + begins.size(), end = text.find("## Versions");
+  ASSERT_LT(begin, end);
+  ASSERT_NE(end, text.npos);
+  if (std::getenv("KTX_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(kDocument, std::ios::binary)
+        << text.substr(0, begin) << wanted << text.substr(end);
+    return;
+  }
+  EXPECT_EQ(text.substr(begin, end - begin), wanted);
+}
+
+TEST(PlanFormatDoc, NamesTheVersionTheSectionsAndTheSizesOfTheirRecords) {
+  const std::string text = read_file(kDocument);
+  const auto has = [&](const std::string& row) {
+    EXPECT_NE(text.find("\n" + row), text.npos) << row;
+  };
+  has(fmt::format("| 8 | u16 | major | {} |", kMajor));
+  has(fmt::format("| 10 | u16 | minor | {} |", kMinor));
+#define KTX_SECTION(id, number, name, element, sentence)               \
+  has(sizeof(element) == 1 ? fmt::format("| {} | {} | ", number, name) \
+                           : fmt::format("| {} | {} | {} B | ", number, name, sizeof(element)));
+#include "lib/plan/sections.def"
+#undef KTX_SECTION
+  // The last fields of records, whose places give away what is missing before them.
+  has(fmt::format("| {} | u32[2] | kernel |", offsetof(StepRecord, kernel)));
+  has(fmt::format("| {} | u32 | least_run |", offsetof(LaunchRecord, least_run)));
+  has(fmt::format("| {} | i64 | blob_row |", offsetof(SliceRecord, blob_row)));
+  has(fmt::format("| {} | i64 | width |", offsetof(ValueRecord, width)));
 }
 
 }  // namespace
