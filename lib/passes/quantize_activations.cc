@@ -7,6 +7,7 @@
 // written again. Exact precision leaves these steps out and reads n itself.
 // Weights in F32, F16 or BF16 take float inputs in both; so do all products of a GPU,
 // whose kernels round their inputs as they read them.
+#include <limits>
 #include <map>
 
 #include "kernels/matmul/matmul.h"
@@ -95,7 +96,11 @@ Status quantize_activations(CompileState& state) {
       step.inputs[1] = found->second;
     }
     for (const View& view : step.outputs) {
-      std::erase_if(quantized, [&](const auto& item) { return item.first.value == view.value; });
+      const auto first =
+          quantized.lower_bound({view.value, std::numeric_limits<int64_t>::min(), {}});
+      auto last = first;
+      while (last != quantized.end() && last->first.value == view.value) ++last;
+      quantized.erase(first, last);
     }
     out.push_back(std::move(step));
   }
