@@ -16,6 +16,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <new>
 #include <string>
 #include <system_error>
 
@@ -58,6 +59,9 @@ int run_tool(const char* tool, const Body& body) {
     return finish(tool, body());
   } catch (const std::system_error& error) {
     if (!std::ferror(stdout)) say_error(tool, error.what());
+    return finish(tool, 1);
+  } catch (const std::bad_alloc&) {
+    say_error(tool, "the system gives no more memory; free some, or raise the limit (ulimit -v)");
     return finish(tool, 1);
   }
 }

@@ -1,4 +1,5 @@
 // ktx-run probe: a target file of this machine that ktx-compile reads.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +23,26 @@ TEST(Probe, WritesATargetThatPredictionsUse) {
   EXPECT_EQ(estimate.status, 0) << estimate.err;
   EXPECT_THAT(estimate.out, HasSubstr("GB/s (measured)"));
   EXPECT_THAT(estimate.out, HasSubstr("long prompts: "));
+}
+
+// Of little memory it reads less, and says so where it is too little to tell memory from caches.
+TEST(Probe, MeasuresWithLittleMemory) {
+  const TempDir dir;
+  const std::string plan = dir.path("m.ktxplan");
+  ASSERT_EQ(run_program({ktx_compile(), model_gguf("llama"), "-o", plan, "--ctx", "256"}).status,
+            0);
+  const std::string bench = ktx_run() + " bench " + plan + " -p 3 -n 1 -r 1 -t 1 -o csv";
+  const std::string probe = ktx_run() + " probe";
+  for (const char* kib : {"1000000", "300000"}) {
+    for (const std::string& command : {bench, probe}) {
+      const Finished run = run_program(
+          {"/bin/bash", "-c", fmt::format("ulimit -c 0; ulimit -v {}; exec {}", kib, command)});
+      EXPECT_EQ(run.status, 0) << kib << " KiB: " << command << ": " << run.err;
+    }
+  }
+  const Finished none =
+      run_program({"/bin/bash", "-c", "ulimit -c 0; ulimit -v 20000; exec " + probe});
+  EXPECT_LT(none.status, 128) << "a message and no signal: " << none.err;
 }
 
 TEST(Probe, DoesNotOverwriteOtherFiles) {

@@ -117,7 +117,7 @@ void print_markdown(const std::vector<BenchRow>& rows) {
         row.test,
         fmt::format("{:.2f} ± {:.2f}", mean(row.rates), deviation(row.rates)),
         fmt::format("{:.2f}", row.bytes_per_second / 1e9),
-        fmt::format("{:.1f}", share),
+        row.bandwidth > 0 ? fmt::format("{:.1f}", share) : "-",
         fmt::format("{:.1f}", 100 * int8_share(row))};
     if (divided) cells.push_back(fmt::format("{:.1f}", 100 * gpu_share(row)));
     if (guessed) add_guesses(row.guesses, cells);

@@ -28,6 +28,12 @@ target::Target measure_machine() {
   machine.gpus = target::detect_gpus();
   const int threads = machine.cpu.default_threads();
   machine.cpu.read_gbps = measure_read_bandwidth(threads) / 1e9;
+  if (machine.cpu.read_gbps == 0) {
+    fmt::print(
+        stderr,
+        "ktx-run: warning: the read bandwidth of cpu is not measured: this process may not have "
+        "twice the memory of the last cache; raise the limit (ulimit -v)\n");
+  }
   machine.cpu.int8_tops = kProductShare * measure_int8_rate(threads, machine.cpu.isa) / 1e12;
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Status measured = target::measure_gpu(static_cast<int>(i), machine.gpus[i]);

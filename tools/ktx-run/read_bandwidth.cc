@@ -1,8 +1,13 @@
 #include "tools/ktx-run/read_bandwidth.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -27,38 +32,75 @@ uint64_t bytes_to_read() {
                   target::available_memory().value_or(4 * kLeastBytes) / 4);
 }
 
+// Memory for all threads in equal parts: as much as is wanted, or half of it, and so on, where a
+// limit of the process allows no more (ulimit -v). Of less than twice the last cache the rate would
+// be the cache's: none then.
+class Parts {
+ public:
+  explicit Parts(int threads) {
+    const uint64_t least = std::max<uint64_t>(2 * target::last_level_cache_bytes(), 1 << 20);
+    for (uint64_t bytes = bytes_to_read(); bytes >= least; bytes /= 2) {
+      part_bytes_ = bytes / static_cast<uint64_t>(threads) / kPageBytes * kPageBytes;
+      mapped_bytes_ = part_bytes_ * static_cast<uint64_t>(threads);
+      if (mapped_bytes_ == 0) break;
+      void* const memory =
+          mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) continue;
+      memory_ = static_cast<std::byte*>(memory);
+      return;
+    }
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+  ~Parts() {
+    if (memory_) munmap(memory_, mapped_bytes_);
+  }
+  bool none() const { return memory_ == nullptr; }
+  std::span<std::byte> of(int thread) const {
+    return {memory_ + static_cast<size_t>(thread) * part_bytes_, part_bytes_};
+  }
+
+ private:
+  static constexpr uint64_t kPageBytes = 4096;
+  std::byte* memory_ = nullptr;
+  uint64_t part_bytes_ = 0, mapped_bytes_ = 0;
+};
+
 }  // namespace
 
 double measure_read_bandwidth(int threads) {
-  const size_t part_bytes = bytes_to_read() / threads / 512 * 512;
-  if (part_bytes < 32768) return 0;
+  const Parts parts(threads);
+  if (parts.none()) return 0;
   const kernels::ReadStreamFn read = kernels::find_read_stream(detect_isa());
-  std::vector<std::vector<std::byte>> parts(threads);
-  std::atomic<int> waiting{0};
+  std::atomic<int> waiting{0}, team{threads};
   std::atomic<uint64_t> sink{0};
   std::vector<double> seconds(static_cast<size_t>(kPasses) * threads);
   std::vector<ThreadPlace> places = target::place_threads(threads).threads;
   places.resize(static_cast<size_t>(threads));
   std::vector<std::thread> workers;
-  for (int t = 0; t < threads; ++t) {
-    workers.emplace_back([&, t] {
-      const CpuPin pin(places[static_cast<size_t>(t)].cpu);
-      parts[t].assign(part_bytes, static_cast<std::byte>(t + 1));  // touched where it is read
-      for (int pass = 0; pass < kPasses; ++pass) {
-        ++waiting;
-        while (waiting < (pass + 1) * threads) std::this_thread::yield();
-        const Timer timer;
-        sink += read(parts[t].data(), part_bytes);
-        seconds[static_cast<size_t>(pass) * threads + t] = timer.seconds();
-      }
-    });
+  const auto work = [&](int t) {
+    const CpuPin pin(places[static_cast<size_t>(t)].cpu);
+    const std::span<std::byte> part = parts.of(t);
+    std::memset(part.data(), t + 1, part.size());  // touched where it is read
+    for (int pass = 0; pass < kPasses; ++pass) {
+      ++waiting;
+      while (waiting < (pass + 1) * team) std::this_thread::yield();
+      const Timer timer;
+      sink += read(part.data(), part.size());
+      seconds[static_cast<size_t>(pass) * threads + t] = timer.seconds();
+    }
+  };
+  try {
+    for (int t = 0; t < threads; ++t) workers.emplace_back(work, t);
+  } catch (const std::system_error&) {  // no memory for its stack: the others read without it
+    team = static_cast<int>(workers.size());
   }
   for (std::thread& worker : workers) worker.join();
   double best = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
+  for (int pass = 0; pass < kPasses && !workers.empty(); ++pass) {
     const auto begin = seconds.begin() + static_cast<std::ptrdiff_t>(pass) * threads;
-    const double slowest = *std::max_element(begin, begin + threads);
-    best = std::max(best, static_cast<double>(part_bytes * threads) / slowest);
+    const double slowest = *std::max_element(begin, begin + team);
+    best = std::max(best, static_cast<double>(parts.of(0).size()) * team / slowest);
   }
   return best;
 }
