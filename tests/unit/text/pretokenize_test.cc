@@ -8,6 +8,7 @@
 
 #include "lib/support/timer.h"
 #include "lib/text/tokenizer/split_dialect.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/paths.h"
 
 namespace ktx::text {
@@ -61,6 +62,94 @@ TEST(Pretokenize, DigitsGoByFamily) {
   EXPECT_THAT(split("falcon", "x12345"), ElementsAre("x", "123", "45"));
   EXPECT_THAT(split("deepseek-v3", "1234"), ElementsAre("123", "4"));
   EXPECT_THAT(split("tekken", "123"), ElementsAre("1", "2", "3"));
+}
+
+// Lengths of the pieces by Hugging Face tokenizers 0.23 with the patterns as they are published.
+TEST(Pretokenize, DigitsInThreesAndScriptsGoByFamily) {
+  const std::string texts[] = {
+      "1234567 12 123456 1234abc 12345",
+      "x1234y 9876543210.123456",
+      "한국어 ㄱㄴ 、。！？ ㄅㄆ 漢字かな",
+      "x" + std::string(700, ' ') + "y" + std::string(37, ' ') + "\n",
+  };
+  const std::pair<std::string_view, std::vector<std::vector<size_t>>> kWanted[] = {
+      {"bloom", {{7, 3, 7, 8, 6}, {6, 11, 1, 6}, {9, 7, 7, 6, 7, 13}, {1, 699, 2, 38}}},
+      {"viking",
+       {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {9, 7, 7, 6, 7, 13},
+        {1, 699, 2, 38}}},
+      {"minicpm5",
+       {{3, 3, 1, 1, 2, 1, 3, 3, 1, 3, 1, 3, 1, 3, 2},
+        {1, 3, 1, 1, 1, 3, 3, 3, 1, 1, 3, 3},
+        {9, 7, 13, 7, 13},
+        {1, 699, 2, 38}}},
+      {"jais-2",
+       {{3, 3, 1, 1, 2, 1, 3, 3, 1, 3, 1, 3, 1, 3, 2},
+        {1, 3, 1, 1, 1, 3, 3, 3, 1, 1, 3, 3},
+        {9, 7, 13, 7, 13},
+        {1, 512, 128, 32, 16, 8, 2, 1, 2, 38}}},
+      {"laguna",
+       {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {9, 7, 13, 7, 13},
+        {1, 699, 2, 37, 1}}},
+      {"youtu",
+       {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {9, 1, 6, 1, 9, 3, 1, 6, 1, 12},
+        {1, 699, 2, 38}}},
+      {"chameleon",
+       {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {9, 7, 1, 3, 3, 3, 3, 7, 13},
+        {1, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+         4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+         4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+         4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+         4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+         4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+         4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1}}},
+      {"tiny_aya",
+       {{1, 3, 3, 1, 2, 1, 3, 3, 1, 3, 1, 3, 1, 2, 3},
+        {1, 3, 1, 1, 1, 1, 3, 3, 3, 1, 3, 3},
+        {9, 7, 13, 7, 13},
+        {1, 699, 2, 38}}},
+      {"superbpe",
+       {{1, 3, 3, 1, 2, 1, 3, 3, 1, 1, 3, 4, 2, 3},
+        {1, 1, 3, 2, 1, 3, 3, 3, 1, 3, 3},
+        {49},
+        {740}}},
+      {"afmoe",
+       {{1, 3, 3, 1, 2, 1, 3, 3, 1, 1, 3, 3, 1, 2, 3},
+        {1, 1, 3, 1, 1, 1, 3, 3, 3, 1, 3, 3},
+        {9, 7, 13, 7, 1, 12},
+        {1, 699, 2, 38}}},
+  };
+  for (const auto& [pre, wanted] : kWanted) {
+    const Splitter splitter = splitter_of(pre);
+    for (size_t i = 0; i < std::size(texts); ++i) {
+      std::vector<size_t> lengths;
+      for (const Splitter::Piece& piece : splitter.split(texts[i])) {
+        lengths.push_back(piece.end - piece.begin);
+      }
+      EXPECT_EQ(lengths, wanted[i]) << pre << ": " << texts[i];
+    }
+  }
+}
+
+// Each three of a long run of digits looks to its end where it is published so.
+TEST(Pretokenize, LongRunsOfDigitsEndInTime) {
+  const std::string digits(1 << 20, '7');
+  const auto count_of = [&](std::string_view pre) {
+    const double begin = testing::cpu_seconds();
+    const size_t count = splitter_of(pre).split(digits).size();
+    EXPECT_LT(testing::cpu_seconds() - begin, 10) << pre;
+    return count;
+  };
+  EXPECT_EQ(count_of("tiny_aya"), (digits.size() + 2) / 3);
+  EXPECT_EQ(count_of("afmoe"), (digits.size() + 2) / 3);
+  EXPECT_GT(count_of("superbpe"), 100U);
 }
 
 TEST(Pretokenize, WordsGoByFamily) {
