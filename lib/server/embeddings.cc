@@ -43,12 +43,12 @@ std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInp
   const bool all = model.facts().encoder;  // others keep room for a token of an answer
   const auto most = static_cast<size_t>(model.scheduler->capacity() - (all ? 0 : 1));
   for (TextInput& text : texts) {
-    // Models of embeddings were trained with an end behind the text.
+    // Models of embeddings were trained with an end behind the text, also behind an empty one and
+    // one in which somebody wrote it. Token ids may have it already.
     const text::TokenizerData& tokens = model.tokenizer->data();
-    const bool open = !text.text.empty() && tokens.add_eos && tokens.ids.eos >= 0;
-    if (open && (text.ids.empty() || text.ids.back() != tokens.ids.eos)) {
-      text.ids.push_back(tokens.ids.eos);
-    }
+    const bool open = tokens.add_eos && tokens.ids.eos >= 0;
+    const bool has_end = text.of_ids && !text.ids.empty() && text.ids.back() == tokens.ids.eos;
+    if (open && !has_end) text.ids.push_back(tokens.ids.eos);
     if (text.ids.empty()) return ApiError{400, "'input' has an empty text", "input", ""};
     if (text.ids.size() > most) {
       if (!truncate) {

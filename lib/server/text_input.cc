@@ -68,6 +68,7 @@ std::optional<ApiError> read_ids(const Json& list, const std::string& name,
     text.ids.push_back(static_cast<int32_t>(id));
   }
   text.text = model.tokenizer->decode(text.ids, true);
+  text.of_ids = true;
   return std::nullopt;
 }
 

@@ -17,6 +17,7 @@ namespace ktx::server {
 struct TextInput {
   std::vector<int32_t> ids;
   std::string text;
+  bool of_ids = false;  // token ids came, and the text is what they say
 };
 
 // Refuses a text (of so many bytes) that no context of this server holds, before it takes tens of
