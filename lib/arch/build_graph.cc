@@ -14,6 +14,7 @@
 #include "lib/arch/row_shapes.h"
 #include "lib/arch/tensor_binder.h"
 #include "lib/families/class_names.h"
+#include "lib/families/config_form.h"
 #include "lib/families/prediction_rows.h"
 #include "lib/support/strings.h"
 
@@ -444,6 +445,20 @@ class Builder {
 
 }  // namespace
 
+// Of a model type that is known in some forms alone: what those say ("'layer_types' 'attention'").
+std::string known_forms(std::string_view type) {
+  for (const families::ConfigForm& form : families::config_forms()) {
+    if (type != form.model_type) continue;
+    std::vector<std::string> wanted;
+    for (const families::ConfigSign& sign : form.signs) {
+      if (sign.text[0] != '\0') wanted.push_back(fmt::format("'{}' '{}'", sign.key, sign.text));
+      if (sign.min > 0) wanted.push_back(fmt::format("'{}'", sign.key));
+    }
+    return fmt::format("; of this type only configs with {} are known", join(wanted, " and "));
+  }
+  return "";
+}
+
 Result<const Family*> pick_architecture(const input::HfConfig& config) {
   const std::string type = config.model_type();
   if (const Family* family = families::find_family(
@@ -452,7 +467,8 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
   }
   // Names as the file that said it writes them: "qwen3moe" in a GGUF.
   const input::ConfigValue* value = config.find("model_type");
-  const bool by_gguf = value != nullptr && value->origin == input::ConfigOrigin::Gguf;
+  const bool by_gguf =
+      config.is_of_gguf() || (value != nullptr && value->origin == input::ConfigOrigin::Gguf);
   std::vector<std::string> known;
   for (const Family* family : families::all_families()) {
     if (family->is_draft_head()) continue;
@@ -462,8 +478,13 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
   if (type.empty()) {
-    return Error{fmt::format("{}: 'model_type' is missing; known are {} [KTX-C002]", config.file(),
+    return Error{fmt::format("{}: '{}' is missing; known are {} [KTX-C002]", config.file(),
+                             config.is_of_gguf() ? "general.architecture" : "model_type",
                              join(known, ", "))};
+  }
+  if (const std::string forms = known_forms(type); !forms.empty()) {
+    return Error{
+        fmt::format("{}: this form of '{}' is not known{} [KTX-C002]", config.file(), type, forms)};
   }
   return Error{fmt::format("{}: unknown architecture '{}'{}; known are {} [KTX-C002]",
                            config.file(), printable(type), did_you_mean(type, known),

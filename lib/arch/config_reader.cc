@@ -9,13 +9,21 @@
 #include "lib/support/strings.h"
 
 namespace ktx::arch {
+namespace {
+
+template <class T>
+bool same_everywhere(const std::vector<T>& list) {
+  return !list.empty() && std::ranges::count(list, list.front()) == std::ssize(list);
+}
+
+}  // namespace
 
 void ConfigReader::fail(std::string what) {
-  diags_.error({.file = config_.file()}, "", std::move(what));
+  diags_.error({.file = config_.file()}, "", config_.in_own_words(std::move(what)));
 }
 
 void ConfigReader::warn(std::string what) {
-  diags_.warning({.file = config_.file()}, "", std::move(what));
+  diags_.warning({.file = config_.file()}, "", config_.in_own_words(std::move(what)));
 }
 
 const char* ConfigReader::default_of(std::string_view key) const {
@@ -25,9 +33,20 @@ const char* ConfigReader::default_of(std::string_view key) const {
   return nullptr;
 }
 
+// A GGUF always says what its readers need: what a config.json may leave out does not hold for it.
+const char* ConfigReader::needed_default(std::string_view key) const {
+  const families::ConfigKey* row = config_.is_of_gguf() ? family_.find_config_key(key) : nullptr;
+  const bool always = row != nullptr && row->gguf_key[0] != '\0' && row->gguf_absent[0] == '\0';
+  return always ? nullptr : default_of(key);
+}
+
 std::string ConfigReader::found(std::string_view key) const {
   const input::ConfigValue* value = config_.find(key);
-  return value == nullptr ? "nothing" : printable(input::describe(value->value));
+  return value == nullptr ? "nothing" : printable(input::describe_layers(value->value));
+}
+
+const char* ConfigReader::for_layers(std::string_view key) const {
+  return config_.floats(key) ? ", the same for every layer" : "";
 }
 
 std::optional<double> ConfigReader::number_or_null(std::string_view key, double min, double max) {
@@ -39,8 +58,10 @@ std::optional<double> ConfigReader::number_or_null(std::string_view key, double 
   } else {
     if (config_.is_null(key)) return std::nullopt;
     value = config_.f64(key);
+    if (const auto list = config_.floats(key); list && same_everywhere(*list))
+      value = list->front();
     if (!value) {
-      fail(fmt::format("'{}' is {}, expected a number", key, found(key)));
+      fail(fmt::format("'{}' is {}, expected a number{}", key, found(key), for_layers(key)));
       return std::nullopt;
     }
   }
@@ -54,16 +75,14 @@ std::optional<double> ConfigReader::number_or_null(std::string_view key, double 
 std::optional<int64_t> ConfigReader::one_number(std::string_view key) const {
   if (const auto number = config_.i64(key)) return number;
   const auto list = config_.ints(key);
-  if (!list || list->empty()) return std::nullopt;
-  const bool equal = std::ranges::count(*list, list->front()) == std::ssize(*list);
-  return equal ? std::optional(list->front()) : std::nullopt;
+  return list && same_everywhere(*list) ? std::optional(list->front()) : std::nullopt;
 }
 
 std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64_t min,
                                                      int64_t max) {
   std::optional<int64_t> value = one_number(key);
   if (config_.has(key) && !config_.is_null(key) && !value) {
-    fail(fmt::format("'{}' is {}, expected an integer", key, found(key)));
+    fail(fmt::format("'{}' is {}, expected an integer{}", key, found(key), for_layers(key)));
     return std::nullopt;
   }
   if (!value && !config_.has(key) && default_of(key) != nullptr) {
@@ -78,11 +97,11 @@ std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64
 
 int64_t ConfigReader::integer(std::string_view key, int64_t min, int64_t max) {
   // A null where a number is needed counts as absent.
-  if (config_.is_null(key) && default_of(key) != nullptr) {
-    return std::strtoll(default_of(key), nullptr, 10);
+  if (config_.is_null(key) && needed_default(key) != nullptr) {
+    return std::strtoll(needed_default(key), nullptr, 10);
   }
   if (!config_.has(key) || config_.is_null(key)) {
-    if (default_of(key) == nullptr) {
+    if (needed_default(key) == nullptr) {
       fail(fmt::format("'{}' is missing; {} needs it", key, family_.architecture));
       return 0;
     }
@@ -115,9 +134,9 @@ std::vector<int64_t> ConfigReader::integers(std::string_view key, size_t layers,
 }
 
 double ConfigReader::number(std::string_view key, double min, double max) {
-  if (config_.is_null(key) && default_of(key) != nullptr)
-    return std::strtod(default_of(key), nullptr);
-  if ((!config_.has(key) || config_.is_null(key)) && default_of(key) == nullptr) {
+  if (config_.is_null(key) && needed_default(key) != nullptr)
+    return std::strtod(needed_default(key), nullptr);
+  if ((!config_.has(key) || config_.is_null(key)) && needed_default(key) == nullptr) {
     fail(fmt::format("'{}' is missing; {} needs it", key, family_.architecture));
     return 0;
   }

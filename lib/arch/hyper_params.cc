@@ -148,6 +148,13 @@ class Reader {
           "the file says that texts are ranked (pooling type 4) and has no tensor "
           "'cls.output.weight' to do it with");
     }
+    if (p_.scores > 0 && family_.has_role(ir::Role::ScoreDense) && !p_.score_dense) {
+      in_.fail(
+          "the tensor 'cls.output.weight' stands alone: a cross-encoder of this kind has a linear "
+          "before it ('cls.weight'; pooler.dense or classifier.dense of the model), which its "
+          "converter left out, and scores texts wrongly without it; convert the model again with "
+          "it, or use a reranker whose file has both");
+    }
     if (p_.scores > 2) {
       in_.fail(
           fmt::format("the tensor 'cls.output.weight' has {} rows: a classifier of so many "
@@ -165,7 +172,9 @@ class Reader {
     };
     if (in_.has("embedding_multiplier")) p_.embedding_scale = factor("embedding_multiplier");
     p_.residual_scale = factor("residual_multiplier");
-    p_.logit_scale = in_.has("logit_scale") ? factor("logit_scale") : 1 / factor("logits_scaling");
+    p_.logit_scale = family_.has_config_key("logit_scale")
+                         ? static_cast<float>(in_.number("logit_scale", 1e-6, 1e6))
+                         : 1 / factor("logits_scaling");
     const auto cap = [&](std::string_view key) {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };
@@ -572,8 +581,9 @@ class Reader {
     const auto part = in_.number_or_null("partial_rotary_factor", 0, 1);
     if (!family_.partial_rotary) {
       if (!part || *part == 1) return;
-      in_.fail(fmt::format("'partial_rotary_factor' is {}, expected 1: {} rotates whole heads",
-                           *part, family_.architecture));
+      const int32_t whole = in_.config().is_of_gguf() ? head_dim : 1;  // a GGUF counts elements
+      in_.fail(fmt::format("'partial_rotary_factor' is {}, expected {}: {} rotates whole heads",
+                           *part * whole, whole, family_.architecture));
       return;
     }
     const auto dim = in_.integer_or_null("rotary_dim", 2, std::max(head_dim, 2));

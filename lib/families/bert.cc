@@ -107,11 +107,19 @@ constexpr ConfigKey kNomicRope[] = {
     {"rope_theta", "rope.freq_base", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain, "10000",
      "10000"},
 };
-constexpr const char* kModelTypes[] = {"bert", "xlm-roberta", "roberta"};
+constexpr const char* kModelTypes[] = {"bert", "xlm-roberta", "roberta", "camembert", "distilbert"};
 constexpr const char* kModelTypesNomic[] = {"nomic_bert"};
 constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kMlpKeys, kEncoderKeys, kScoreKeys};
 constexpr std::span<const ConfigKey> kKeysNomic[] = {
     kSizeKeys, kMlpKeys, kEncoderKeys, kNomicRope, kScoreKeys, kRopeScalingKeys,
+};
+constexpr ConfigAlias kAliases[] = {
+    // DistilBERT's
+    {"dim", "hidden_size"},
+    {"n_layers", "num_hidden_layers"},
+    {"n_heads", "num_attention_heads"},
+    {"hidden_dim", "intermediate_size"},
+    {"activation", "hidden_act"},
 };
 constexpr ConfigAlias kAliasesNomic[] = {
     {"n_embd", "hidden_size"},
@@ -140,6 +148,7 @@ const Family kBert = {
     .encoder = true,
     .keys = kKeys,
     .defaults = kDefaults,
+    .aliases = kAliases,
     .tree = kTree,
 };
 

@@ -201,7 +201,8 @@ struct Family {
   bool has_role(ir::Role role) const { return find_row(role) != nullptr; }
   const ConfigKey* find_gguf_key(std::string_view gguf_key) const;  // null: none of the keys
   bool has_gguf_key(std::string_view key) const { return find_gguf_key(key) != nullptr; }
-  bool has_config_key(std::string_view key) const;
+  const ConfigKey* find_config_key(std::string_view key) const;  // null: none of the keys
+  bool has_config_key(std::string_view key) const { return find_config_key(key) != nullptr; }
 };
 
 // Every family of family_table.def, in its order.

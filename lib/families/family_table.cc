@@ -4,15 +4,6 @@
 #include "lib/families/family.h"
 
 namespace ktx::families {
-namespace {
-
-template <class Row, class Holds>
-bool any_row(std::span<const std::span<const Row>> stretches, Holds holds) {
-  return std::ranges::any_of(stretches,
-                             [&](auto stretch) { return std::ranges::any_of(stretch, holds); });
-}
-
-}  // namespace
 
 #define KTX_FAMILY(symbol) extern const Family symbol;
 #include "lib/families/family_table.def"
@@ -76,8 +67,13 @@ const ConfigKey* Family::find_gguf_key(std::string_view gguf_key) const {
   return nullptr;
 }
 
-bool Family::has_config_key(std::string_view key) const {
-  return any_row(keys, [&](const ConfigKey& row) { return row.key == key; });
+const ConfigKey* Family::find_config_key(std::string_view key) const {
+  for (std::span<const ConfigKey> stretch : keys) {
+    for (const ConfigKey& row : stretch) {
+      if (row.key == key) return &row;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace ktx::families

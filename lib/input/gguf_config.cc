@@ -100,14 +100,17 @@ std::string_view expected_of(KeyKind kind) {
   return "";
 }
 
-// A count for each layer; one count where all are equal.
-std::optional<ConfigScalar> as_counts(const std::vector<double>& list) {
+// A count for each layer; one count where all are equal, as any kind of count may be written.
+std::optional<ConfigScalar> as_counts(const std::vector<double>& list, KeyKind kind) {
   if (list.empty()) return std::nullopt;
   for (const double count : list) {
-    if (count != std::floor(count) || count < 1 || count > INT32_MAX) return std::nullopt;
+    if (count != std::floor(count) || count < (kind == KeyKind::Natural ? 0 : 1) ||
+        count > INT32_MAX) {
+      return std::nullopt;
+    }
   }
   if (std::ranges::count(list, list[0]) == std::ssize(list)) return static_cast<int64_t>(list[0]);
-  return list;
+  return kind == KeyKind::Counts ? std::optional<ConfigScalar>(list) : std::nullopt;
 }
 
 // The value as its kind holds it (40.0 becomes 40 for a count), or nothing.
@@ -133,7 +136,7 @@ std::optional<ConfigScalar> as_kind(const ConfigScalar& value, KeyKind kind) {
     return *number;
   }
   if (const auto* list = std::get_if<std::vector<double>>(&value)) {
-    return kind == KeyKind::Counts ? as_counts(*list) : std::nullopt;
+    return as_counts(*list, kind);
   }
   if (kind == KeyKind::CountOrNull && holder.is_null("x")) return nullptr;
   const auto count = holder.i64("x");
@@ -241,6 +244,14 @@ class Merger {
     if (type.empty()) return of_gguf.family;
     ++compared_;
     const Family* of_config = family_of(config_);
+    // Of a model that sees, a file may say either type.
+    const Family* outer =
+        families::find_model_type(config_.string("outer_model_type").value_or(""));
+    const std::string_view arch = of_gguf.family->gguf_arch;
+    if (outer && arch == outer->gguf_arch && (!of_config || arch != of_config->gguf_arch)) {
+      result_.set("model_type", *config_.string("outer_model_type"));
+      return outer;
+    }
     if (of_config && std::string_view(of_config->gguf_arch) == of_gguf.family->gguf_arch &&
         (compute_alike(*of_config, *of_gguf.family) || !of_gguf.sure)) {
       return of_config;
@@ -291,9 +302,12 @@ class Merger {
     if (is_scaling(row.key) && scaling_from_gguf_) return std::nullopt;
     const auto scalar = as_kind(value->value, row.kind);
     if (!scalar) {
-      keys_.diags.error({config_.file()}, "I004",
-                        fmt::format("key '{}' is {}, expected {}", row.key, describe(value->value),
-                                    expected_of(row.kind)));
+      const bool list = std::holds_alternative<std::vector<double>>(value->value);
+      const bool layers = list && as_kind(value->value, KeyKind::Counts);
+      keys_.diags.error(
+          {config_.file()}, "I004",
+          fmt::format("key '{}' is {}, expected {}", row.key, describe_layers(value->value),
+                      layers ? "the same number for every layer" : expected_of(row.kind)));
     }
     return scalar;
   }
@@ -433,7 +447,7 @@ class Merger {
   void check_sizes(const Family& family) {
     const std::string& file = alone() ? gguf_name() : config_.file();
     const auto wrong = [&](std::string message) {
-      keys_.diags.error({file}, "I005", std::move(message));
+      keys_.diags.error({file}, "I005", result_.in_own_words(std::move(message)));
     };
     const auto value = [&](const char* key) { return result_.i64(key).value_or(0); };
     // Bounds well above any model, so that nothing later loops over a lie.
@@ -444,28 +458,28 @@ class Merger {
         {"moe_intermediate_size", 1 << 26}};
     for (const auto& [key, limit] : kLimits) {
       if (value(key) > limit) {
-        wrong(fmt::format("{} is {}, expected at most {}", key, value(key), limit));
+        wrong(fmt::format("'{}' is {}, expected at most {}", key, value(key), limit));
       }
     }
     const auto heads = value("num_attention_heads"), kv_heads = value("num_key_value_heads");
     if (heads > 0 && kv_heads > 0 && heads % kv_heads != 0) {
       wrong(fmt::format(
-          "num_attention_heads is {}, expected a multiple of num_key_value_heads, which is {}",
+          "'num_attention_heads' is {}, expected a multiple of 'num_key_value_heads', which is {}",
           heads, kv_heads));
     }
     const auto experts = value(family.experts_key);
     const auto used = value("num_experts_per_tok");
     if (experts > 0 && used > experts) {
-      wrong(fmt::format("num_experts_per_tok is {}, expected at most the number of experts, {}",
+      wrong(fmt::format("'num_experts_per_tok' is {}, expected at most the number of experts, {}",
                         used, experts));
     }
     const auto groups = std::max<int64_t>(value("n_group"), 1);
     if (experts > 0 && experts % groups != 0) {
-      wrong(fmt::format("n_group is {}, expected a divisor of the number of experts, {}", groups,
+      wrong(fmt::format("'n_group' is {}, expected a divisor of the number of experts, {}", groups,
                         experts));
     }
     if (value("topk_group") > groups) {
-      wrong(fmt::format("topk_group is {}, expected at most n_group, {}", value("topk_group"),
+      wrong(fmt::format("'topk_group' is {}, expected at most 'n_group', {}", value("topk_group"),
                         groups));
     }
   }
@@ -510,6 +524,7 @@ class Merger {
 HfConfig config_from_gguf(const GgufFile& gguf, DiagSink& diags) {
   HfConfig nothing;
   nothing.set_file(gguf.path());
+  nothing.set_of_gguf();
   return merge_configs(nothing, gguf, Trust::Neither, diags);
 }
 

@@ -188,7 +188,12 @@ std::optional<ConfigScalar> read_rope_type(GgufKeys& keys, std::string_view key)
     keys.wrong(keys.full(key), "the name of a scaling");
     return std::nullopt;
   }
-  if (value && *value->string() != "none") return std::string(*value->string());
+  // A factor of 0 is none.
+  const bool none =
+      value &&
+      (*value->string() == "none" ||
+       (*value->string() == "linear" && keys.gguf.f64(keys.full("rope.scaling.factor")) == 0.0));
+  if (value && !none) return std::string(*value->string());
   if (keys.gguf.has("rope_freqs.weight")) return std::string("llama3");
   if (keys.gguf.has("rope_factors_long.weight")) return std::string("longrope");
   if (value) return std::string("default");
@@ -199,9 +204,7 @@ std::optional<ConfigScalar> read_rope_type(GgufKeys& keys, std::string_view key)
 }
 
 std::optional<ConfigScalar> read_rope_factor(GgufKeys& keys, std::string_view key) {
-  if (const auto factor = keys.number(key)) {
-    return *factor > 0 ? std::optional<ConfigScalar>(*factor) : std::nullopt;
-  }
+  if (const auto factor = keys.number(key)) return *factor;
   const auto linear = keys.number("rope.scale_linear");
   if (linear && *linear != 1 && *linear > 0) return *linear;
   return std::nullopt;

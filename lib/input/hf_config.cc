@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lib/families/config_form.h"
 #include "lib/families/family.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
@@ -20,6 +22,36 @@ namespace {
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxConfigKeys = 100000;
+
+// Numbers that Python writes and JSON does not have. Each is read as a zero of the same length in a
+// spelling that nothing writes, so that places in messages stay right.
+struct PythonNumber {
+  std::string_view name, stand_in;
+  double value;
+};
+constexpr PythonNumber kPythonNumbers[] = {
+    {"Infinity", "0e+00000", std::numeric_limits<double>::infinity()},
+    {"NaN", "0E0", std::numeric_limits<double>::quiet_NaN()},
+};
+
+// The text with stand-ins; strings are left as they are.
+std::string without_python_numbers(std::string_view text) {
+  std::string json(text);
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (quoted && json[i] == '\\') {
+      ++i;
+    } else if (json[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (json[i] == 'I' || json[i] == 'N')) {
+      for (const PythonNumber& number : kPythonNumbers) {
+        if (!std::string_view(json).substr(i).starts_with(number.name)) continue;
+        json.replace(i, number.name.size(), number.stand_in);
+      }
+    }
+  }
+  return json;
+}
 
 // Receives JSON piece by piece and fills the flat map, so that depth and size
 // are bounded while reading and no tree is ever built.
@@ -37,7 +69,13 @@ class Flattener : public nlohmann::json_sax<nlohmann::json> {
     if (value > static_cast<uint64_t>(INT64_MAX)) return scalar(static_cast<double>(value));
     return scalar(static_cast<int64_t>(value));
   }
-  bool number_float(number_float_t value, const string_t&) override { return scalar(value); }
+  bool number_float(number_float_t value, const string_t& written) override {
+    for (const PythonNumber& number : kPythonNumbers) {
+      if (written == number.stand_in) return scalar(number.value);
+      if (written == "-" + std::string(number.stand_in)) return scalar(-number.value);
+    }
+    return scalar(value);
+  }
   bool string(string_t& value) override { return scalar(std::move(value)); }
   bool binary(binary_t&) override { return false; }
 
@@ -191,7 +229,7 @@ Result<HfConfig> HfConfig::parse(std::string_view text, std::string file) {
   HfConfig config;
   config.file_ = std::move(file);
   Flattener flattener(config);
-  if (!nlohmann::json::sax_parse(text, &flattener)) {
+  if (!nlohmann::json::sax_parse(without_python_numbers(text), &flattener)) {
     const std::string place =
         flattener.failure_at > 0 ? ":" + place_of(text, flattener.failure_at) : "";
     return Error{fmt::format("{}{}: not a usable JSON object: {}", config.file_, place,
@@ -301,6 +339,14 @@ void fold_rope_alpha(HfConfig& config) {
   config.set("rope_scaling.rope_type", std::string("default"));
 }
 
+// ChatGLM multiplies the usual base.
+void fold_rope_ratio(HfConfig& config) {
+  const auto ratio = config.f64("rope_ratio");
+  if (!ratio || config.has("rope_theta")) return;
+  config.set("rope_theta", 10000 * *ratio);
+  config.erase("rope_ratio");
+}
+
 // Of two kinds of layers: what is said of layers with full attention holds for the model, and those
 // with a window have a base of their own.
 void join_layer_types(HfConfig& config) {
@@ -336,6 +382,7 @@ void normalise_rope(HfConfig& config) {
     rename(config, "original_max_position_embeddings",
            "rope_scaling.original_max_position_embeddings");
   }
+  fold_rope_ratio(config);
   fold_rope_alpha(config);
   const auto type = config.string("rope_scaling.rope_type");
   // Of text alone, all position components of mrope are equal.
@@ -345,24 +392,92 @@ void normalise_rope(HfConfig& config) {
   }
 }
 
-// The config of a model that sees or hears has that of its language model below "text_config".
-void lift_text_config(HfConfig& config) {
-  const std::string prefix = "text_config.";
-  if (!config.has(prefix + "hidden_size") || config.has("hidden_size")) return;
-  const bool known = families::find_model_type(config.model_type());
-  for (const std::string& key : keys_below(config, prefix)) {
-    const ConfigValue value = *config.find(key);
-    config.erase(key);
-    const std::string leaf = key.substr(prefix.size());
-    const bool is_name = leaf == "model_type" || leaf == "architectures";
-    if (!is_name || !known) config.set(leaf, value.value, value.origin);
+// The config of a model that sees or hears has that of its language model below another key.
+constexpr std::string_view kLanguageModel[] = {"text_config.", "language_config.", "llm_config.",
+                                               "thinker_config.text_config."};
+
+// The language model's own type is taken where it is known, else that of the whole where that is;
+// where both are, the whole's is kept as "outer_model_type".
+void lift_language_model(HfConfig& config) {
+  for (const std::string_view prefix : kLanguageModel) {
+    const std::string below(prefix);
+    if (!config.has(below + "hidden_size") || config.has("hidden_size")) continue;
+    const std::string outer = config.model_type();
+    const std::string inner = config.string(below + "model_type").value_or("");
+    const bool known = families::find_model_type(outer) != nullptr;
+    const bool keep = known && families::find_model_type(inner) == nullptr;
+    for (const std::string& key : keys_below(config, below)) {
+      const ConfigValue value = *config.find(key);
+      config.erase(key);
+      const std::string leaf = key.substr(below.size());
+      const bool is_name = leaf == "model_type" || leaf == "architectures";
+      if (!is_name || !keep) config.set(leaf, value.value, value.origin);
+    }
+    if (known && !keep && outer != inner) config.set("outer_model_type", outer);
+    return;
+  }
+}
+
+bool holds(const HfConfig& config, const families::ConfigSign& sign) {
+  if (sign.text[0] != '\0') {
+    if (const auto texts = config.strings(sign.key)) {
+      return !texts->empty() && std::ranges::count(*texts, sign.text) == std::ssize(*texts);
+    }
+    return config.string(sign.key) == sign.text;
+  }
+  const int64_t number = config.i64(sign.key).value_or(0);
+  return number >= sign.min && number <= sign.max;
+}
+
+// The form in which it was published becomes that of its family.
+void apply_form(HfConfig& config) {
+  const std::string type = config.model_type();
+  for (const families::ConfigForm& form : families::config_forms()) {
+    if (type != form.model_type) continue;
+    if (!std::ranges::all_of(form.signs, [&](const auto& sign) { return holds(config, sign); })) {
+      continue;
+    }
+    config.set("model_type", std::string(form.becomes));
+    for (const auto& [alias, key] : form.aliases) {
+      if (!config.has(alias)) continue;
+      config.erase(key);
+      rename(config, alias, key);
+    }
+    const auto positions = config.i64("max_position_embeddings");
+    if (form.behind_padding && positions && !config.has("position_offset")) {
+      const int64_t offset = config.i64("pad_token_id").value_or(1) + 1;
+      config.set("position_offset", offset);
+      config.set("max_position_embeddings", *positions - offset);
+    }
+    return;
+  }
+}
+
+// transformers 5 writes {"__float__": "Infinity"} for what is no number of JSON's.
+void fold_written_floats(HfConfig& config) {
+  constexpr std::string_view kSuffix = ".__float__";
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : config.values()) {
+    if (key.ends_with(kSuffix)) keys.push_back(key);
+  }
+  for (const std::string& key : keys) {
+    const std::string text = config.string(key).value_or("");
+    const bool negative = text.starts_with('-');
+    for (const PythonNumber& number : kPythonNumbers) {
+      if (std::string_view(text).substr(negative ? 1 : 0) != number.name) continue;
+      config.set(key.substr(0, key.size() - kSuffix.size()),
+                 negative ? -number.value : number.value);
+      config.erase(key);
+    }
   }
 }
 
 }  // namespace
 
 void HfConfig::normalise() {
-  lift_text_config(*this);
+  fold_written_floats(*this);
+  lift_language_model(*this);
+  apply_form(*this);
   normalise_rope(*this);
   rename(*this, "dtype", "torch_dtype");
   const families::Family* family = families::find_family(
@@ -375,6 +490,23 @@ void HfConfig::normalise() {
       rename(*this, alias, key);
     }
   }
+}
+
+std::string HfConfig::in_own_words(std::string message) const {
+  const families::Family* family = of_gguf_ ? families::find_model_type(model_type()) : nullptr;
+  if (family == nullptr) return message;
+  for (std::span<const families::ConfigKey> stretch : family->keys) {
+    for (const families::ConfigKey& row : stretch) {
+      if (row.gguf_key[0] == '\0') continue;
+      const std::string quoted = fmt::format("'{}'", row.key);
+      const std::string own = fmt::format("'{}.{}'", family->gguf_arch, row.gguf_key);
+      for (size_t at = message.find(quoted); at != message.npos;
+           at = message.find(quoted, at + own.size())) {
+        message.replace(at, quoted.size(), own);
+      }
+    }
+  }
+  return message;
 }
 
 std::string describe(const ConfigScalar& value) {
@@ -399,6 +531,15 @@ std::string describe(const ConfigScalar& value) {
     }
   };
   return std::visit(Describer{}, value);
+}
+
+std::string describe_layers(const ConfigScalar& value) {
+  const auto* list = std::get_if<std::vector<double>>(&value);
+  if (list == nullptr || list->empty()) return describe(value);
+  const auto other = std::ranges::find_if(*list, [&](double x) { return x != list->front(); });
+  if (other == list->end()) return describe(value);
+  return fmt::format("{} in layer 0 and {} in layer {}", list->front(), *other,
+                     other - list->begin());
 }
 
 }  // namespace ktx::input

@@ -12,10 +12,12 @@
 //   rope_parameters.*            -> rope_scaling.*   (type -> rope_type)
 //   rope_parameters.full_attention.*                     likewise
 //   rope_parameters.sliding_attention.rope_theta         -> rope_local_base_freq
-//   text_config.* of a model that is not text alone      -> *
 //   no scaling (null, "default") -> rope_scaling.rope_type = "default", no other
 //                                   rope_scaling key
-//   text_config.*                -> *, where the model has other parts besides
+//   text_config.*, llm_config.*, language_config.*       -> *, where the model has other parts
+//                                   besides; outer_model_type is then the type of the whole
+//   a form of lib/families/config_form.h (granitemoehybrid, chatglm) -> that of its family
+//   Infinity, -Infinity, NaN, {"__float__": "Infinity"}  -> numbers
 //   num_local_experts            -> num_experts, or what else the family's aliases say
 //                                   (lib/families)
 //   dtype                        -> torch_dtype
@@ -68,6 +70,13 @@ class HfConfig {
   const std::string& file() const { return file_; }
   void set_file(std::string file) { file_ = std::move(file); }
 
+  // A GGUF's metadata, without a config.json beside it.
+  bool is_of_gguf() const { return of_gguf_; }
+  void set_of_gguf() { of_gguf_ = true; }
+  // A message with keys in quotes ('head_dim'): those of a GGUF get the names that they have there
+  // ('llama.attention.key_length').
+  std::string in_own_words(std::string message) const;
+
   bool has(std::string_view key) const { return find(key) != nullptr; }
   bool is_null(std::string_view key) const;
   const ConfigValue* find(std::string_view key) const;  // null when absent
@@ -91,10 +100,13 @@ class HfConfig {
 
  private:
   std::string file_;
+  bool of_gguf_ = false;
   std::map<std::string, ConfigValue, std::less<>> values_;
 };
 
 // "4096", "null", "'yarn'", "[1, 2]": for messages and golden files.
 std::string describe(const ConfigScalar& value);
+// Of a list that has not the same number everywhere: "4 in layer 0 and 8 in layer 3".
+std::string describe_layers(const ConfigScalar& value);
 
 }  // namespace ktx::input

@@ -23,8 +23,7 @@ config_json = json.load(open(config_file))
 kind = config_json["model_type"]
 scores = config_json.get("score_count", 0)
 if kind == "xlm-roberta":  # its positions begin behind that of padding
-    config_json.update(pad_token_id=1, num_labels=scores,
-                       max_position_embeddings=config_json["max_position_embeddings"] + 2)
+    config_json.update(pad_token_id=1, num_labels=scores)
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 make = getattr(transformers, config_json["architectures"][0])

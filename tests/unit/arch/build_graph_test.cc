@@ -51,6 +51,24 @@ std::string messages(const DiagSink& diags) {
 #define KTX_NEEDS_MODEL(name) \
   if (ktx::testing::test_model_dir(name).empty()) GTEST_SKIP() << "no test model " << name
 
+TEST(BuildGraph, AFormThatIsNotKnownSaysWhichAre) {
+  const auto error_of = [](const char* text) {
+    const auto config = input::HfConfig::parse(text, "config.json");
+    EXPECT_TRUE(config.ok());
+    DiagSink diags;
+    const auto graph = build_graph(*config, diags, 0);
+    return graph.ok() ? std::string("(built)") : graph.error().message;
+  };
+  EXPECT_EQ(
+      error_of(R"({"model_type": "granitemoehybrid", "layer_types": ["mamba", "attention"]})"),
+      "config.json: this form of 'granitemoehybrid' is not known; of this type only configs "
+      "with 'layer_types' 'attention' and 'position_embedding_type' 'rope' are known "
+      "[KTX-C002]");
+  EXPECT_EQ(error_of(R"({"model_type": "chatglm", "inner_hidden_size": 16384})"),
+            "config.json: this form of 'chatglm' is not known; of this type only configs with "
+            "'ffn_hidden_size' are known [KTX-C002]");
+}
+
 TEST(BuildGraph, TestModelsEqualTheirGoldens) {
   for (const char* name : present_models()) {
     KTX_NEEDS_MODEL(name);

@@ -89,7 +89,59 @@ TEST(HyperParams, AListHoldsANumberForEachLayer) {
 TEST(HyperParams, AListOfEqualNumbersIsOneNumber) {
   EXPECT_EQ(read(qwen3_moe(), {{"num_experts_per_tok", {2, 2}}}).params->router.top_k, 2);
   EXPECT_EQ(read(qwen3_moe(), {{"num_experts_per_tok", {2, 3}}}).messages,
-            "'num_experts_per_tok' is [2, 3], expected an integer\n");
+            "'num_experts_per_tok' is 2 in layer 0 and 3 in layer 1, expected an integer, the same "
+            "for every layer\n");
+  EXPECT_EQ(read(llama(), {{"rope_theta", {5e5, 5e5}}}).params->rope.theta, 5e5);
+  EXPECT_EQ(read(llama(), {{"rope_theta", {5e5, 1e6}}}).messages,
+            "'rope_theta' is 500000 in layer 0 and 1000000 in layer 1, expected a number, the same "
+            "for every layer\n");
+}
+
+// As Hunyuan-A13B and GLM-4 of 2024 were published, and Granite 4 without state-space layers.
+TEST(HyperParams, FormsInWhichModelsWerePublished) {
+  json hunyuan = llama();
+  hunyuan.update({{"model_type", "hunyuan_v1_moe"},
+                  {"num_experts", 8},
+                  {"moe_topk", {4, 4}},
+                  {"moe_intermediate_size", {512, 512}},
+                  {"num_shared_expert", {1, 1}},
+                  {"norm_topk_prob", true}});
+  EXPECT_EQ(read(hunyuan).params->router.top_k, 4);
+  const json chatglm = {{"model_type", "chatglm"},
+                        {"hidden_size", 256},
+                        {"num_layers", 2},
+                        {"num_attention_heads", 4},
+                        {"multi_query_group_num", 2},
+                        {"ffn_hidden_size", 512},
+                        {"kv_channels", 64},
+                        {"layernorm_epsilon", 1.5625e-07},
+                        {"padded_vocab_size", 128},
+                        {"vocab_size", 100},
+                        {"seq_length", 8192},
+                        {"rope_ratio", 500},
+                        {"add_qkv_bias", true}};
+  const auto glm = read(chatglm).params;
+  ASSERT_TRUE(glm);
+  EXPECT_EQ(glm->vocab, 128);
+  EXPECT_EQ(glm->shape(0).kv_heads, 2);
+  EXPECT_EQ(glm->shape(0).mlp_width, 512);
+  EXPECT_EQ(glm->rotary_dim, 32);
+  EXPECT_EQ(glm->rope.theta, 5e6);
+  EXPECT_EQ(glm->context, 8192);
+  EXPECT_TRUE(glm->qkv_bias);
+  EXPECT_FALSE(read(chatglm, {{"add_qkv_bias", false}}).params->qkv_bias);
+  json granite = llama();
+  granite.update({{"model_type", "granitemoehybrid"},
+                  {"layer_types", {"attention", "attention"}},
+                  {"position_embedding_type", "rope"},
+                  {"num_local_experts", 0},
+                  {"num_experts_per_tok", 0},
+                  {"shared_intermediate_size", 768}});
+  EXPECT_EQ(read(granite).params->shape(0).mlp_width, 768);
+  const auto experts = read(granite, {{"num_local_experts", 4}, {"num_experts_per_tok", 2}}).params;
+  ASSERT_TRUE(experts);
+  EXPECT_EQ(experts->experts, 4);
+  EXPECT_EQ(experts->router.top_k, 2);
 }
 
 TEST(HyperParams, ListsThatFitNoLayersAreErrors) {
@@ -267,6 +319,47 @@ TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
     EXPECT_NE(found.messages.find(one.message), std::string::npos)
         << "expected " << one.message << "\nfound " << found.messages;
   }
+}
+
+// What a config.json may leave out a GGUF has to say, and messages name its keys.
+TEST(HyperParams, WhatAFileLacksIsNotGuessed) {
+  const auto of_gguf = [](json config, const char* without) {
+    config.erase(without);
+    auto parsed = input::HfConfig::parse(config.dump(), "m.gguf");
+    EXPECT_TRUE(parsed.ok());
+    parsed->set_of_gguf();
+    DiagSink diags;
+    const auto params =
+        read_hyper_params(*families::find_model_type(parsed->model_type()), *parsed, diags);
+    std::string messages;
+    for (const Diagnostic& diag : diags.all()) messages += diag.message + "\n";
+    EXPECT_EQ(params.has_value(), messages.empty());
+    return messages;
+  };
+  json whole = llama();
+  whole["rms_norm_eps"] = 1e-5;
+  EXPECT_EQ(of_gguf(whole, ""), "");
+  EXPECT_EQ(of_gguf(whole, "rms_norm_eps"),
+            "'llama.attention.layer_norm_rms_epsilon' is missing; LlamaForCausalLM needs it\n");
+  EXPECT_EQ(of_gguf(whole, "num_hidden_layers"),
+            "'llama.block_count' is missing; LlamaForCausalLM needs it\n");
+  json v3 = deepseek("deepseek_v3");
+  v3["rms_norm_eps"] = 1e-6;
+  EXPECT_EQ(of_gguf(v3, ""), "");
+  EXPECT_EQ(of_gguf(v3, "num_experts_per_tok"),
+            "'deepseek2.expert_used_count' is missing; DeepseekV3ForCausalLM needs it\n");
+  json cohere = llama();
+  cohere.update({{"model_type", "cohere"}, {"layer_norm_eps", 1e-5}, {"logit_scale", 0.25}});
+  EXPECT_EQ(of_gguf(cohere, ""), "");
+  EXPECT_EQ(of_gguf(cohere, "logit_scale"),
+            "'command-r.logit_scale' is missing; CohereForCausalLM needs it\n");
+  EXPECT_EQ(read(cohere, {{"logit_scale", "absent"}}).params->logit_scale, 0.0625F);
+  whole["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(
+      of_gguf(whole, ""),
+      "'llama.rope.dimension_count' is 32, expected 64: LlamaForCausalLM rotates whole heads\n");
+  EXPECT_EQ(read(whole, {{"rms_norm_eps", "absent"}, {"partial_rotary_factor", "absent"}}).messages,
+            "");
 }
 
 TEST(HyperParams, AllMistakesAreReportedAtOnce) {

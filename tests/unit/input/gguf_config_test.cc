@@ -188,7 +188,7 @@ TEST_F(GgufConfig, WrongTypesAndRangesNameTheKey) {
   merge(with("1e-06", "-1"));
   EXPECT_THAT(messages(), HasSubstr("key 'rms_norm_eps' is -1, expected a finite number above 0"));
   merge(with("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), Trust::Config);
-  EXPECT_THAT(messages(), HasSubstr("expected a multiple of num_key_value_heads"));
+  EXPECT_THAT(messages(), HasSubstr("expected a multiple of 'num_key_value_heads'"));
   merge(with("\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 9"), Trust::Config);
   EXPECT_THAT(messages(), HasSubstr("at most the number of experts, 8"));
 }
@@ -255,6 +255,40 @@ TEST_F(GgufConfig, ScalingsOfOneSideDoNotMix) {
   config = merge(with(", \"rope_scaling\": null", ""));  // says nothing: filled
   EXPECT_EQ(diags_.warnings(), 0) << messages();
   EXPECT_EQ(config.f64("rope_scaling.factor"), 4);
+}
+
+TEST_F(GgufConfig, ListsOfEqualNumbersAreOneNumber) {
+  const HfConfig config =
+      merge(with("\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": [3, 3.0]"));
+  EXPECT_EQ(messages(), "");
+  EXPECT_EQ(config.i64("num_experts_per_tok"), 3);
+  merge(with("\"moe_intermediate_size\": 32", "\"moe_intermediate_size\": [32, 48]"));
+  EXPECT_THAT(messages(),
+              HasSubstr("key 'moe_intermediate_size' is 32 in layer 0 and 48 in layer 1, expected "
+                        "the same number for every layer"));
+}
+
+TEST_F(GgufConfig, TheTypeOfTheWholeIsTakenWhereTheFileHasIt) {
+  const std::string text = with("\"model_type\": \"qwen3_moe\"",
+                                "\"model_type\": \"mistral\", \"outer_model_type\": \"qwen3_moe\"");
+  EXPECT_EQ(merge(text).model_type(), "qwen3_moe");
+  EXPECT_EQ(messages(), "");
+}
+
+TEST_F(GgufConfig, AFactorOfZeroIsNoScaling) {
+  set(gguf_str("qwen3moe.rope.scaling.type", "linear"));
+  set(gguf_f32("qwen3moe.rope.scaling.factor", 0));
+  EXPECT_EQ(derive().string("rope_scaling.rope_type"), "default");
+  EXPECT_EQ(diags_.errors(), 0) << messages();
+}
+
+TEST_F(GgufConfig, KeysOfAFileHaveTheirNamesInMessages) {
+  const HfConfig config = derive();
+  EXPECT_TRUE(config.is_of_gguf());
+  EXPECT_EQ(config.in_own_words("'num_hidden_layers' and 'head_dim' of 'layer_types'"),
+            "'qwen3moe.block_count' and 'qwen3moe.attention.key_length' of 'layer_types'");
+  EXPECT_FALSE(merge(kSame).is_of_gguf());
+  EXPECT_EQ(merge(kSame).in_own_words("'head_dim'"), "'head_dim'");
 }
 
 TEST_F(GgufConfig, UnknownArchitecturesGiveTheirName) {

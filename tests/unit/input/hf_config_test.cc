@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
@@ -121,7 +123,88 @@ TEST(HfConfig, ReportsThePlaceOfBrokenJson) {
   EXPECT_THAT(error_of("7"), HasSubstr("a single value, expected an object"));
   EXPECT_THAT(error_of("{\"a\": 1e999}"), HasSubstr("config.json:1:"));
   EXPECT_THAT(error_of("{\"a\": \"\xff\"}"), HasSubstr("config.json:1:"));
-  EXPECT_THAT(error_of("{\"a\": NaN}"), HasSubstr("config.json:1:"));
+  EXPECT_THAT(error_of("{\"a\": Infinit}"), HasSubstr("config.json:1:7: "));
+  EXPECT_THAT(error_of("{\"a\": NaN, \"b\": -Infinity,\n b}"), HasSubstr("config.json:2:2: "));
+}
+
+// Python writes them, and transformers 5 as objects.
+TEST(HfConfig, ReadsTheNumbersThatJsonDoesNotHave) {
+  const HfConfig config = parse(R"({"a": Infinity, "b": -Infinity, "c": [0.0, Infinity],
+      "d": NaN, "e": "NaN \" Infinity", "Infinity": 1, "f": {"__float__": "-Infinity"},
+      "g": [0.5, {"__float__": "Infinity"}], "h": {"__float__": "7"}})");
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(config.f64("a"), infinity);
+  EXPECT_EQ(config.f64("b"), -infinity);
+  EXPECT_EQ(config.floats("c"), (std::vector<double>{0, infinity}));
+  EXPECT_TRUE(std::isnan(config.f64("d").value_or(0)));
+  EXPECT_EQ(config.string("e"), "NaN \" Infinity");
+  EXPECT_EQ(config.i64("Infinity"), 1);
+  EXPECT_EQ(config.f64("f"), -infinity);
+  EXPECT_EQ(config.f64("g.1"), infinity);
+  EXPECT_EQ(config.string("h.__float__"), "7");
+  EXPECT_EQ(config.i64("a"), std::nullopt);
+}
+
+TEST(HfConfig, FormsAsFirstPublishedBecomeTheirFamilys) {
+  const char* kGranite = R"({"model_type": "granitemoehybrid", "layer_types": ["attention",
+      "attention"], "position_embedding_type": "rope", "num_local_experts": EXPERTS,
+      "intermediate_size": 8, "shared_intermediate_size": SHARED})";
+  const auto granite = [&](const char* experts, const char* shared) {
+    std::string text = kGranite;
+    text.replace(text.find("EXPERTS"), 7, experts).replace(text.find("SHARED"), 6, shared);
+    return parse(text);
+  };
+  EXPECT_EQ(granite("0", "24").model_type(), "granite");
+  EXPECT_EQ(granite("0", "24").i64("intermediate_size"), 24);
+  EXPECT_EQ(granite("4", "24").model_type(), "granitemoeshared");
+  EXPECT_EQ(granite("4", "24").i64("shared_expert_intermediate_size"), 24);
+  EXPECT_EQ(granite("4", "0").model_type(), "granitemoe");
+  // With state-space layers, or without rotation, it is none of them.
+  for (const char* other :
+       {R"({"model_type": "granitemoehybrid", "layer_types": ["attention", "mamba"],
+            "position_embedding_type": "rope"})",
+        R"({"model_type": "granitemoehybrid", "position_embedding_type": "rope"})",
+        R"({"model_type": "granitemoehybrid", "layer_types": ["attention"],
+            "position_embedding_type": "nope"})"}) {
+    EXPECT_EQ(parse(other).model_type(), "granitemoehybrid");
+  }
+  HfConfig glm = parse(R"({"model_type": "chatglm", "ffn_hidden_size": 24, "num_layers": 3,
+      "num_hidden_layers": 3, "padded_vocab_size": 64, "vocab_size": 60, "rope_ratio": 500})");
+  EXPECT_EQ(glm.model_type(), "glm");
+  EXPECT_EQ(glm.i64("vocab_size"), 64);
+  EXPECT_EQ(glm.i64("num_hidden_layers"), 3);
+  EXPECT_EQ(glm.f64("rope_theta"), 5e6);
+}
+
+TEST(HfConfig, RobertasPositionsBeginBehindThePadding) {
+  for (const char* type : {"xlm-roberta", "roberta", "camembert"}) {
+    const std::string name = std::string(R"({"model_type": ")") + type + "\"";
+    HfConfig config = parse(name + R"(, "max_position_embeddings": 514, "pad_token_id": 1})");
+    EXPECT_EQ(config.i64("max_position_embeddings"), 512);
+    config.normalise();
+    EXPECT_EQ(config.i64("max_position_embeddings"), 512) << "once";
+    EXPECT_EQ(parse(name + R"(, "max_position_embeddings": 8194})").i64("max_position_embeddings"),
+              8192);
+  }
+  EXPECT_EQ(parse(R"({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0})")
+                .i64("max_position_embeddings"),
+            512);
+}
+
+TEST(HfConfig, TheLanguageModelMayStandUnderSeveralNames) {
+  for (const char* key : {"text_config", "language_config", "llm_config"}) {
+    EXPECT_EQ(parse(std::string(R"({"model_type": "x", ")") + key +
+                    R"(": {"model_type": "qwen3", "hidden_size": 64}})")
+                  .i64("hidden_size"),
+              64);
+  }
+  EXPECT_EQ(parse(R"({"thinker_config": {"text_config": {"hidden_size": 64}}})").i64("hidden_size"),
+            64);
+  // Where both types are known, the language model's own is taken.
+  const HfConfig both = parse(R"({"model_type": "mistral3", "text_config":
+      {"model_type": "mistral4", "hidden_size": 64}})");
+  EXPECT_EQ(both.model_type(), "mistral4");
+  EXPECT_EQ(both.string("outer_model_type"), "mistral3");
 }
 
 TEST(HfConfig, BoundsDepthAndSize) {

@@ -1,0 +1,72 @@
+#include "lib/families/config_form.h"
+
+namespace ktx::families {
+namespace {
+
+constexpr int64_t kAny = INT64_MAX;
+
+// Granite 4 without state-space layers: what it calls shared is the dense part where there are no
+// experts.
+constexpr ConfigSign kGraniteDense[] = {
+    {.key = "layer_types", .text = "attention"},
+    {.key = "position_embedding_type", .text = "rope"},
+    {.key = "num_local_experts"},
+};
+constexpr ConfigSign kGraniteShared[] = {
+    {.key = "layer_types", .text = "attention"},
+    {.key = "position_embedding_type", .text = "rope"},
+    {.key = "num_local_experts", .min = 1, .max = kAny},
+    {.key = "shared_intermediate_size", .min = 1, .max = kAny},
+};
+constexpr ConfigSign kGraniteExperts[] = {
+    {.key = "layer_types", .text = "attention"},
+    {.key = "position_embedding_type", .text = "rope"},
+    {.key = "num_local_experts", .min = 1, .max = kAny},
+};
+constexpr ConfigAlias kGraniteDenseWidth[] = {{"shared_intermediate_size", "intermediate_size"}};
+
+// ChatGLM 2 and 3 and GLM-4 of 2024, in the words of their own code.
+constexpr ConfigSign kGlmSigns[] = {{.key = "ffn_hidden_size", .min = 1, .max = kAny}};
+constexpr ConfigAlias kGlmKeys[] = {
+    {"num_layers", "num_hidden_layers"},
+    {"ffn_hidden_size", "intermediate_size"},
+    {"kv_channels", "head_dim"},
+    {"multi_query_group_num", "num_key_value_heads"},
+    {"layernorm_epsilon", "rms_norm_eps"},
+    {"padded_vocab_size", "vocab_size"},
+    {"seq_length", "max_position_embeddings"},
+    {"add_qkv_bias", "attention_bias"},
+};
+
+// A shared part of width 0 is none.
+constexpr ConfigSign kNoShared[] = {
+    {.key = "shared_intermediate_size"},
+    {.key = "shared_expert_intermediate_size"},
+};
+
+constexpr ConfigForm kForms[] = {
+    {.model_type = "granitemoehybrid",
+     .signs = kGraniteDense,
+     .becomes = "granite",
+     .aliases = kGraniteDenseWidth},
+    {.model_type = "granitemoehybrid", .signs = kGraniteShared, .becomes = "granitemoeshared"},
+    {.model_type = "granitemoehybrid", .signs = kGraniteExperts, .becomes = "granitemoe"},
+    {.model_type = "granitemoeshared", .signs = kNoShared, .becomes = "granitemoe"},
+    {.model_type = "stablelm_epoch", .becomes = "stablelm"},
+    {.model_type = "Yi", .becomes = "llama"},
+    {.model_type = "glm4v_text", .becomes = "glm4"},
+    {.model_type = "glm4v_moe_text", .becomes = "glm4_moe"},
+    {.model_type = "Glm4vMoe_text", .becomes = "glm4_moe"},
+    {.model_type = "chatglm", .signs = kGlmSigns, .becomes = "glm", .aliases = kGlmKeys},
+    {.model_type = "xlm-roberta", .becomes = "xlm-roberta", .behind_padding = true},
+    {.model_type = "roberta", .becomes = "roberta", .behind_padding = true},
+    {.model_type = "camembert", .becomes = "camembert", .behind_padding = true},
+};
+
+}  // namespace
+
+std::span<const ConfigForm> config_forms() {
+  return kForms;
+}
+
+}  // namespace ktx::families
