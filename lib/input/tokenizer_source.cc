@@ -89,8 +89,14 @@ Result<text::TokenizerData> read_gguf_tokenizer(const GgufFile& gguf) {
   source.add_space_prefix = KTX_TRY(flag("tokenizer.ggml.add_space_prefix"));
   source.lowercase = KTX_TRY(flag("tokenizer.ggml.normalizer.lowercase"));
   source.strip_accents = KTX_TRY(flag("tokenizer.ggml.normalizer.strip_accents"));
-  // What the table of characters of these vocabularies does, but for a few rare ones.
-  if (gguf.value("tokenizer.ggml.precompiled_charsmap")) source.normalizer = text::Normalizer::Nfkc;
+  constexpr std::string_view kCharacters = "tokenizer.ggml.precompiled_charsmap";
+  if (const GgufValue* map = gguf.value(kCharacters)) {
+    const bool bytes =
+        map->is_array() && (map->element_type == GgufType::U8 || map->element_type == GgufType::I8);
+    if (!bytes) return wrong(gguf, kCharacters, "an array of bytes");
+    source.character_map = {reinterpret_cast<const char*>(map->payload.data()),
+                            map->payload.size()};
+  }
   source.remove_extra_whitespaces = KTX_TRY(flag("tokenizer.ggml.remove_extra_whitespaces"));
 
   auto data = text::make_tokenizer_data(source);

@@ -46,9 +46,14 @@ Bpe::Bpe(const TokenizerData& data)
     }
   }
   if (data.ignore_merges || !data.byte_level) {
+    std::vector<bool> placed(data.tokens.size());  // stand in some places alone
+    for (const auto* list : {&data.single_word, &data.normalized}) {
+      for (const uint32_t id : *list) placed[id] = true;
+    }
     for (uint32_t id = 0; id < data.tokens.size(); ++id) {
       const TokenType type = data.types[id];
-      const bool plain = type == TokenType::Normal || type == TokenType::UserDefined;
+      const bool plain =
+          type == TokenType::Normal || (type == TokenType::UserDefined && !placed[id]);
       if (plain && !data.tokens[id].empty()) tokens_.add(data.tokens, id);
     }
   }

@@ -5,7 +5,7 @@
 //   SentencePiece   1 piece    2 score         3 type (the numbers of TokenType)
 //   TrainerSpec     3 model_type  24 treat_whitespace_as_suffix  35 byte_fallback
 //                   40 unk_id  41 bos_id  42 eos_id  43 pad_id
-//   NormalizerSpec  1 name  2 precompiled_charsmap  3 add_dummy_prefix
+//   NormalizerSpec  2 precompiled_charsmap  3 add_dummy_prefix
 //                   4 remove_extra_whitespaces  5 escape_whitespaces
 //
 // Other fields are skipped by their wire type, other wire types refused.
@@ -96,8 +96,7 @@ struct Model {
   int64_t unk = 0, bos = 1, eos = 2, pad = -1;
   bool byte_fallback = false, whitespace_as_suffix = false;
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
-  std::string_view normalizer_name;
-  bool has_charsmap = false;
+  std::string_view character_map;
 };
 
 Status read_piece(std::string_view bytes, Model& model) {
@@ -156,11 +155,8 @@ Status read_normalizer(std::string_view bytes, Model& model) {
   for (Message message(bytes); !message.at_end();) {
     const Field field = KTX_TRY(message.next());
     switch (field.number) {
-      case 1:
-        model.normalizer_name = field.bytes;
-        break;
       case 2:
-        model.has_charsmap = !field.bytes.empty();
+        model.character_map = field.bytes;
         break;
       case 3:
         model.add_dummy_prefix = field.value != 0;
@@ -213,16 +209,7 @@ Result<TokenizerData> parse_sentencepiece_model(std::span<const std::byte> bytes
   source.add_bos = model.bos >= 0 && source.bos.has_value();
   source.add_space_prefix = model.add_dummy_prefix;
   source.remove_extra_whitespaces = model.remove_extra_whitespaces;
-  if (model.has_charsmap) {  // its table is NFKC with a few additions for white space
-    if (!model.normalizer_name.starts_with("nfkc") &&
-        !model.normalizer_name.starts_with("nmt_nfkc")) {
-      return Error{
-          fmt::format("SentencePiece normalizer '{}' is not supported; known are "
-                      "identity and nfkc",
-                      printable(model.normalizer_name))};
-    }
-    source.normalizer = Normalizer::Nfkc;
-  }
+  source.character_map = model.character_map;
   TokenizerData data = KTX_TRY(make_tokenizer_data(source));
   data.pre = "sentencepiece";
   data.byte_fallback = model.byte_fallback;

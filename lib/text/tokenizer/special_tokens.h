@@ -4,11 +4,14 @@
 //   "a<|im_end|>b"  ->  text "a", token 1181, text "b"
 //
 // The leftmost match wins, and the longest of those at one place. A trie: one step for each
-// byte of the text and of the attempted matches.
+// byte of the text and of the attempted matches. The flags of tokens (lstrip, rstrip, single_word)
+// do what they do in the library tokenizers: a match of a single word that has a letter, digit,
+// mark or connector beside it is text.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -24,8 +27,15 @@ class SpecialTokens {
     int32_t id = -1;        // -1 for text
   };
 
+  // Those that are looked for in a text as it came, or in the normalised text
+  // (TokenizerData::normalized); `written` gives the form in which a token stands there.
+  enum class Pass : uint8_t { Given, Normalized };
+  using Written = std::function<std::string(std::string_view token)>;
+
   SpecialTokens() = default;
-  explicit SpecialTokens(const TokenizerData& data);
+  SpecialTokens(const TokenizerData& data, Pass pass, const Written& written = {});
+
+  bool empty() const { return nodes_.size() <= 1; }
 
   // Never gives empty texts. parse_special: also control and unknown tokens.
   std::vector<Fragment> partition(std::string_view text, bool parse_special) const;

@@ -8,6 +8,7 @@
 #include "lib/text/tokenizer/bpe.h"
 #include "lib/text/tokenizer/byte_alphabet.h"
 #include "lib/text/tokenizer/byte_token.h"
+#include "lib/text/tokenizer/character_map.h"
 #include "lib/text/tokenizer/detokenizer.h"
 #include "lib/text/tokenizer/pretokenize.h"
 #include "lib/text/tokenizer/special_tokens.h"
@@ -46,14 +47,22 @@ void append_unescaped(std::string_view token, std::string& out) {
   out.append(token.substr(at));
 }
 
-// Runs of spaces become one, those at the ends none (SentencePiece's rule).
-std::string without_extra_spaces(std::string_view text) {
+// Runs of spaces become one, those at the ends none (SentencePiece's rule; it takes what a space
+// is written as for one at the end, too).
+std::string without_extra_spaces(std::string_view text, bool escaped) {
   std::string kept;
   for (const char c : text) {
     if (c != ' ' || (!kept.empty() && kept.back() != ' ')) kept.push_back(c);
   }
-  if (!kept.empty() && kept.back() == ' ') kept.pop_back();
+  while (kept.ends_with(' ') || (escaped && kept.ends_with(kEscapedSpace))) {
+    kept.resize(kept.size() - (kept.back() == ' ' ? 1 : kEscapedSpace.size()));
+  }
   return kept;
+}
+
+// Whether spaces are written by the normaliser (Prepend, Replace), not behind it (Metaspace).
+bool spaces_are_normalised(const TokenizerData& data) {
+  return data.escape_whitespaces && !data.space_prefix_if_missing;
 }
 
 bool is_ascii(std::string_view text) {
@@ -120,7 +129,8 @@ void append_piece(const TokenizerData& data, size_t id, std::string& out) {
 
 struct Tokenizer::State {
   TokenizerData data;
-  SpecialTokens special;
+  CharacterMap characters;  // a view into `data`
+  SpecialTokens special, normalized_tokens;
   TextMap names;
   TextList pieces;
   std::vector<bool> ends_answer;
@@ -130,6 +140,8 @@ struct Tokenizer::State {
   std::optional<WordPiece> word_piece;
   std::optional<Unigram> unigram;
 
+  std::string normalised(std::string_view text) const;
+  std::string spaced(std::string text, bool prefix) const;
   void encode_text(std::string_view text, bool first, bool after_special,
                    std::vector<int32_t>& ids) const;
   void encode_run(std::string_view text, std::vector<int32_t>& ids) const;
@@ -156,7 +168,17 @@ Result<Tokenizer> Tokenizer::create(TokenizerData data) {
   } else {
     state->spm.emplace(kept);
   }
-  state->special = SpecialTokens(kept);
+  state->characters = KTX_TRY(CharacterMap::create(kept.character_map));
+  state->special = SpecialTokens(kept, SpecialTokens::Pass::Given);
+  if (!kept.normalized.empty()) {
+    const State& made = *state;
+    state->normalized_tokens =
+        SpecialTokens(kept, SpecialTokens::Pass::Normalized, [&made](std::string_view token) {
+          std::string written = made.normalised(token);
+          if (!spaces_are_normalised(made.data)) return written;
+          return made.spaced(std::move(written), made.data.add_space_prefix);
+        });
+  }
   state->names = TextMap(count);
   state->pieces.reserve(count, kept.tokens.bytes().size());
   std::string piece;
@@ -172,10 +194,11 @@ Result<Tokenizer> Tokenizer::create(TokenizerData data) {
 }
 
 void Tokenizer::State::encode_run(std::string_view text, std::vector<int32_t>& ids) const {
-  if (spm) {
-    spm->encode(text, ids);
-    return;
+  for (; text.size() > kMaxRun; text.remove_prefix(kMaxRun)) {
+    encode_run(text.substr(0, kMaxRun), ids);
   }
+  if (text.empty()) return;
+  if (spm) return spm->encode(text, ids);
   if (word_piece) return word_piece->encode(text, ids);
   if (unigram) return unigram->encode(text, ids);
   Bpe::Scratch scratch;
@@ -184,36 +207,52 @@ void Tokenizer::State::encode_run(std::string_view text, std::vector<int32_t>& i
   }
 }
 
+// As the normaliser leaves it; spaces that it puts in front are not its part.
+std::string Tokenizer::State::normalised(std::string_view text) const {
+  if (!characters.empty()) return characters.apply(text);
+  if (data.normalizer == Normalizer::None || is_ascii(text)) return std::string(text);
+  return normalized(text, data.normalizer);
+}
+
+// The space in front, and spaces as the vocabulary writes them.
+std::string Tokenizer::State::spaced(std::string text, bool prefix) const {
+  if (data.remove_extra_whitespaces) {
+    text = without_extra_spaces(text, data.escape_whitespaces);
+    if (text.empty()) return text;
+  }
+  if (prefix && !(data.space_prefix_if_missing && text.starts_with(' '))) {
+    if (data.treat_whitespace_as_suffix) {
+      text.push_back(' ');
+    } else {
+      text.insert(text.begin(), ' ');
+    }
+  }
+  return data.escape_whitespaces ? escape_spaces(text) : text;
+}
+
 // `first`: nothing stands before this text; `after_special`: nothing or a special token.
 void Tokenizer::State::encode_text(std::string_view text, bool first, bool after_special,
                                    std::vector<int32_t>& ids) const {
-  std::string copy;
-  if (data.normalizer != Normalizer::None && !is_ascii(text)) {
-    copy = normalized(text, data.normalizer);
-    text = copy;
+  const auto spaced_here = [&](std::string part) {
+    const bool prefix =
+        data.add_space_prefix && after_special && (first || !data.space_prefix_once);
+    return spaced(std::move(part), prefix);
+  };
+  if (normalized_tokens.empty()) return encode_run(spaced_here(normalised(text)), ids);
+  // A normaliser that writes the spaces does so before tokens are looked for, others behind.
+  const bool spaces_first = spaces_are_normalised(data);
+  const std::string whole = spaces_first ? spaced_here(normalised(text)) : normalised(text);
+  for (const SpecialTokens::Fragment& fragment : normalized_tokens.partition(whole, false)) {
+    if (fragment.id >= 0) {
+      ids.push_back(fragment.id);
+    } else if (spaces_first) {
+      encode_run(fragment.text, ids);
+    } else {
+      encode_run(spaced_here(std::string(fragment.text)), ids);
+    }
+    first = false;
+    after_special = fragment.id >= 0;
   }
-  if (data.remove_extra_whitespaces) {
-    copy = without_extra_spaces(text);
-    text = copy;
-  }
-  if (text.empty()) return;
-  const bool prefix = data.add_space_prefix && after_special &&
-                      (first || !data.space_prefix_once) &&
-                      (!data.space_prefix_if_missing || text.front() != ' ');
-  if (prefix) {
-    std::string padded(data.treat_whitespace_as_suffix ? 0 : 1, ' ');
-    padded.append(text);
-    if (data.treat_whitespace_as_suffix) padded.push_back(' ');
-    copy = std::move(padded);
-    text = copy;
-  }
-  if (data.escape_whitespaces) {
-    copy = escape_spaces(text);
-    text = copy;
-  }
-  for (; text.size() > kMaxRun; text.remove_prefix(kMaxRun))
-    encode_run(text.substr(0, kMaxRun), ids);
-  encode_run(text, ids);
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
@@ -266,8 +305,11 @@ std::vector<int32_t> Tokenizer::encode_parts(std::span<const Part> parts) const 
 }
 
 std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
-  std::vector<int32_t> ids = encode(text, {.parse_special = true});
-  if (data().add_bos && bos() >= 0 && (ids.empty() || ids.front() != bos())) {
+  // SentencePiece makes no control token of text; BERT's tokenizer and templates do.
+  const bool parse = data().kind != TokenizerKind::Unigram;
+  std::vector<int32_t> ids = encode(text, {.parse_special = parse});
+  const bool begun = !ids.empty() && ids.front() == bos() && !data().of_encoder();
+  if (data().add_bos && bos() >= 0 && !begun) {
     ids.insert(ids.begin(), bos());
   }
   return ids;

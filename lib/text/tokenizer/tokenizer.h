@@ -47,7 +47,8 @@ class Tokenizer {
   std::vector<int32_t> encode_parts(std::span<const Part> parts) const;
 
   // A prompt as its author wrote it: special tokens are parsed, and BOS is added if
-  // the model asks for it and the text does not begin with it.
+  // the model asks for it and the text does not begin with it. What begins a text of an encoder is
+  // put before any, one that begins with it, too; of a unigram model nothing is parsed.
   std::vector<int32_t> encode_prompt(std::string_view text) const;
 
   // The bytes of a token; control tokens as they are written. Empty for an id outside

@@ -9,6 +9,7 @@
 
 #include "lib/support/strings.h"
 #include "lib/text/tokenizer/byte_token.h"
+#include "lib/text/tokenizer/character_map.h"
 #include "lib/text/tokenizer/pretokenize.h"
 #include "lib/text/tokenizer/text_map.h"
 
@@ -24,6 +25,10 @@ struct EndToken {
   std::string_view text;
   bool ends_turn;
 };
+
+// BPE over characters, of the whole text at once, with "▁" for a space and tokens of bytes for what
+// is left; by tokenizer.ggml.model or .pre.
+constexpr std::string_view kOverCharacters[] = {"gemma4", "granite-embed-multi-311m", "sarvam-moe"};
 
 constexpr EndToken kEndTokens[] = {
 #define KTX_END_TOKEN(text, ends_turn) {text, ends_turn},
@@ -149,6 +154,17 @@ Status set_types(const TokenizerSource& source, TokenizerData& data) {
   return {};
 }
 
+// Of a file that does not say which token stands for what no token has.
+int32_t unnamed_unknown(const TokenizerData& data) {
+  int32_t by_name = -1;
+  for (size_t id = 0; id < data.tokens.size(); ++id) {
+    if (data.types[id] == TokenType::Unknown) return static_cast<int32_t>(id);
+    const std::string_view token = data.tokens[id];
+    if (by_name < 0 && (token == "<unk>" || token == "[UNK]")) by_name = static_cast<int32_t>(id);
+  }
+  return by_name;
+}
+
 Status set_ids(const TokenizerSource& source, TokenizerData& data) {
   const size_t count = data.tokens.size();
   data.ids.bos = KTX_TRY(checked_id(source.bos, "bos_token_id", count));
@@ -159,6 +175,7 @@ Status set_ids(const TokenizerSource& source, TokenizerData& data) {
   data.ids.sep = lenient_id(source.sep, count);
   data.ids.pad = lenient_id(source.pad, count);
   data.ids.mask = lenient_id(source.mask, count);
+  if (data.of_encoder() && data.ids.unk < 0) data.ids.unk = unnamed_unknown(data);
   if (data.kind == TokenizerKind::WordPiece) {  // [CLS] text [SEP]
     if (!source.bos) data.ids.bos = lenient_id(source.cls, count);
     if (!source.eos) data.ids.eos = data.ids.sep;
@@ -223,7 +240,7 @@ Status check_ids(const TokenizerData& data) {
           fmt::format("tokenizer: end token id {} is outside of the vocabulary of {}", id, count)};
     }
   }
-  for (const auto* list : {&data.lstrip, &data.rstrip}) {
+  for (const auto* list : {&data.lstrip, &data.rstrip, &data.single_word, &data.normalized}) {
     for (const uint32_t id : *list) {
       if (id >= count) {
         return Error{
@@ -293,10 +310,12 @@ bool has_capitals(const TokenizerData& data) {
 
 Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
   TokenizerData data;
-  // Gemma 4's BPE is over characters, of the whole text at once, with "▁" for a space and tokens of
-  // bytes for what is left.
-  const bool over_characters = source.model == "gemma4";
-  if (source.model == "gpt2" || over_characters) {
+  const bool bpe_of_bytes = source.model == "gpt2";
+  const std::string_view name = bpe_of_bytes ? source.pre : source.model;
+  const bool over_characters =
+      (bpe_of_bytes || source.model == "gemma4") &&
+      std::ranges::find(kOverCharacters, name) != std::end(kOverCharacters);
+  if (bpe_of_bytes || over_characters) {
     data.kind = TokenizerKind::Bpe;
   } else if (source.model == "llama") {
     data.kind = TokenizerKind::Spm;
@@ -329,8 +348,8 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
     data.byte_fallback = over_characters;
     data.byte_level = !over_characters;
     if (over_characters) {
-      data.pre = source.model;
-      default_bos = true;
+      data.pre = name;
+      default_bos = name == "gemma4";
     } else if (source.splits) {
       data.splits = *source.splits;
     } else {
@@ -364,6 +383,7 @@ Result<TokenizerData> make_tokenizer_data(const TokenizerSource& source) {
     if (data.kind == TokenizerKind::Unigram) data.byte_fallback = false;
   }
   data.normalizer = source.normalizer;
+  data.character_map = source.character_map;
   // GGUF files of BPE models may carry the flag, but their families do not use it.
   if (source.add_space_prefix && (!bpe || source.splits)) {
     data.add_space_prefix = *source.add_space_prefix;
@@ -421,6 +441,8 @@ Status validate(const TokenizerData& data) {
                                std::max({merge.left, merge.right, merge.result}), symbols)};
     }
   }
+  const Result<CharacterMap> map = CharacterMap::create(data.character_map);
+  if (!map) return Error{"tokenizer.ggml.precompiled_charsmap: " + map.error().message};
   KTX_TRY(check_splits(data));
   return check_ids(data);
 }

@@ -108,6 +108,9 @@ struct TokenizerData {
   std::vector<Merge> merges;             // BPE
   TextList extra_symbols;                // BPE: halves and results of merges that are no tokens
   std::vector<uint32_t> lstrip, rstrip;  // special tokens that swallow white space beside them
+  std::vector<uint32_t> single_word;     // that stand only where no letter is beside them
+  std::vector<uint32_t> normalized;      // user-defined ones, looked for in the normalised text
+  std::string character_map;             // SentencePiece's table (character_map.h); may be empty
 
   SpecialIds ids;
   std::vector<int32_t> eog;  // end-of-generation tokens, ascending; includes eos, eot, eom
@@ -148,7 +151,8 @@ struct TokenizerSource {
   std::optional<uint64_t> cls;  // tokenizer.ggml.cls_token_id
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
   std::optional<bool> lowercase, strip_accents;
-  std::string_view architecture;                 // general.architecture; may be empty
+  std::string_view character_map;  // tokenizer.ggml.precompiled_charsmap; may be empty
+  std::string_view architecture;   // general.architecture; may be empty
   std::optional<std::vector<SplitStep>> splits;  // explicit patterns instead of those of `pre`
   std::optional<bool> ignore_merges;
   Normalizer normalizer = Normalizer::None;

@@ -176,7 +176,7 @@ Status read_normalizer(const Json& stage, Stages& stages, int depth) {
 struct Vocabulary {
   std::vector<std::string_view> tokens;
   std::vector<int32_t> types;
-  std::vector<uint32_t> lstrip, rstrip;
+  std::vector<uint32_t> lstrip, rstrip, single_word, normalized;
   std::deque<std::string> holes;  // the text of ids without a name
   std::deque<std::string> merge_texts;
   std::vector<std::string_view> merges;
@@ -224,8 +224,14 @@ Status read_added_tokens(const Json& root, Vocabulary& vocabulary) {
     const bool special = bool_of(token, "special", false);
     vocabulary.put(static_cast<size_t>(id), content->get_ref<const std::string&>(),
                    special ? TokenType::Control : TokenType::UserDefined);
-    if (bool_of(token, "lstrip", false)) vocabulary.lstrip.push_back(static_cast<uint32_t>(id));
-    if (bool_of(token, "rstrip", false)) vocabulary.rstrip.push_back(static_cast<uint32_t>(id));
+    const auto flag = [&](const char* key, bool otherwise, std::vector<uint32_t>& with) {
+      if (bool_of(token, key, otherwise)) with.push_back(static_cast<uint32_t>(id));
+    };
+    flag("lstrip", false, vocabulary.lstrip);
+    flag("rstrip", false, vocabulary.rstrip);
+    flag("single_word", false, vocabulary.single_word);
+    // Control tokens are found in any case; normalisers leave them as they are.
+    if (!special) flag("normalized", true, vocabulary.normalized);
   }
   return {};
 }
@@ -350,6 +356,10 @@ Result<TokenizerData> parse_tokenizer_json(std::string_view text) {
   data.byte_fallback = bool_of(*model, "byte_fallback", false);
   data.lstrip = std::move(vocabulary.lstrip);
   data.rstrip = std::move(vocabulary.rstrip);
+  data.single_word = std::move(vocabulary.single_word);
+  if (data.normalizer != Normalizer::None || data.escape_whitespaces) {
+    data.normalized = std::move(vocabulary.normalized);
+  }
   KTX_TRY(validate(data));
   return data;
 }

@@ -7,6 +7,8 @@
 //   list tokens, list extra_symbols
 //   u32 n, n x u8 types    u32 n, n x f32 scores    u32 n, n x {u32 left, right, result}
 //   u32 n, n x i32 eog     u32 n, n x u32 lstrip    u32 n, n x u32 rstrip
+//   since version 2:
+//   u32 n, n x u32 single_word    u32 n, n x u32 normalized    text character_map
 //
 // text is u32 size and its bytes; list is u32 n, n x u32 ends, and as many bytes as
 // the last end says. All little-endian, nothing aligned: the section is copied once.
@@ -21,7 +23,7 @@ namespace ktx::text {
 namespace {
 
 constexpr uint32_t kMagic = 0x4B4F544B;  // "KTOK"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;         // 1 is read, too
 
 // One bit each, in this order; append only.
 using Flag = bool TokenizerData::*;
@@ -156,6 +158,9 @@ std::string serialize(const TokenizerData& data) {
   out.array(std::span<const int32_t>(data.eog));
   out.array(std::span<const uint32_t>(data.lstrip));
   out.array(std::span<const uint32_t>(data.rstrip));
+  out.array(std::span<const uint32_t>(data.single_word));
+  out.array(std::span<const uint32_t>(data.normalized));
+  out.text(data.character_map);
   return out.take();
 }
 
@@ -165,9 +170,9 @@ Result<TokenizerData> parse_tokenizer_data(std::span<const std::byte> bytes) {
     return Error{"tokenizer section: wrong magic number"};
   }
   const uint32_t version = KTX_TRY(in.number<uint32_t>("the version"));
-  if (version != kVersion) {
-    return Error{
-        fmt::format("tokenizer section: version {}, this program reads {}", version, kVersion)};
+  if (version < 1 || version > kVersion) {
+    return Error{fmt::format("tokenizer section: version {}, this program reads 1 to {}", version,
+                             kVersion)};
   }
   TokenizerData data;
   data.kind = KTX_TRY(
@@ -205,6 +210,11 @@ Result<TokenizerData> parse_tokenizer_data(std::span<const std::byte> bytes) {
   data.eog = KTX_TRY(in.array<int32_t>("the end tokens"));
   data.lstrip = KTX_TRY(in.array<uint32_t>("the left-stripping tokens"));
   data.rstrip = KTX_TRY(in.array<uint32_t>("the right-stripping tokens"));
+  if (version >= 2) {
+    data.single_word = KTX_TRY(in.array<uint32_t>("the tokens of single words"));
+    data.normalized = KTX_TRY(in.array<uint32_t>("the normalised tokens"));
+    data.character_map = KTX_TRY(in.text("the table of characters"));
+  }
   if (!in.at_end()) {
     return Error{
         fmt::format("tokenizer section: {} bytes, expected {}", bytes.size(), in.position())};

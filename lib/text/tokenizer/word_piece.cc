@@ -12,23 +12,27 @@ namespace {
 constexpr std::string_view kWordBegin = "\xE2\x96\x81";  // "▁"
 constexpr size_t kMostCharacters = 100;                  // of a word; longer ones are unknown
 
+// The blocks of the library tokenizers, whose extension E begins 256 characters late.
 bool is_chinese(uint32_t c) {
   static constexpr uint32_t kRanges[][2] = {
       {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
-      {0x2B740, 0x2B81F}, {0x2B820, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F},
+      {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F},
   };
   return std::ranges::any_of(kRanges,
                              [&](const uint32_t(&r)[2]) { return c >= r[0] && c <= r[1]; });
 }
 
+// Line and paragraph separators, too; other controls than the three are dropped.
 bool is_space(uint32_t c, utf8proc_category_t category) {
-  return c == '\t' || c == '\n' || c == '\r' || category == UTF8PROC_CATEGORY_ZS;
+  return c == '\t' || c == '\n' || c == '\r' || category == UTF8PROC_CATEGORY_ZS ||
+         category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
 }
 
 bool is_dropped(uint32_t c, utf8proc_category_t category) {
+  if (c == '\t' || c == '\n' || c == '\r') return false;
   return c == 0 || c == 0xFFFD || category == UTF8PROC_CATEGORY_CC ||
          category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO ||
-         category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CS;
+         category == UTF8PROC_CATEGORY_CS;
 }
 
 // ASCII's symbols count, too.
@@ -58,36 +62,37 @@ void WordPiece::encode(std::string_view text, std::vector<int32_t>& ids) const {
     const Utf8Char next = decode_utf8(text);
     text.remove_prefix(next.valid ? next.length : 1);
     if (!next.valid) continue;
-    const auto c = static_cast<uint32_t>(next.code);
-    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-    if (is_space(c, category)) {
-      end_word(word, ids);
-      continue;
-    }
-    if (is_dropped(c, category)) continue;
-    const bool alone = is_chinese(c) || is_punctuation(c, category);
-    if (alone) end_word(word, ids);
-    const uint32_t small =
-        data_.lowercase ? static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)))
-                        : c;
+    const auto c = static_cast<utf8proc_int32_t>(next.code);
+    if (is_dropped(next.code, utf8proc_category(c))) continue;
+    const bool chinese = is_chinese(next.code);
+    if (chinese) end_word(word, ids);
     // A letter and its accents, which are left out.
-    utf8proc_int32_t parts[16];
+    utf8proc_int32_t parts[16] = {c};
     int boundary = 0;
-    const utf8proc_ssize_t count =
-        data_.strip_accents ? utf8proc_decompose_char(static_cast<utf8proc_int32_t>(small), parts,
-                                                      16, UTF8PROC_DECOMPOSE, &boundary)
-                            : 0;
-    if (count >= 1 && count <= 16) {
-      for (utf8proc_ssize_t i = 0; i < count; ++i) {
-        if (utf8proc_category(parts[i]) == UTF8PROC_CATEGORY_MN) continue;
-        append_utf8(static_cast<uint32_t>(parts[i]), word);
-      }
-    } else {
-      append_utf8(small, word);
+    const utf8proc_ssize_t found =
+        data_.strip_accents ? utf8proc_decompose_char(c, parts, 16, UTF8PROC_DECOMPOSE, &boundary)
+                            : 1;
+    const bool whole = found < 1 || found > 16;
+    if (whole) parts[0] = c;
+    for (utf8proc_ssize_t i = 0; i < (whole ? 1 : found); ++i) {
+      if (data_.strip_accents && utf8proc_category(parts[i]) == UTF8PROC_CATEGORY_MN) continue;
+      add_character(parts[i], word, ids);
     }
-    if (alone) end_word(word, ids);
+    if (chinese) end_word(word, ids);
   }
   end_word(word, ids);
+}
+
+// White space ends a word, punctuation is a word.
+void WordPiece::add_character(int32_t c, std::string& word, std::vector<int32_t>& ids) const {
+  const auto code = static_cast<uint32_t>(data_.lowercase ? utf8proc_tolower(c) : c);
+  const auto category = utf8proc_category(c);
+  if (is_space(code, category)) return end_word(word, ids);
+  const bool alone = is_punctuation(code, category);
+  if (alone) end_word(word, ids);
+  append_utf8(code, word);
+  if (data_.lowercase && c == 0x130) append_utf8(0x307, word);  // the one that becomes two
+  if (alone) end_word(word, ids);
 }
 
 void WordPiece::end_word(std::string& word, std::vector<int32_t>& ids) const {

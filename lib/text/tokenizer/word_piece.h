@@ -27,6 +27,7 @@ class WordPiece {
   void encode(std::string_view text, std::vector<int32_t>& ids) const;
 
  private:
+  void add_character(int32_t c, std::string& word, std::vector<int32_t>& ids) const;
   void end_word(std::string& word, std::vector<int32_t>& ids) const;
 
   const TokenizerData& data_;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lib/text/tokenizer/byte_alphabet.h"
 #include "lib/text/tokenizer/tokenizer.h"
 #include "tests/support/temp_dir.h"
 
@@ -94,6 +95,126 @@ TEST(TokenizerJson, MetaspacePrefixesOnlyTheBeginning) {
   EXPECT_TRUE(data->escape_whitespaces);
   ASSERT_EQ(data->splits.size(), 1u);
   EXPECT_EQ(data->splits[0].behavior, SplitBehavior::MergedWithNext);
+}
+
+// Bytes in their alphabet, ids as their numbers, and the added tokens from 256 on.
+Tokenizer byte_tokenizer(const Json& added, const Json& normalizer = nullptr) {
+  Json json = {
+      {"normalizer", normalizer},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"model", {{"type", "BPE"}, {"merges", Json::array()}, {"vocab", Json::object()}}}};
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string name;
+    append_in_alphabet(std::string(1, static_cast<char>(byte)), name);
+    json["model"]["vocab"][name] = byte;
+  }
+  int id = 256;
+  for (Json token : added) {
+    token["id"] = id++;
+    if (!token.contains("normalized")) token["normalized"] = false;
+    json["added_tokens"].push_back(token);
+  }
+  auto data = parse_tokenizer_json(json.dump());
+  EXPECT_TRUE(data) << data.error().message;
+  return Tokenizer::create(data.take()).take();
+}
+
+// What stands in single brackets is an added token: its place among them.
+std::vector<int32_t> ids_of(std::string_view written) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (written[i] == '[') {
+      ids.push_back(256 + written[i + 1] - '0');
+      i += 2;
+    } else {
+      ids.push_back(static_cast<uint8_t>(written[i]));
+    }
+  }
+  return ids;
+}
+
+// Ids by the library tokenizers 0.23.
+TEST(AddedTokens, OfSingleWordsStandBesideNoCharacterOfWords) {
+  const Tokenizer t = byte_tokenizer(Json::parse(
+      R"([{"content": "<X>", "single_word": true}, {"content": "word", "single_word": true}])"));
+  const std::pair<std::string_view, std::string_view> kCases[] = {
+      {"a<X>b", "a<X>b"},
+      {"a <X> b", "a [0] b"},
+      {"<X>", "[0]"},
+      {"x<X>", "x<X>"},
+      {"<X>x", "<X>x"},
+      {".<X>.", ".[0]."},
+      {"_<X>", "_<X>"},
+      {"é<X>", "é<X>"},
+      {"<X>é", "<X>é"},
+      {"a\u0301<X>", "a\u0301<X>"},
+      {"<X>\u200d", "<X>\u200d"},
+      {"Ⓐ<X>", "Ⓐ<X>"},
+      {"1<X>", "1<X>"},
+      {"<X>²", "[0]²"},
+      {"<X>Ⅷ", "<X>Ⅷ"},
+      {"words word sword word.", "words [1] sword [1]."},
+      {"<X><X>", "[0][0]"},
+      {"a<X><X>", "a<X>[0]"},
+      {"wordword word", "wordword [1]"},
+  };
+  for (const auto& [text, wanted] : kCases) EXPECT_EQ(t.encode(text), ids_of(wanted)) << text;
+}
+
+TEST(AddedTokens, SwallowTheWhiteSpaceOfUnicode) {
+  const Tokenizer t = byte_tokenizer(
+      Json::parse(R"([{"content": "<L>", "lstrip": true}, {"content": "<R>", "rstrip": true}])"));
+  EXPECT_EQ(t.encode("a \u00a0\u3000<L>b"), ids_of("a[0]b"));
+  EXPECT_EQ(t.encode("a<R> \u2003\n b"), ids_of("a[1]b"));
+  EXPECT_EQ(t.encode("<R> <L>"), ids_of("[1][0]"));
+  EXPECT_EQ(t.encode("\x80<L>\x80"), ids_of("\x80[0]\x80"));
+}
+
+TEST(AddedTokens, AreLookedForInTheNormalisedTextWhereTheySaySo) {
+  const Tokenizer t =
+      byte_tokenizer(Json::parse(R"([{"content": "café", "normalized": true}, {"content": "naïve"},
+                      {"content": "re\u0301sume\u0301", "normalized": true}])"),
+                     {{"type", "NFC"}});
+  EXPECT_EQ(t.encode("cafe\u0301"), ids_of("[0]"));
+  EXPECT_EQ(t.encode("café"), ids_of("[0]"));
+  EXPECT_EQ(t.encode("nai\u0308ve"), ids_of("naïve")) << "found in the text as it came alone";
+  EXPECT_EQ(t.encode("naïve"), ids_of("[1]"));
+  EXPECT_EQ(t.encode("x cafe\u0301s"), ids_of("x [0]s"));
+  EXPECT_EQ(t.encode("résumé"), ids_of("[2]"));
+}
+
+// Llama 2's normaliser puts "▁" in front of tokens as well.
+TEST(AddedTokens, AreWrittenAsTheNormaliserWritesThem) {
+  const Json json = Json::parse(R"({
+    "added_tokens": [{"id": 8, "content": "N", "normalized": true},
+                     {"id": 9, "content": "M", "normalized": false}],
+    "normalizer": {"type": "Sequence", "normalizers": [
+      {"type": "Prepend", "prepend": "▁"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "model": {"type": "BPE", "unk_token": "<unk>", "merges": ["▁ a"],
+              "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "▁": 3, "a": 4, "b": 5, "c": 6,
+                        "▁a": 7}}})");
+  auto data = parse_tokenizer_json(json.dump());
+  ASSERT_TRUE(data) << data.error().message;
+  const Tokenizer t = Tokenizer::create(data.take()).take();
+  EXPECT_THAT(t.encode("a N"), ElementsAre(7, 8));
+  EXPECT_THAT(t.encode("aN"), ElementsAre(7, 0));
+  EXPECT_THAT(t.encode("N a"), ElementsAre(8, 7));
+  EXPECT_THAT(t.encode("a M"), ElementsAre(7, 3, 9));
+  EXPECT_THAT(t.encode("aM b"), ElementsAre(7, 9, 3, 3, 5));
+  EXPECT_THAT(t.encode("Ma"), ElementsAre(9, 7));
+}
+
+TEST(AddedTokens, ComeBackFromAPlanWithTheirFlags) {
+  const Tokenizer t = byte_tokenizer(
+      Json::parse(R"([{"content": "<X>", "single_word": true, "normalized": true}])"),
+      {{"type", "NFC"}});
+  ASSERT_THAT(t.data().single_word, ElementsAre(256));
+  ASSERT_THAT(t.data().normalized, ElementsAre(256));
+  const std::string bytes = serialize(t.data());
+  const Result<TokenizerData> data = parse_tokenizer_data(std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(data) << data.error().message;
+  EXPECT_EQ(*data, t.data());
 }
 
 TEST(TokenizerJson, NamesWhatItCannotDo) {
