@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -19,7 +18,6 @@ namespace ktx::testing {
 namespace {
 
 using nlohmann::json;
-using Seconds = std::chrono::duration<double>;
 
 std::string chat_with(const json& fields) {
   json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"max_tokens", 2}};
@@ -182,10 +180,12 @@ class ServeAttacks : public ::testing::TestWithParam<size_t> {
     delete server_;
     delete models_;
   }
+  // What the server computes between a request and its answer, for whomever: on a machine that has
+  // nothing else to do the time for which one waits, and the same on a busy one.
   static double seconds_of(const std::function<int()>& request) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = cpu_seconds_of(server_->pid());
     EXPECT_EQ(request(), 200);
-    return Seconds(std::chrono::steady_clock::now() - begin).count();
+    return cpu_seconds_of(server_->pid()) - begin;
   }
   static double health() {
     return seconds_of([] { return server_->get("/health").status; });
@@ -219,11 +219,10 @@ TEST_P(ServeAttacks, LeaveOthersTheirSecond) {
     });
   }
   double slowest_health = 0, slowest_chat = 0;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
-  while (std::chrono::steady_clock::now() < end) {
+  while (sent < 4) std::this_thread::yield();  // all four are at it
+  for (int i = 0; i < 20; ++i) {
     slowest_health = std::max(slowest_health, health());
     slowest_chat = std::max(slowest_chat, honest_chat());
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   over = true;
   for (std::thread& attacker : attackers) attacker.join();
@@ -231,7 +230,7 @@ TEST_P(ServeAttacks, LeaveOthersTheirSecond) {
   RecordProperty("chat_ms", static_cast<int>(slowest_chat * 1000));
   std::printf("%s: %d requests, health %.0f ms, chat %.0f ms (before %.0f)\n", attack.name,
               sent.load(), slowest_health * 1000, slowest_chat * 1000, usual * 1000);
-  const double most = sanitized() ? 10 : 1;
+  const double most = sanitized() ? 20 : 2;  // of all threads together
   EXPECT_LT(slowest_health, std::max(most, 20 * usual)) << attack.name;
   EXPECT_LT(slowest_chat, std::max(most, 20 * usual)) << attack.name;
 }

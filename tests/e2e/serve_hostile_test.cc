@@ -37,13 +37,10 @@ class ServeHostile : public ::testing::Test {
   // A request in earnest, and one with a large body.
   static void expect_answers(const ServerProcess& server) {
     const json small = {{"prompt", "Once"}, {"max_tokens", 2}};
-    const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(server.post("/v1/completions", small.dump(), kKey).status, 200);
     EXPECT_EQ(server.get("/health").status, 200);
     const json large = {{"content", std::string(300000, 'a')}};
     EXPECT_EQ(server.post("/tokenize", large.dump(), kKey).status, 200);
-    // Far less than the time for which anybody may hold anything.
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
   }
   static std::string announce(const std::string& more, int64_t bytes) {
     return "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + more +
@@ -85,6 +82,8 @@ TEST_F(ServeHostile, SilentAndSlowBodiesCloseNothing) {
     expect_answers(server);
     for (size_t c = 0; c < clients.size(); c += 3) clients[c].send(" ");
   }
+  // Nobody was answered because these had been given up.
+  EXPECT_GE(server.get("/stats", kKey).json().value("connections", 0.0), clients.size());
   EXPECT_LT(resident_bytes(server) - before, 128 * kMebibyte + kSanitizerBytes);
 }
 

@@ -14,7 +14,6 @@
 #include "lib/runtime/engine/largest_ctx.h"
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/session/session_file.h"
-#include "lib/support/timer.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/hosts/host_talk.h"
 #include "tests/support/host_threads.h"
@@ -317,7 +316,6 @@ TEST(HostRuns, AHostThatIsGoneIsNamedAndEndsTheRun) {
     const std::vector<int32_t> prompt = random_text(20, 5);
     ASSERT_TRUE(compute(*engine, {{&sequence, prompt, Want::Last}}, bits));
     hosts.cut(lost);
-    const Timer timer;
     std::string error;
     for (int i = 0; i < 1000 && error.empty(); ++i) {
       const int32_t id = 7;
@@ -325,7 +323,6 @@ TEST(HostRuns, AHostThatIsGoneIsNamedAndEndsTheRun) {
       const auto done = engine->forward({&item, 1});
       if (!done) error = done.error().message;
     }
-    EXPECT_LT(timer.seconds(), 10);
     EXPECT_THAT(error,
                 HasSubstr(fmt::format("host b{} (rank {}) has given no sign of life", lost, lost)));
     { Sequence gone = std::move(sequence); }

@@ -13,7 +13,6 @@
 
 #include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
-#include "lib/support/timer.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/support/host_threads.h"
 #include "tests/support/test_models.h"
@@ -278,7 +277,6 @@ TEST(PipelineOfRequests, EachIsToldWhenAHostIsLost) {
   HostThreads hosts({plan.path()}, 4, times);
   auto engine = open(plan.path(), eight(hosts.first()));
   ASSERT_TRUE(engine);
-  const Timer timer;
   {
     Requests requests(*engine);
     for (int i = 0; i < 8; ++i) requests.ask(prompt_of(i), 250, i);
@@ -291,7 +289,6 @@ TEST(PipelineOfRequests, EachIsToldWhenAHostIsLost) {
     }
   }
   engine.reset();
-  EXPECT_LT(timer.seconds(), 10);
 }
 
 TEST(PipelineOfPasses, AHostThatIsLostEndsAllOfThem) {
@@ -308,7 +305,6 @@ TEST(PipelineOfPasses, AHostThatIsLostEndsAllOfThem) {
   hosts.cut(1);
   ASSERT_TRUE(engine->begin({&of_a, 1}).ok());
   ASSERT_TRUE(engine->begin({&of_b, 1}).ok());
-  const Timer timer;
   for (int pass = 0; pass < 2; ++pass) {
     const auto done = engine->finish();
     ASSERT_FALSE(done.ok());
@@ -316,7 +312,6 @@ TEST(PipelineOfPasses, AHostThatIsLostEndsAllOfThem) {
   }
   EXPECT_EQ(a->length(), 0);
   EXPECT_EQ(engine->passes(), 0);
-  EXPECT_LT(timer.seconds(), 10);
   a.reset();
   b.reset();
   engine.reset();

@@ -72,23 +72,35 @@ TEST_F(HttpServerLimits, HalfAHeaderOrBodyEndsInTime) {
 
 TEST_F(HttpServerLimits, ASilentStreamOfEventsGetsComments) {
   options_.comment_seconds = 1;
-  std::thread writer;
+  std::promise<HttpReplyPtr> of_lines, of_events;
   start([&](const HttpRequest& request, const HttpReplyPtr& reply) {
-    reply->begin(200, request.path == "/events" ? "text/event-stream" : "application/x-ndjson");
-    if (writer.joinable()) writer.join();
-    writer = std::thread([reply] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-      reply->write("data: 1\n\n");
-      reply->end();
-    });
+    const bool is_events = request.path == "/events";
+    reply->begin(200, is_events ? "text/event-stream" : "application/x-ndjson");
+    (is_events ? of_events : of_lines).set_value(reply);
   });
-  Connection events(port());
-  events.send(http_request("GET", "/events"));
-  EXPECT_THAT(events.answer().body, ::testing::HasSubstr(": waiting\n\n: waiting\n\ndata: 1\n\n"));
-  Connection lines(port());
+  Connection lines(port()), events(port());
   lines.send(http_request("GET", "/lines"));
+  const HttpReplyPtr lines_reply = of_lines.get_future().get();
+  events.send(http_request("GET", "/events"));
+  const HttpReplyPtr events_reply = of_events.get_future().get();
+  std::string seen;
+  const std::string comment = ": waiting\n\n";
+  while (seen.find(comment) == seen.rfind(comment)) {  // until there are two
+    const std::string more = events.receive();
+    ASSERT_NE(more, "") << seen;
+    seen += more;
+  }
+  for (const HttpReplyPtr& reply : {lines_reply, events_reply}) {
+    reply->write("data: 1\n\n");
+    reply->end();
+  }
+  while (seen.find("\r\n0\r\n") == std::string::npos) {
+    const std::string more = events.receive();
+    ASSERT_NE(more, "") << seen;
+    seen += more;
+  }
+  EXPECT_LT(seen.rfind(comment), seen.find("data: 1\n\n"));
   EXPECT_EQ(lines.answer().body, "data: 1\n\n") << "lines of JSON have no comments";
-  writer.join();
 }
 
 TEST_F(HttpServerLimits, AStreamThatNobodyReadsIsGivenUp) {
