@@ -64,23 +64,30 @@ if(KTX_SANITIZE)
   target_link_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE})
 endif()
 target_link_libraries(ktx_options INTERFACE Threads::Threads)
+# The fastest linker that is installed.
+include(CheckLinkerFlag)
+foreach(linker mold lld)
+  check_linker_flag(CXX -fuse-ld=${linker} KTX_HAS_${linker})
+  if(KTX_HAS_${linker})
+    target_link_options(ktx_options INTERFACE -fuse-ld=${linker})
+    break()
+  endif()
+endforeach()
 
-# ktx_quick(target): with KTX_QUICK up to 16 files of a folder are compiled as one, so that the headers
-# which they have in common are read once: 453 s of processor time for both programs (g++ 12); 670 a
-# file at a time, with precompiled headers and -O1 where nothing is computed. So names in unnamed
-# namespaces are unique within a folder; tools/dev/check builds `user`, which shows it. Not of files with
-# definitions of their own, of kernels, whose files have flags of their own, and of families, whose tables
-# have the same names on purpose.
+# ktx_quick(target): with KTX_QUICK (of tests alone with KTX_QUICK=tests) up to 16 files of a folder are compiled as one, so that the headers and
+# templates which they have in common are read and made once. So names in unnamed namespaces are unique within a
+# folder, but in tests: there each file's are put into a namespace of its own (join_tests.cmake). Not of files with definitions of their own, of kernels, whose files have flags of their own,
+# and of families, whose tables have the same names on purpose. bench/2026-11-check.md has what it saves.
 # Not CMake's UNITY_BUILD, which names files by where the clone lies: ccache would find none in another.
 function(ktx_quick target)
-  if(NOT KTX_QUICK OR target MATCHES "^ktx_(kernels|families)$")
+  get_target_property(is_test ${target} KTX_TEST)
+  if(NOT KTX_QUICK OR target MATCHES "^ktx_(kernels|families)$" OR (KTX_QUICK STREQUAL "tests" AND NOT is_test))
     return()
   endif()
   # g++ warns of types in unnamed namespaces wherever the file is not the one that it was given.
   target_compile_options(${target} PRIVATE
                          $<$<AND:${host_language},$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
   get_target_property(sources ${target} SOURCES)
-  list(TRANSFORM sources REPLACE "^([^/])" "${CMAKE_CURRENT_SOURCE_DIR}/\\1")
   set(groups)
   set(together)
   foreach(source ${sources})
@@ -89,6 +96,7 @@ function(ktx_quick target)
       list(APPEND together ${source})
       continue()
     endif()
+    get_filename_component(source ${source} ABSOLUTE)
     file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${source})
     get_filename_component(folder ${path} DIRECTORY)
     string(MAKE_C_IDENTIFIER "${folder}" folder)
@@ -96,21 +104,52 @@ function(ktx_quick target)
     math(EXPR part "(${files_${folder}} - 1) / 16")
     set(group ${folder}_${part})
     list(APPEND groups ${group})
+    list(APPEND files_of_${group} ${path})
     string(APPEND includes_${group} "#include \"${path}\"\n")
   endforeach()
   list(REMOVE_DUPLICATES groups)
   foreach(group ${groups})
-    list(APPEND together ${CMAKE_CURRENT_BINARY_DIR}/${group}.cc)
-    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${group}.cc CONTENT "${includes_${group}}" @ONLY)
+    set(joined ${CMAKE_CURRENT_BINARY_DIR}/${group}.cc)
+    if(is_test)
+      get_source_file_property(taken ${joined} GENERATED)  # by other tests of this folder
+      if(taken)
+        string(REPLACE ".cc" ".${target}.cc" joined ${joined})
+      endif()
+      list(APPEND together ${joined})
+      list(TRANSFORM files_of_${group} PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+      set(script ${CMAKE_SOURCE_DIR}/cmake/join_tests.cmake)
+      add_custom_command(OUTPUT ${joined} DEPENDS ${paths} ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM
+        COMMAND ${CMAKE_COMMAND} "-DFILES=${files_of_${group}}" -DOUT=${joined} -P ${script})
+    else()
+      list(APPEND together ${joined})
+      file(CONFIGURE OUTPUT ${joined} CONTENT "${includes_${group}}" @ONLY)
+    endif()
   endforeach()
   set_target_properties(${target} PROPERTIES SOURCES "${together}")
 endfunction()
+
+# Folders in which nothing is computed that a user waits for: -O1, which g++ has done in two thirds of the time.
+set(KTX_CONTROL ir families input arch rules launches steps plan passes server c_api)
+
+# KTX_PLAIN_FROM=build-check: with KTX_SANITIZE the checks are in the folders that read what others wrote, and in
+# those that execute it, and nowhere else. The rest is taken from that build, as it is.
+set(KTX_PLAIN_FROM "" CACHE PATH "a build folder with libraries that get no sanitizers, or empty")
+set(KTX_UNTRUSTED support formats text input rules plan launches runtime server)
 
 # ktx_library(plan DEPS formats target LIBS PkgConfig::X): every .cc of this
 # folder (and its sub-folders) as static library ktx_plan, but those that EXCLUDE, a
 # regular expression, matches. Sources are globbed so that adding a file is adding a file.
 function(ktx_library name)
   cmake_parse_arguments(ARG "" "EXCLUDE" "DEPS;LIBS" ${ARGN})
+  list(TRANSFORM ARG_DEPS PREPEND ktx_)
+  if(KTX_PLAIN_FROM AND NOT name IN_LIST KTX_UNTRUSTED)
+    file(RELATIVE_PATH folder ${CMAKE_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR})
+    add_library(ktx_${name} STATIC IMPORTED GLOBAL)
+    set_target_properties(ktx_${name} PROPERTIES
+      IMPORTED_LOCATION ${KTX_PLAIN_FROM}/${folder}/libktx_${name}.a)
+    target_link_libraries(ktx_${name} INTERFACE ktx_options ${ARG_DEPS} ${ARG_LIBS})
+    return()
+  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
@@ -120,8 +159,10 @@ function(ktx_library name)
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
   endif()
   add_library(ktx_${name} STATIC ${sources})
-  list(TRANSFORM ARG_DEPS PREPEND ktx_)
   target_link_libraries(ktx_${name} PUBLIC ktx_options ${ARG_DEPS} ${ARG_LIBS})
+  if(name IN_LIST KTX_CONTROL AND KTX_QUICK AND NOT KTX_QUICK STREQUAL "tests")
+    target_compile_options(ktx_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   ktx_quick(ktx_${name})
 endfunction()
 
@@ -137,6 +178,7 @@ function(ktx_test name)
   list(TRANSFORM ARG_DEPS PREPEND ktx_)
   target_link_libraries(test_${name} PRIVATE ktx_options ${ARG_DEPS} ${ARG_LIBS}
                         GTest::gtest GTest::gmock GTest::gtest_main)
+  ktx_quick(test_${name})
   if(NOT ARG_SHARDS)
     gtest_discover_tests(test_${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900)
     return()

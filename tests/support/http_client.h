@@ -161,7 +161,7 @@ class ServerProcess {
     command.insert(command.end(), args.begin(), args.end());
     pid_ = fork();
     if (pid_ == 0) {
-      const int fd = open(log.c_str(), O_WRONLY | O_CREAT, 0600);
+      const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT, 0600);
       dup2(fd, STDERR_FILENO);
       std::vector<char*> argv;
       for (const std::string& arg : command) argv.push_back(strdup(arg.c_str()));

@@ -260,7 +260,7 @@ std::string many_rules(int count) {
 
 void read_many_rules(CheckedFile& file, int count) {
   const std::string path =
-      testing::TempDir() + fmt::format("many_rules_{}_{}.yaml", count, getpid());
+      ::testing::TempDir() + fmt::format("many_rules_{}_{}.yaml", count, getpid());
   std::ofstream(path) << many_rules(count);
   (void)rules::add_rules(file.state.rules, path, file.diags);
   std::filesystem::remove(path);

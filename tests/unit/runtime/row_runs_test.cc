@@ -59,7 +59,7 @@ TEST(RowRuns, StreamsCoverAllRowsWithinTheirLimits) {
           for (const int64_t threads : {1, 2, 4, 16, 128, 1000}) {
             for (const int64_t multiple : {16, 32, 128}) {
               for (const int64_t shares : {1, 2}) {
-                SCOPED_TRACE(testing::Message()
+                SCOPED_TRACE(::testing::Message()
                              << rows << " x " << cols << ", " << products << " products, "
                              << threads << " threads, " << multiple);
                 const kernels::WeightMatrix w = matrix(rows, cols);
