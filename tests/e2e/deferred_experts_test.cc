@@ -151,7 +151,8 @@ TEST_P(DeferredModel, IsAlmostTheSameWhereAGpuStreams) {
 INSTANTIATE_TEST_SUITE_P(All, DeferredModel,
                          ::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
                                            "glm4_moe", "mixtral", "minimax_m2", "glm4_moe_lite",
-                                           "gpt_oss"));
+                                           "gpt_oss"),
+                         [](const auto& info) { return std::string(info.param); });
 
 bool has_step(const plan::PlanView& plan, const runtime::Part& part, auto is) {
   const auto steps = plan.steps.subspan(part.first_step, part.step_count);

@@ -267,7 +267,8 @@ TEST_P(StreamedSlots, AreTheLargestThatFitAndGiveTheReferencesTokens) {
 
 INSTANTIATE_TEST_SUITE_P(All, StreamedSlots,
                          ::testing::Values("qwen2moe", "qwen3moe", "deepseek2", "deepseek3",
-                                           "glm4_moe", "mixtral", "minimax_m2", "gpt_oss"));
+                                           "glm4_moe", "mixtral", "minimax_m2", "gpt_oss"),
+                         [](const auto& info) { return std::string(info.param); });
 
 // The compiler's choice for the memory that --vram leaves: a GPU with more of it uses no more.
 TEST(StreamedExperts, ComeByTheSlotsOfThePlan) {
