@@ -16,9 +16,9 @@ Finished compile_while(const TempDir& dir, const std::string& change) {
   return run_program({"/bin/bash", "-c",
                       "cd '" + dir.path() + "' && cp '" + model_gguf("qwen3moe") +
                           "' m.gguf && touch -d @1 m.gguf && mkfifo err && { '" + ktx_compile() +
-                          "' m.gguf -o m.ktxplan --print-after=all 2> err & } && exec 3< err && "
+                          "' m.gguf -o m.ktxplan --print-after=all 2> err & p=$!; } && exec 3< err && "
                           "read -r -u 3 _ && sleep 0.1 && { " +
-                          change + "; } && cat <&3 | tail -n 3; wait %1"});
+                          change + "; } && cat <&3 | tail -n 3; wait $p"});
 }
 
 TEST(ChangedSource, IsNoticedAlsoWithTheSameSizeAndTime) {
