@@ -24,16 +24,18 @@ constexpr std::string_view kQuery = "{query}", kDocument = "{document}";
 
 std::vector<int32_t> fill_template(const text::Tokenizer& tokenizer, std::string_view form,
                                    std::string_view query, std::string_view document) {
-  std::vector<text::Tokenizer::Part> parts;
+  text::MarkedText pair;
   while (!form.empty()) {
     const size_t at = std::min(form.find(kQuery), form.find(kDocument));
-    parts.push_back({form.substr(0, at), true});
+    pair.text += form.substr(0, at);
     if (at == form.npos) break;
     const bool is_query = form.substr(at).starts_with(kQuery);
-    parts.push_back({is_query ? query : document, false});
+    const size_t begin = pair.text.size();
+    pair.text += is_query ? query : document;
+    text::add_span(pair.outside, begin, pair.text.size());
     form.remove_prefix(at + (is_query ? kQuery : kDocument).size());
   }
-  return tokenizer.encode_parts(parts);
+  return tokenizer.encode(pair.text, {.parse_special = true, .outside = pair.outside});
 }
 
 // What the model reads; empty: the plan does not say how.

@@ -34,6 +34,10 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
 }
 
 Result<std::string> ChatTemplate::render(const RenderInput& input) const {
+  return std::move(KTX_TRY(render_marked(input)).text);
+}
+
+Result<MarkedText> ChatTemplate::render_marked(const RenderInput& input) const {
   std::tm now = {};
   if (input.now) {
     now = *input.now;
@@ -50,14 +54,15 @@ Result<std::string> ChatTemplate::render(const RenderInput& input) const {
     return Error{
         fmt::format("extra variables: expected an object, got {}", input.extra.type_name())};
   }
-  interpreter.set("messages", KTX_TRY(jinja::from_json(meter, input.messages)));
-  interpreter.set("tools", KTX_TRY(jinja::from_json(meter, input.tools)));
+  interpreter.set("messages",
+                  KTX_TRY(jinja::from_messages(meter, input.messages, input.answer_tags)));
+  interpreter.set("tools", KTX_TRY(jinja::from_json(meter, input.tools, true)));
   interpreter.set("documents", jinja::Value::none());
   interpreter.set("add_generation_prompt", jinja::Value::boolean(input.add_generation_prompt));
   if (input.bos_token) interpreter.set("bos_token", jinja::make_string(meter, *input.bos_token));
   if (input.eos_token) interpreter.set("eos_token", jinja::make_string(meter, *input.eos_token));
   for (const auto& [name, value] : input.extra.items()) {
-    interpreter.set(name, KTX_TRY(jinja::from_json(meter, value)));
+    interpreter.set(name, KTX_TRY(jinja::from_json(meter, value, true)));
   }
   return interpreter.run();
 }

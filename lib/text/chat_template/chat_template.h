@@ -25,6 +25,7 @@
 
 #include "lib/support/result.h"
 #include "lib/text/chat_template/render_limits.h"
+#include "lib/text/text_spans.h"
 
 namespace ktx::text {
 
@@ -38,6 +39,9 @@ struct RenderInput {
   // More variables, by name (`enable_thinking`, `documents`, …); they win over
   // the ones above.
   nlohmann::ordered_json extra = nlohmann::ordered_json::object();
+  // Parts of the assistant's messages that are as good as the template's own, for
+  // render_marked(): the tags of its reasoning.
+  std::vector<std::string> answer_tags;
   std::optional<std::tm> now;  // for strftime_now; the local time when absent
   RenderLimits limits;
 };
@@ -52,6 +56,9 @@ class ChatTemplate {
   ~ChatTemplate();
 
   Result<std::string> render(const RenderInput& input) const;
+  // The same, and which of its bytes came from outside of the template: from messages (but for
+  // their roles), tools and extra variables, through all that the template does with them.
+  Result<MarkedText> render_marked(const RenderInput& input) const;
   const std::string& source() const;
 
  private:

@@ -134,6 +134,20 @@ Result<std::string> Call::printed(size_t i, std::string_view fallback) const {
   return to_str(meter, args[i]);
 }
 
+namespace {
+
+// Runs a function that knows nothing of where its text comes from: what it makes of text from
+// outside is from outside.
+Result<Value> run_marked(Call& call) {
+  Value made = KTX_TRY(call.builtin.run(call));
+  inherit_origin(made, call.self);
+  for (const Value& arg : call.args) inherit_origin(made, arg);
+  for (const auto& [name, arg] : call.named) inherit_origin(made, arg);
+  return made;
+}
+
+}  // namespace
+
 Result<Value> run_builtin(Interpreter& in, const Builtin& builtin, const Value& self, Args args) {
   if (builtin.run == nullptr) return Error{fmt::format("'{}' is not supported", builtin.name)};
   Meter& meter = in.meter();
@@ -146,7 +160,7 @@ Result<Value> run_builtin(Interpreter& in, const Builtin& builtin, const Value& 
     call.args = std::move(args.positional);
     call.named = std::move(args.named);
     call.given = ~uint64_t{0};
-    return builtin.run(call);
+    return run_marked(call);
   }
   std::vector<std::string_view> parameters;
   if (!builtin.parameters.empty()) parameters = split(builtin.parameters, ' ');
@@ -178,7 +192,7 @@ Result<Value> run_builtin(Interpreter& in, const Builtin& builtin, const Value& 
       return Error{fmt::format("{} misses its argument '{}'", builtin.name, parameters[i])};
     }
   }
-  return builtin.run(call);
+  return run_marked(call);
 }
 
 }  // namespace ktx::text::jinja

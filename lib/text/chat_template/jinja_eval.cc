@@ -79,10 +79,9 @@ Result<Value> Interpreter::eval_node(const BinaryExpr& e) {
 Result<Value> Interpreter::eval_node(const ConcatExpr& e) {
   MeteredText text(meter_);
   for (const ExprPtr& part : e.parts) {
-    const Value value = KTX_TRY(eval(part));
-    KTX_TRY(text.append(value.is_string() ? value.text() : KTX_TRY(to_str(meter_, value))));
+    KTX_TRY(text.append(KTX_TRY(eval(part))));
   }
-  return make_string(meter_, text.take());
+  return text.take_string();
 }
 
 Result<Value> Interpreter::eval_node(const CompareExpr& e) {

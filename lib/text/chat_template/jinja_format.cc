@@ -59,19 +59,19 @@ namespace {
 
 class BraceFormatter {
  public:
-  BraceFormatter(Interpreter& in, Meter& meter, const Args& args)
-      : in_(in), meter_(meter), args_(args) {}
+  BraceFormatter(Interpreter& in, Meter& meter, const StringObject& whole, const Args& args)
+      : in_(in), meter_(meter), whole_(whole), args_(args) {}
 
-  Result<std::string> run(std::string_view format, int depth) {
+  // `format`: a part of the whole one.
+  Status run(std::string_view format, int depth, MeteredText& out) {
     if (depth > 2) return Error{"Max string recursion exceeded"};
-    MeteredText out(meter_);
     while (!format.empty()) {
       const size_t brace = std::min(format.find_first_of("{}"), format.size());
-      KTX_TRY(out.append(format.substr(0, brace)));
+      KTX_TRY(out.append(whole_, format.substr(0, brace)));
       format.remove_prefix(brace);
       if (format.empty()) break;
       if (format.size() > 1 && format[1] == format[0]) {
-        KTX_TRY(out.append(format.substr(0, 1)));
+        KTX_TRY(out.append(whole_, format.substr(0, 1)));
         format.remove_prefix(2);
         continue;
       }
@@ -82,17 +82,18 @@ class BraceFormatter {
         if (format[end] == '{') ++open;
         if (format[end] == '}') --open;
       }
-      KTX_TRY(out.append(KTX_TRY(field(format.substr(1, end - 2), depth))));
+      KTX_TRY(field(format.substr(1, end - 2), depth, out));
       format.remove_prefix(end);
     }
-    return out.take();
+    return {};
   }
 
  private:
   // name[.attribute|[item]]…[!s|!r][:spec]
-  Result<std::string> field(std::string_view text, int depth) {
+  Status field(std::string_view text, int depth, MeteredText& out) {
     const size_t mark = std::min(text.find_first_of("!:"), text.size());
     Value value = KTX_TRY(lookup(text.substr(0, mark)));
+    const bool outside = value.outside();
     text.remove_prefix(mark);
     if (!text.empty() && text[0] == '!') {
       if (text.size() < 2 || (text.size() > 2 && text[2] != ':')) {
@@ -106,7 +107,9 @@ class BraceFormatter {
       text.remove_prefix(2);
     }
     if (!text.empty()) text.remove_prefix(1);
-    return format_value(meter_, value, KTX_TRY(run(text, depth + 1)));
+    MeteredText spec(meter_);
+    KTX_TRY(run(text, depth + 1, spec));
+    return out.append(KTX_TRY(format_value(meter_, value, spec.take())), outside);
   }
 
   Result<Value> lookup(std::string_view path) {
@@ -160,6 +163,7 @@ class BraceFormatter {
 
   Interpreter& in_;
   Meter& meter_;
+  const StringObject& whole_;
   const Args& args_;
   int64_t next_ = 0;
   bool automatic_ = false, numbered_ = false;
@@ -167,10 +171,10 @@ class BraceFormatter {
 
 }  // namespace
 
-Result<Value> brace_format(Interpreter& in, Meter& meter, std::string_view format,
-                           const Args& args) {
-  std::string text = KTX_TRY(BraceFormatter(in, meter, args).run(format, 0));
-  return make_string(meter, std::move(text));
+Result<Value> brace_format(Interpreter& in, Meter& meter, const Value& format, const Args& args) {
+  MeteredText out(meter);
+  KTX_TRY(BraceFormatter(in, meter, format.string(), args).run(format.text(), 0, out));
+  return out.take_string();
 }
 
 }  // namespace ktx::text::jinja

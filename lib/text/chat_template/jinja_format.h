@@ -19,9 +19,9 @@ inline constexpr int64_t kMaxFormatWidth = 1 << 20;
 inline constexpr int64_t kMaxFormatPrecision = 1000;
 
 // `values`: a tuple for several, a dict for %(name)s, else the only value.
-Result<Value> percent_format(Meter& meter, std::string_view format, const Value& values);
-Result<Value> brace_format(Interpreter& in, Meter& meter, std::string_view format,
-                           const Args& args);
+// `format`: a string.
+Result<Value> percent_format(Meter& meter, const Value& format, const Value& values);
+Result<Value> brace_format(Interpreter& in, Meter& meter, const Value& format, const Args& args);
 // format(value, spec): "08.3f", ">10", ",", "x".
 Result<std::string> format_value(Meter& meter, const Value& value, std::string_view spec);
 

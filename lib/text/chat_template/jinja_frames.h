@@ -41,19 +41,19 @@ class Interpreter::Capture {
 
   Value take() {
     release();
-    return make_string(in_.meter_, std::move(text_));
+    return make_string(in_.meter_, std::move(text_.text), false, std::move(text_.outside));
   }
 
  private:
   void release() {
     if (in_.out_ != &text_) return;
     in_.out_ = saved_;
-    in_.meter_.live_bytes -= static_cast<int64_t>(text_.size());
+    in_.meter_.live_bytes -= static_cast<int64_t>(text_.text.size());
   }
 
   Interpreter& in_;
-  std::string* saved_;
-  std::string text_;
+  MarkedText* saved_;
+  MarkedText text_;
 };
 
 }  // namespace ktx::text::jinja

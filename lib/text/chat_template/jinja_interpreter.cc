@@ -26,8 +26,8 @@ Interpreter::~Interpreter() {
   for (const auto& ns : namespaces_) ns->attributes->entries.clear();
 }
 
-Result<std::string> Interpreter::run() {
-  std::string out;
+Result<MarkedText> Interpreter::run() {
+  MarkedText out;
   out_ = &out;
   const Result<Flow> flow = exec(body_);
   out_ = nullptr;
@@ -48,12 +48,23 @@ Status Interpreter::deeper(int& depth, int limit, std::string_view what) {
 }
 
 Status Interpreter::emit(std::string_view text) {
-  out_->append(text);
+  out_->text.append(text);
   meter_.live_bytes += static_cast<int64_t>(text.size());
-  if (static_cast<int64_t>(out_->size()) > meter_.limits.output_bytes) {
+  if (static_cast<int64_t>(out_->text.size()) > meter_.limits.output_bytes) {
     return Error{fmt::format("the template prints more than {} bytes", meter_.limits.output_bytes)};
   }
   return meter_.step(static_cast<int64_t>(text.size() / 64));
+}
+
+Status Interpreter::emit(const Value& value) {
+  const size_t at = out_->text.size();
+  if (value.is_string()) {
+    add_spans(out_->outside, at, value.string().spans, 0, value.text().size());
+    return emit(value.text());
+  }
+  const std::string text = KTX_TRY(to_str(meter_, value));
+  if (value.outside()) add_span(out_->outside, at, at + text.size());
+  return emit(text);
 }
 
 Result<Interpreter::Flow> Interpreter::exec(const Body& body) {
@@ -78,17 +89,12 @@ Result<Interpreter::Flow> Interpreter::exec(const Stmt& stmt) {
 }
 
 Result<Interpreter::Flow> Interpreter::exec_node(const TextStmt& s) {
-  KTX_TRY(emit(s.text));
+  KTX_TRY(emit(std::string_view(s.text)));
   return Flow::Normal;
 }
 
 Result<Interpreter::Flow> Interpreter::exec_node(const OutputStmt& s) {
-  const Value value = KTX_TRY(eval(s.value));
-  if (value.is_string()) {
-    KTX_TRY(emit(value.text()));
-  } else {
-    KTX_TRY(emit(KTX_TRY(to_str(meter_, value))));
-  }
+  KTX_TRY(emit(KTX_TRY(eval(s.value))));
   return Flow::Normal;
 }
 
@@ -129,7 +135,7 @@ Result<Interpreter::Flow> Interpreter::exec_node(const SetBlockStmt& s) {
 Result<Interpreter::Flow> Interpreter::exec_node(const FilterBlockStmt& s) {
   block_text_ = KTX_TRY(render_body(s.body));
   const Value text = KTX_TRY(eval(s.filter));
-  KTX_TRY(emit(KTX_TRY(to_str(meter_, text))));
+  KTX_TRY(emit(text));
   return Flow::Normal;
 }
 
@@ -144,7 +150,7 @@ Result<Interpreter::Flow> Interpreter::exec_node(const CallBlockStmt& s) {
   Args args = KTX_TRY(eval_args(call_expr.args));
   args.named.emplace_back("caller", make_macro(*s.caller));
   const Value text = KTX_TRY(call(callee, std::move(args)));
-  KTX_TRY(emit(KTX_TRY(to_str(meter_, text))));
+  KTX_TRY(emit(text));
   return Flow::Normal;
 }
 

@@ -41,7 +41,7 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
 
   void set(std::string name, Value value) { inputs_[std::move(name)] = std::move(value); }
-  Result<std::string> run();
+  Result<MarkedText> run();
 
   // For builtins.
   Meter& meter() { return meter_; }
@@ -108,6 +108,7 @@ class Interpreter {
   Result<Value> render_body(const Body& body);  // its text
   Status assign(const Target& target, Value value);
   Status emit(std::string_view text);
+  Status emit(const Value& value);
   Status deeper(int& depth, int limit, std::string_view what);
   void locate(Loc loc);
 
@@ -120,7 +121,7 @@ class Interpreter {
   std::vector<std::shared_ptr<NamespaceObject>> namespaces_;  // emptied at the end: may be cyclic
   Scope root_;
   Scope* scope_ = &root_;
-  std::string* out_ = nullptr;
+  MarkedText* out_ = nullptr;
   Value block_text_;  // input of a filter or set block's filter
   int eval_depth_ = 0;
   int call_depth_ = 0;

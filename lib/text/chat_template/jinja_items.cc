@@ -57,8 +57,7 @@ Result<Value> item_of(Meter& meter, const Value& object, const Value& key) {
         offset = code_point_offset(text, index);
       }
       const std::string_view rest = std::string_view(text).substr(offset);
-      return make_string(meter, std::string(rest.substr(0, code_point_bytes(rest))),
-                         object.string().markup);
+      return make_part(meter, object.string(), offset, code_point_bytes(rest));
     }
   }
   if (key.is_string()) return missing_attribute(object, key.text());
@@ -103,7 +102,7 @@ Result<Value> slice_of(Meter& meter, const Value& object, const Value& start_val
       const size_t from = ascii ? static_cast<size_t>(start) : code_point_offset(text, start);
       const size_t bytes = ascii ? static_cast<size_t>(count)
                                  : code_point_offset(std::string_view(text).substr(from), count);
-      return make_string(meter, text.substr(from, bytes), markup);
+      return make_part(meter, object.string(), from, bytes);
     }
     std::vector<std::string_view> points;
     if (!ascii) {
@@ -115,7 +114,9 @@ Result<Value> slice_of(Meter& meter, const Value& object, const Value& start_val
       const size_t at = static_cast<size_t>(start + i * step);
       out += ascii ? std::string_view(text).substr(at, 1) : points[at];
     }
-    return make_string(meter, std::move(out), markup);
+    Value made = make_string(meter, std::move(out), markup);
+    inherit_origin(made, object);
+    return made;
   }
   KTX_TRY(meter.reserve(count * kValueBytes));
   std::vector<Value> items;
@@ -171,7 +172,8 @@ Result<std::vector<Value>> items_of(Meter& meter, const Value& value) {
       KTX_TRY(meter.step(value.string().length()));
       KTX_TRY(meter.reserve(value.string().length() * kCharacterBytes));
       for (const std::string_view point : code_points(value.text())) {
-        items.push_back(make_string(meter, std::string(point)));
+        const auto begin = static_cast<size_t>(point.data() - value.text().data());
+        items.push_back(make_part(meter, value.string(), begin, point.size()));
       }
       return items;
     }

@@ -161,7 +161,13 @@ class Writer {
   MeteredText out_;
 };
 
-Result<Value> convert(Meter& meter, const nlohmann::ordered_json& json, int depth) {
+Value from_text(Meter& meter, const std::string& text, bool outside) {
+  TextSpans spans;
+  if (outside) add_span(spans, 0, text.size());
+  return make_string(meter, text, false, std::move(spans));
+}
+
+Result<Value> convert(Meter& meter, const nlohmann::ordered_json& json, int depth, bool outside) {
   if (depth > meter.limits.value_depth) {
     return Error{
         fmt::format("the messages or tools nest more than {} deep", meter.limits.value_depth)};
@@ -182,17 +188,19 @@ Result<Value> convert(Meter& meter, const nlohmann::ordered_json& json, int dept
     case Type::number_float:
       return Value::real(json.get<double>());
     case Type::string:
-      return make_string(meter, json.get_ref<const std::string&>());
+      return from_text(meter, json.get_ref<const std::string&>(), outside);
     case Type::array: {
       std::vector<Value> items;
       items.reserve(json.size());
-      for (const auto& item : json) items.push_back(KTX_TRY(convert(meter, item, depth + 1)));
+      for (const auto& item : json)
+        items.push_back(KTX_TRY(convert(meter, item, depth + 1, outside)));
       return make_list(meter, std::move(items));
     }
     case Type::object: {
       auto dict = new_dict(meter);
       for (const auto& [key, value] : json.items()) {
-        dict->set(meter, key, KTX_TRY(convert(meter, value, depth + 1)));
+        Value converted = KTX_TRY(convert(meter, value, depth + 1, outside));
+        KTX_TRY(dict->set(meter, from_text(meter, key, outside), std::move(converted)));
       }
       return make_dict(std::move(dict));
     }
@@ -209,8 +217,34 @@ Result<std::string> to_json(Meter& meter, const Value& value, const JsonStyle& s
   return writer.take();
 }
 
-Result<Value> from_json(Meter& meter, const nlohmann::ordered_json& json) {
-  return convert(meter, json, 0);
+Result<Value> from_json(Meter& meter, const nlohmann::ordered_json& json, bool outside) {
+  return convert(meter, json, 0, outside);
+}
+
+Result<Value> from_messages(Meter& meter, const nlohmann::ordered_json& messages,
+                            std::span<const std::string> answer_tags) {
+  std::vector<Value> list;
+  for (const auto& message : messages) {
+    if (!message.is_object()) {
+      list.push_back(KTX_TRY(convert(meter, message, 1, true)));
+      continue;
+    }
+    auto dict = new_dict(meter);
+    const auto role = message.find("role");
+    const bool answers = role != message.end() && *role == "assistant";
+    for (const auto& [key, value] : message.items()) {
+      if (answers && value.is_string() && key != "role") {
+        const std::string& text = value.get_ref<const std::string&>();
+        TextSpans outside;
+        add_outside(outside, text, 0, answer_tags);
+        dict->set(meter, key, make_string(meter, text, false, std::move(outside)));
+      } else {
+        dict->set(meter, key, KTX_TRY(convert(meter, value, 2, key != "role")));
+      }
+    }
+    list.push_back(make_dict(std::move(dict)));
+  }
+  return make_list(meter, std::move(list));
 }
 
 }  // namespace ktx::text::jinja

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lib/support/result.h"
@@ -24,6 +25,11 @@ struct JsonStyle {
 };
 
 Result<std::string> to_json(Meter& meter, const Value& value, const JsonStyle& style);
-Result<Value> from_json(Meter& meter, const nlohmann::ordered_json& json);
+// `outside`: its texts come from outside of the template (lib/text/text_spans.h).
+Result<Value> from_json(Meter& meter, const nlohmann::ordered_json& json, bool outside = false);
+// Messages: all of their texts are from outside, but for the roles, of which there are few, and for
+// these parts of what the assistant said.
+Result<Value> from_messages(Meter& meter, const nlohmann::ordered_json& messages,
+                            std::span<const std::string> answer_tags);
 
 }  // namespace ktx::text::jinja

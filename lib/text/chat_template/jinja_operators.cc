@@ -114,9 +114,20 @@ Result<Value> float_arithmetic(BinaryOp op, double a, double b) {
 }
 
 Result<Value> add_strings(Meter& meter, const StringObject& a, const StringObject& b) {
-  if (a.markup == b.markup) return make_string(meter, a.text + b.text, a.markup);
-  return make_string(meter, a.markup ? a.text + escape_html(b.text) : escape_html(a.text) + b.text,
-                     true);
+  TextSpans outside;
+  const auto add = [&](const StringObject& string, size_t at, size_t bytes) {
+    if (bytes == string.text.size()) {
+      add_spans(outside, at, string.spans, 0, bytes);
+    } else if (string.outside) {
+      add_span(outside, at, at + bytes);  // escaped
+    }
+  };
+  const bool escapes = a.markup != b.markup;
+  const std::string left = escapes && !a.markup ? escape_html(a.text) : a.text;
+  const std::string right = escapes && !b.markup ? escape_html(b.text) : b.text;
+  add(a, 0, left.size());
+  add(b, left.size(), right.size());
+  return make_string(meter, left + right, a.markup || b.markup, std::move(outside));
 }
 
 Result<Value> repeat(Meter& meter, const Value& value, int64_t times) {
@@ -135,7 +146,10 @@ Result<Value> repeat(Meter& meter, const Value& value, int64_t times) {
     std::string out;
     out.reserve(static_cast<size_t>(bytes));
     for (int64_t i = 0; i < times; ++i) out += value.text();
-    return make_string(meter, std::move(out), value.string().markup);
+    TextSpans outside;
+    if (value.outside()) outside = {{0, out.size()}};
+    if (out.empty()) outside.clear();
+    return make_string(meter, std::move(out), value.string().markup, std::move(outside));
   }
   std::vector<Value> items;
   items.reserve(static_cast<size_t>(bytes / kItemBytes));
@@ -161,7 +175,7 @@ bool is_list_or_tuple(const Value& value) {
 
 Result<Value> apply_binary(Meter& meter, BinaryOp op, const Value& a, const Value& b) {
   KTX_TRY(meter.step(a.weight() + b.weight()));
-  if (op == BinaryOp::Modulo && a.is_string()) return percent_format(meter, a.text(), b);
+  if (op == BinaryOp::Modulo && a.is_string()) return percent_format(meter, a, b);
   if (a.is_undefined()) return undefined_error(a);
   if (b.is_undefined()) return undefined_error(b);
   if (a.is_integral() && b.is_integral()) return integer_arithmetic(op, a.as_int(), b.as_int());

@@ -104,7 +104,20 @@ Status append_value(MeteredText& out, Meter& meter, const Value& value, bool rep
 
 }  // namespace
 
-Status MeteredText::append(std::string_view text) {
+Status MeteredText::append(const Value& value) {
+  if (value.is_string()) return append(value.string(), value.text());
+  return append(KTX_TRY(to_str(meter_, value)), value.outside());
+}
+
+Status MeteredText::append(const StringObject& whole, std::string_view part) {
+  if (part.empty()) return {};
+  const auto begin = static_cast<size_t>(part.data() - whole.text.data());
+  add_spans(outside_, text_.size(), whole.spans, begin, begin + part.size());
+  return append(part);
+}
+
+Status MeteredText::append(std::string_view text, bool outside) {
+  if (outside) add_span(outside_, text_.size(), text_.size() + text.size());
   text_.append(text);
   charged_ += static_cast<int64_t>(text.size());
   meter_.live_bytes += static_cast<int64_t>(text.size());

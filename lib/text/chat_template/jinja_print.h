@@ -29,12 +29,19 @@ class MeteredText {
   MeteredText(const MeteredText&) = delete;
   MeteredText& operator=(const MeteredText&) = delete;
 
-  Status append(std::string_view text);
+  Status append(std::string_view text, bool outside = false);
+  Status append(const Value& value);  // as to_str() prints it
+  // A part of a string's text.
+  Status append(const StringObject& whole, std::string_view part);
   std::string take() { return std::move(text_); }
+  Value take_string(bool markup = false) {
+    return make_string(meter_, std::move(text_), markup, std::move(outside_));
+  }
 
  private:
   Meter& meter_;
   std::string text_;
+  TextSpans outside_;
   int64_t charged_ = 0;
 };
 

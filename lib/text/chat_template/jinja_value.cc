@@ -53,7 +53,10 @@ std::shared_ptr<T> make_sequence(Meter& meter, std::vector<Value> items) {
   charge(meter, *object,
          static_cast<int64_t>(sizeof(T) + object->items.capacity() * sizeof(Value)));
   int depth = 0;
-  for (const Value& item : object->items) depth = std::max(depth, item.depth());
+  for (const Value& item : object->items) {
+    depth = std::max(depth, item.depth());
+    object->outside = object->outside || item.outside();
+  }
   object->depth = depth + 1;
   if (object->depth > meter.limits.value_depth) meter.too_deep = true;
   return object;
@@ -150,6 +153,7 @@ Result<const Value*> DictObject::find(Meter& meter, const Value& key) const {
 }
 
 void DictObject::append(Entry entry) {
+  outside = outside || entry.key.outside() || entry.value.outside();
   depth = std::max({depth, entry.key.depth(), entry.value.depth()});
   entries.push_back(std::move(entry));
   if (entries.size() == kIndexFrom) {
@@ -163,6 +167,7 @@ Status DictObject::set(Meter& meter, Value key, Value value) {
   KTX_TRY(meter.step(key.weight()));
   if (const Value* found = KTX_TRY(find(meter, key))) {
     depth = std::max(depth, value.depth());
+    outside = outside || value.outside();
     *const_cast<Value*>(found) = std::move(value);
     return {};
   }
@@ -175,6 +180,7 @@ Status DictObject::set(Meter& meter, Value key, Value value) {
 void DictObject::set(Meter& meter, std::string_view key, Value value) {
   if (const Value* found = find(key)) {
     depth = std::max(depth, value.depth());
+    outside = outside || value.outside();
     *const_cast<Value*>(found) = std::move(value);
     return;
   }
@@ -198,13 +204,39 @@ Value make_undefined(std::string story) {
   return Value(Kind::Undefined, std::move(object));
 }
 
-Value make_string(Meter& meter, std::string text, bool markup) {
+Value make_string(Meter& meter, std::string text, bool markup, TextSpans outside) {
   auto object = std::make_shared<StringObject>();
   object->text = std::move(text);
   object->markup = markup;
-  charge(meter, *object, static_cast<int64_t>(sizeof(StringObject) + object->text.capacity()));
+  object->outside = !outside.empty();
+  object->spans = std::move(outside);
+  charge(meter, *object,
+         static_cast<int64_t>(sizeof(StringObject) + object->text.capacity() +
+                              object->spans.capacity() * sizeof(TextSpan)));
   meter.steps += static_cast<int64_t>(object->text.size() / 64);
   return Value(Kind::String, std::move(object));
+}
+
+Value make_part(Meter& meter, const StringObject& whole, size_t begin, size_t bytes) {
+  TextSpans outside;
+  add_spans(outside, 0, whole.spans, begin, begin + bytes);
+  return make_string(meter, whole.text.substr(begin, bytes), whole.markup, std::move(outside));
+}
+
+void inherit_origin(const Value& made, const Value& from) {
+  // Others hold what is not new: it says by itself where it is from.
+  if (!from.outside() || made.outside() || !made.shared() || made.shared().use_count() > 1) return;
+  if (made.is(Kind::List) || made.is(Kind::Tuple)) {
+    for (const Value& item : made.list().items) {
+      inherit_origin(item, from);
+      made.shared()->outside = made.outside() || item.outside();
+    }
+  }
+  if (!made.is_string() || made.text().empty()) return;
+  auto& string = static_cast<StringObject&>(*made.shared());
+  string.outside = true;
+  const bool same = from.is_string() && from.text() == string.text;
+  string.spans = same ? from.string().spans : TextSpans{{0, string.text.size()}};
 }
 
 Value make_constant(std::string text) {

@@ -30,6 +30,7 @@
 
 #include "lib/support/result.h"
 #include "lib/text/chat_template/render_limits.h"
+#include "lib/text/text_spans.h"
 
 namespace ktx::text::jinja {
 
@@ -73,7 +74,8 @@ enum class Kind : uint8_t {
 struct Object {
   Meter* meter = nullptr;
   int64_t charged_bytes = 0;
-  int depth = 0;  // containers below this one, so that no recursion over values runs deep
+  int depth = 0;         // containers below this one, so that no recursion over values runs deep
+  bool outside = false;  // some text in it came from outside of the template (text_spans.h)
   Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
@@ -134,6 +136,7 @@ class Value {
   const std::shared_ptr<Object>& shared() const { return object_; }
   bool same_object(const Value& other) const { return object_ && object_ == other.object_; }
   int depth() const { return object_ ? object_->depth : 0; }
+  bool outside() const { return object_ && object_->outside; }
   // Steps that looking at all of it once costs (not counting what is nested).
   int64_t weight() const;
 
@@ -160,6 +163,7 @@ class Value {
 struct StringObject : Object {
   std::string text;
   bool markup = false;  // came from |safe or |escape: `+` with it escapes the other side
+  TextSpans spans;      // of what came from outside
   // Code points; counted at the first question.
   int64_t length() const;
   bool ascii() const { return length() == static_cast<int64_t>(text.size()); }
@@ -233,7 +237,11 @@ struct LoopObject : Object {
 };
 
 Value make_undefined(std::string story);
-Value make_string(Meter& meter, std::string text, bool markup = false);
+Value make_string(Meter& meter, std::string text, bool markup = false, TextSpans outside = {});
+// `bytes` of a string from `begin` on.
+Value make_part(Meter& meter, const StringObject& whole, size_t begin, size_t bytes);
+// A new string, or strings in a new list, made of what `from` says whether it came from outside.
+void inherit_origin(const Value& made, const Value& from);
 Value make_constant(std::string text);  // for a parsed template: charged to no meter
 Value make_list(Meter& meter, std::vector<Value> items);
 Value make_tuple(Meter& meter, std::vector<Value> items);

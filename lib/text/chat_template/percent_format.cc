@@ -141,7 +141,8 @@ Result<std::string> convert_percent(Meter& meter, const Value& value, FormatSpec
 
 }  // namespace
 
-Result<Value> percent_format(Meter& meter, std::string_view format, const Value& values) {
+Result<Value> percent_format(Meter& meter, const Value& whole, const Value& values) {
+  std::string_view format = whole.text();
   MeteredText out(meter);
   size_t next = 0;
   const auto take_value = [&]() -> Result<Value> {
@@ -162,7 +163,7 @@ Result<Value> percent_format(Meter& meter, std::string_view format, const Value&
   };
   while (!format.empty()) {
     const size_t percent = std::min(format.find('%'), format.size());
-    KTX_TRY(out.append(format.substr(0, percent)));
+    KTX_TRY(out.append(whole.string(), format.substr(0, percent)));
     format.remove_prefix(percent);
     if (format.empty()) break;
     format.remove_prefix(1);
@@ -194,13 +195,13 @@ Result<Value> percent_format(Meter& meter, std::string_view format, const Value&
     } else {
       value = KTX_TRY(take_value());
     }
-    KTX_TRY(out.append(KTX_TRY(convert_percent(meter, value, conversion.spec))));
+    KTX_TRY(out.append(KTX_TRY(convert_percent(meter, value, conversion.spec)), value.outside()));
   }
   const bool all_used = values.is(Kind::Tuple) ? next >= values.list().items.size()
                                                : next > 0 || values.is(Kind::Dict) ||
                                                      values.is(Kind::List) || values.is_undefined();
   if (!all_used) return Error{"not all arguments converted during string formatting"};
-  return make_string(meter, out.take());
+  return out.take_string();
 }
 
 }  // namespace ktx::text::jinja

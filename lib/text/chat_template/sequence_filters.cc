@@ -105,7 +105,9 @@ Result<Value> filter_last(Call& call) {
 }
 
 Result<Value> filter_join(Call& call) {
-  const std::string separator = KTX_TRY(call.printed(0));
+  const Value separator = call.has(0) && call.args[0].is_string()
+                              ? call.args[0]
+                              : call.string(KTX_TRY(call.printed(0)));
   MeteredText out(call.meter);
   bool first = true;
   for (Value& item : KTX_TRY(items_of(call.meter, call.self))) {
@@ -114,9 +116,9 @@ Result<Value> filter_join(Call& call) {
     }
     if (!first) KTX_TRY(out.append(separator));
     first = false;
-    KTX_TRY(out.append(item.is_string() ? item.text() : KTX_TRY(to_str(call.meter, item))));
+    KTX_TRY(out.append(item));
   }
-  return call.string(out.take());
+  return out.take_string();
 }
 
 Result<Value> filter_list(Call& call) {

@@ -5,24 +5,25 @@
 
 namespace ktx::text::jinja {
 
-Result<std::string> replace_text(Meter& meter, std::string_view text, std::string_view from,
-                                 std::string_view to, int64_t count) {
+Result<Value> replace_text(Meter& meter, const Value& whole, std::string_view from, const Value& to,
+                           int64_t count, bool markup) {
   MeteredText out(meter);
+  std::string_view text = whole.text();
   for (; count != 0; --count) {
     const size_t found = find_text(text, from);
     if (found == std::string_view::npos) break;
     KTX_TRY(meter.step());
-    KTX_TRY(out.append(text.substr(0, found)));
+    KTX_TRY(out.append(whole.string(), text.substr(0, found)));
     KTX_TRY(out.append(to));
     text.remove_prefix(found + from.size());
     if (!from.empty()) continue;
     if (text.empty()) break;
     const size_t point = code_point_bytes(text);
-    KTX_TRY(out.append(text.substr(0, point)));
+    KTX_TRY(out.append(whole.string(), text.substr(0, point)));
     text.remove_prefix(point);
   }
-  KTX_TRY(out.append(text));
-  return out.take();
+  KTX_TRY(out.append(whole.string(), text));
+  return out.take_string(markup);
 }
 
 Result<std::string> justify(Meter& meter, std::string_view text, int64_t width,

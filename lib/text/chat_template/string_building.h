@@ -10,9 +10,9 @@
 namespace ktx::text::jinja {
 
 // str.replace: at most `count` times, always when it is negative. An empty
-// `from` stands before every code point and at the end.
-Result<std::string> replace_text(Meter& meter, std::string_view text, std::string_view from,
-                                 std::string_view to, int64_t count);
+// `from` stands before every code point and at the end. `text` and `to` are strings.
+Result<Value> replace_text(Meter& meter, const Value& text, std::string_view from, const Value& to,
+                           int64_t count, bool markup);
 
 enum class Alignment { Left, Right, Center };
 // `text` in `width` code points, filled up with `fill` (one code point).

@@ -24,7 +24,12 @@ std::string_view self_text(const Call& call) {
 
 // Methods of |safe text give safe text.
 Value like_self(Call& call, std::string_view text) {
-  return make_string(call.meter, std::string(text), call.self.string().markup);
+  const std::string_view self = self_text(call);
+  const bool part = !text.empty() && text.data() >= self.data() &&
+                    text.data() + text.size() <= self.data() + self.size();
+  if (!part) return make_string(call.meter, std::string(text), call.self.string().markup);
+  return make_part(call.meter, call.self.string(), static_cast<size_t>(text.data() - self.data()),
+                   text.size());
 }
 
 template <std::string (*change)(std::string_view)>
@@ -173,8 +178,10 @@ Result<Value> str_replace(Call& call) {
     if (!call.args[0].string().markup) from = escape_html(from);
     if (!call.args[1].string().markup) to = escape_html(to);
   }
-  return like_self(call, KTX_TRY(replace_text(call.meter, self_text(call), from, to,
-                                              KTX_TRY(call.integer(2, -1)))));
+  Value by = call.string(to);
+  inherit_origin(by, call.args[1]);
+  return replace_text(call.meter, call.self, from, by, KTX_TRY(call.integer(2, -1)),
+                      call.self.string().markup);
 }
 
 Result<Value> to_list(Call& call, const std::vector<std::string_view>& pieces) {
@@ -290,10 +297,10 @@ Result<Value> str_join(Call& call) {
       return Error{
           fmt::format("sequence item {}: expected str instance, {} found", index, type_name(item))};
     }
-    if (index++ > 0) KTX_TRY(out.append(self_text(call)));
-    KTX_TRY(out.append(item.text()));
+    if (index++ > 0) KTX_TRY(out.append(call.self));
+    KTX_TRY(out.append(item));
   }
-  return like_self(call, out.take());
+  return out.take_string(call.self.string().markup);
 }
 
 template <Alignment alignment>
@@ -358,7 +365,7 @@ Result<Value> str_expandtabs(Call& call) {
 }
 
 Result<Value> str_format(Call& call) {
-  return brace_format(call.in, call.meter, self_text(call), Args{call.args, call.named});
+  return brace_format(call.in, call.meter, call.self, Args{call.args, call.named});
 }
 
 Result<Value> str_format_map(Call& call) {
@@ -367,7 +374,7 @@ Result<Value> str_format_map(Call& call) {
   for (const DictObject::Entry& entry : call.args[0].dict().entries) {
     if (entry.key.is_string()) args.named.emplace_back(entry.key.text(), entry.value);
   }
-  return brace_format(call.in, call.meter, self_text(call), args);
+  return brace_format(call.in, call.meter, call.self, args);
 }
 
 constexpr Builtin kStringMethods[] = {

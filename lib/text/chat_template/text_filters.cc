@@ -19,6 +19,14 @@ Value like_self(Call& call, std::string text) {
                      call.self.is_string() && call.self.string().markup);
 }
 
+// What it was given, as a string.
+Result<Value> self_string(Call& call) {
+  if (call.self.is_string()) return call.self;
+  Value text = call.string(KTX_TRY(to_str(call.meter, call.self)));
+  inherit_origin(text, call.self);
+  return text;
+}
+
 template <std::string (*change)(std::string_view)>
 Result<Value> filter_change(Call& call) {
   return like_self(call, change(KTX_TRY(to_str(call.meter, call.self))));
@@ -54,19 +62,19 @@ Result<Value> filter_title(Call& call) {
 }
 
 Result<Value> filter_trim(Call& call) {
-  const std::string text = KTX_TRY(to_str(call.meter, call.self));
-  if (!call.has(0) || call.args[0].is_none()) {
-    return like_self(call, std::string(strip_space(text, Side::Both)));
-  }
-  return like_self(call, std::string(strip(text, KTX_TRY(call.text(0)), Side::Both)));
+  const Value whole = KTX_TRY(self_string(call));
+  const bool space = !call.has(0) || call.args[0].is_none();
+  const std::string_view text = space ? strip_space(whole.text(), Side::Both)
+                                      : strip(whole.text(), KTX_TRY(call.text(0)), Side::Both);
+  const auto begin = text.empty() ? 0 : static_cast<size_t>(text.data() - whole.text().data());
+  return make_part(call.meter, whole.string(), begin, text.size());
 }
 
 Result<Value> filter_replace(Call& call) {
-  const std::string text = KTX_TRY(to_str(call.meter, call.self));
+  const Value text = KTX_TRY(self_string(call));
   const std::string from = KTX_TRY(call.printed(0));
-  const std::string to = KTX_TRY(call.printed(1));
-  return call.string(
-      KTX_TRY(replace_text(call.meter, text, from, to, KTX_TRY(call.integer(2, -1)))));
+  const Value to = call.args[1].is_string() ? call.args[1] : call.string(KTX_TRY(call.printed(1)));
+  return replace_text(call.meter, text, from, to, KTX_TRY(call.integer(2, -1)), false);
 }
 
 Result<Value> filter_indent(Call& call) {
@@ -147,7 +155,7 @@ Result<Value> filter_format(Call& call) {
   if (!call.args.empty() && !call.named.empty()) {
     return Error{"format: can't handle positional and keyword arguments at the same time"};
   }
-  const std::string text = KTX_TRY(to_str(call.meter, call.self));
+  const Value text = KTX_TRY(self_string(call));
   if (call.named.empty()) {
     return percent_format(call.meter, text, make_tuple(call.meter, call.args));
   }

@@ -99,13 +99,13 @@ void SpecialTokens::add(std::string_view text, int32_t id, bool control, uint8_t
   nodes_[at].flags |= flags;
 }
 
-SpecialTokens::Hit SpecialTokens::longest(std::string_view text, bool parse_special) const {
+SpecialTokens::Hit SpecialTokens::longest(std::string_view text, size_t own) const {
   Hit hit;
   int32_t at = first_[static_cast<uint8_t>(text[0])];
   for (size_t length = 1; at >= 0; ++length) {
     const Node& node = nodes_[static_cast<size_t>(at)];
     int32_t id = node.user_id;
-    if (parse_special && node.control_id >= 0) id = node.control_id;
+    if (length <= own && node.control_id >= 0) id = node.control_id;
     if (id >= 0) hit = {length, id, node.flags};
     if (length == text.size()) break;
     const auto edge =
@@ -115,8 +115,8 @@ SpecialTokens::Hit SpecialTokens::longest(std::string_view text, bool parse_spec
   return hit;
 }
 
-std::vector<SpecialTokens::Fragment> SpecialTokens::partition(std::string_view text,
-                                                              bool parse_special) const {
+std::vector<SpecialTokens::Fragment> SpecialTokens::partition(
+    std::string_view text, bool parse_special, std::span<const TextSpan> outside) const {
   std::vector<Fragment> fragments;
   if (empty()) {
     if (!text.empty()) fragments.push_back({text, -1});
@@ -128,7 +128,9 @@ std::vector<SpecialTokens::Fragment> SpecialTokens::partition(std::string_view t
       ++at;
       continue;
     }
-    const Hit hit = longest(text.substr(at), parse_special);
+    while (!outside.empty() && outside.front().end <= at) outside = outside.subspan(1);
+    const size_t own = outside.empty() ? text.size() : std::max(outside.front().begin, at);
+    const Hit hit = longest(text.substr(at), parse_special ? own - at : 0);
     if (hit.id < 0) {
       ++at;
       continue;

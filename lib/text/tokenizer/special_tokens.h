@@ -11,11 +11,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "lib/text/text_spans.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::text {
@@ -37,8 +39,10 @@ class SpecialTokens {
 
   bool empty() const { return nodes_.size() <= 1; }
 
-  // Never gives empty texts. parse_special: also control and unknown tokens.
-  std::vector<Fragment> partition(std::string_view text, bool parse_special) const;
+  // Never gives empty texts. parse_special: also control and unknown tokens, but none that lies,
+  // if only with a part, in what came from `outside`.
+  std::vector<Fragment> partition(std::string_view text, bool parse_special,
+                                  std::span<const TextSpan> outside = {}) const;
 
  private:
   struct Node {
@@ -52,7 +56,8 @@ class SpecialTokens {
     uint8_t flags = 0;
   };
   void add(std::string_view text, int32_t id, bool control, uint8_t flags);
-  Hit longest(std::string_view text, bool parse_special) const;
+  // A control token only within the first `own` bytes.
+  Hit longest(std::string_view text, size_t own) const;
 
   std::vector<Node> nodes_;
   std::unordered_map<uint64_t, uint32_t> edges_;  // node << 8 | byte -> node

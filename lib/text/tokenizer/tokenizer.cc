@@ -262,7 +262,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   if (options.add_bos && bos() >= 0) ids.push_back(bos());
   bool first = true, after_special = true;
   for (const SpecialTokens::Fragment& fragment :
-       state.special.partition(text, options.parse_special)) {
+       state.special.partition(text, options.parse_special, options.outside)) {
     if (fragment.id >= 0) {
       ids.push_back(fragment.id);
     } else {
@@ -275,39 +275,11 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   return ids;
 }
 
-std::vector<int32_t> Tokenizer::encode_parts(std::span<const Part> parts) const {
-  const State& state = *state_;
-  std::vector<int32_t> ids;
-  std::string run;  // since the last special token
-  bool first = true, after_special = true;
-  const auto end_run = [&] {
-    if (!run.empty()) {
-      state.encode_text(run, first, after_special, ids);
-      first = after_special = false;
-    }
-    run.clear();
-  };
-  for (const Part& part : parts) {
-    for (const SpecialTokens::Fragment& fragment :
-         state.special.partition(part.text, part.parse_special)) {
-      if (fragment.id < 0) {
-        run += fragment.text;
-        continue;
-      }
-      end_run();
-      ids.push_back(fragment.id);
-      first = false;
-      after_special = true;
-    }
-  }
-  end_run();
-  return ids;
-}
-
-std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text,
+                                              std::span<const TextSpan> outside) const {
   // SentencePiece makes no control token of text; BERT's tokenizer and templates do.
   const bool parse = data().kind != TokenizerKind::Unigram;
-  std::vector<int32_t> ids = encode(text, {.parse_special = parse});
+  std::vector<int32_t> ids = encode(text, {.parse_special = parse, .outside = outside});
   const bool begun = !ids.empty() && ids.front() == bos() && !data().of_encoder();
   if (data().add_bos && bos() >= 0 && !begun) {
     ids.insert(ids.begin(), bos());

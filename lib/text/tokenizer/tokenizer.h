@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/support/result.h"
+#include "lib/text/text_spans.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::text {
@@ -24,6 +25,7 @@ struct EncodeOptions {
   bool parse_special = false;  // control tokens in the text are taken as such
   bool add_bos = false;        // put BOS in front, where there is one
   bool add_eos = false;
+  std::span<const TextSpan> outside = {};  // where control tokens are text all the same
 };
 
 class Tokenizer {
@@ -38,18 +40,12 @@ class Tokenizer {
   // tokens for them; else the unknown token, else nothing). Near-linear in time.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // Parts that stand side by side as one text, of which only some may hold control tokens: a
-  // template's own text, and what others put into it.
-  struct Part {
-    std::string_view text;
-    bool parse_special = false;
-  };
-  std::vector<int32_t> encode_parts(std::span<const Part> parts) const;
-
   // A prompt as its author wrote it: special tokens are parsed, and BOS is added if
   // the model asks for it and the text does not begin with it. What begins a text of an encoder is
-  // put before any, one that begins with it, too; of a unigram model nothing is parsed.
-  std::vector<int32_t> encode_prompt(std::string_view text) const;
+  // put before any, one that begins with it, too; of a unigram model nothing is parsed. What others
+  // put into it is `outside`: text, whatever it spells.
+  std::vector<int32_t> encode_prompt(std::string_view text,
+                                     std::span<const TextSpan> outside = {}) const;
 
   // The bytes of a token; control tokens as they are written. Empty for an id outside
   // of the vocabulary and for unused tokens. May be a part of a UTF-8 character.

@@ -299,10 +299,11 @@ TEST(EncoderTokenizers, ComeBackFromAPlanAsTheyWere) {
 }
 
 // Others' text cannot hold control tokens; what stands around it can, and words run through.
-TEST(EncoderTokenizers, PartsAreOneTextInWhichSomeHaveNoControlTokens) {
+TEST(EncoderTokenizers, TextFromOutsideHasNoControlTokens) {
   const Tokenizer t = word_piece();
-  const Tokenizer::Part parts[] = {{"[CLS]una", true}, {"ffable[SEP]", false}, {"[SEP]", true}};
-  const auto ids = t.encode_parts(parts);
+  const std::string_view text = "[CLS]unaffable[SEP][SEP]";
+  const TextSpan outside[] = {{8, 19}};
+  const auto ids = t.encode(text, {.parse_special = true, .outside = outside});
   EXPECT_EQ(ids.front(), 2);
   EXPECT_EQ(ids.back(), 3);
   EXPECT_THAT(std::vector(ids.begin() + 1, ids.begin() + 4), ElementsAre(5, 6, 7));
