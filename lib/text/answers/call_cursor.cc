@@ -6,31 +6,8 @@
 namespace ktx::text {
 namespace {
 
-constexpr int kMaxJsonDepth = 100;
-constexpr std::string_view kJsonOutsideStrings = " \t\r\n,:0123456789+-.eEtrufalsn";
-
-// Goes on from scan.at to the bracket that closes the first one; scan.at is left there.
-JsonReach scan_brackets(std::string_view text, JsonScan& scan) {
-  for (; scan.at < text.size(); ++scan.at) {
-    const char c = text[scan.at];
-    if (scan.escaped) {
-      scan.escaped = false;
-    } else if (scan.in_string) {
-      if (c == '\\') scan.escaped = true;
-      if (c == '"') scan.in_string = false;
-    } else if (c == '"') {
-      scan.in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++scan.depth > kMaxJsonDepth) return {scan.at, false, true};
-    } else if (c == '}' || c == ']') {
-      --scan.depth;
-    } else if (kJsonOutsideStrings.find(c) == std::string_view::npos) {
-      return {scan.at, false, true};  // at once, so that nothing long is held back in vain
-    }
-    if (scan.depth == 0) return {scan.at + 1, true, false};
-  }
-  return {scan.at, false, false};
-}
+// Nothing, in every way in which models write it.
+constexpr std::string_view kNothing[] = {"null", "None", "\"\""};
 
 }  // namespace
 
@@ -46,14 +23,35 @@ CallState CallCursor::literal(std::string_view wanted) {
   return wanted.starts_with(rest) ? at_most() : CallState::No;
 }
 
-CallState CallCursor::closer(std::string_view wanted) {
+void CallCursor::skip(std::string_view characters) {
+  while (!at_end() && (characters.find(next()) != std::string_view::npos ||
+                       kAsciiSpace.find(next()) != std::string_view::npos)) {
+    ++at_;
+  }
+}
+
+CallState CallCursor::opener(std::string_view wanted) {
+  KTX_STEP(literal(wanted));
   space();
+  while (stands(wanted)) {
+    at_ += wanted.size();
+    space();
+  }
+  // Half of another one, maybe.
+  const std::string_view rest = text_.substr(at_);
+  return !rest.empty() && wanted.starts_with(rest) ? at_most() : CallState::Call;
+}
+
+CallState CallCursor::closer(std::string_view wanted, std::string_view next) {
+  skip("}])");
   const std::string_view rest = text_.substr(at_);
   if (ended_ && wanted.starts_with(rest)) {
     at_ = text_.size();
     return CallState::Call;
   }
-  return literal(wanted);
+  if (!next.empty() && rest.starts_with(next)) return CallState::Call;
+  const CallState there = literal(wanted);
+  return there == CallState::No && next.starts_with(rest) ? at_most() : there;
 }
 
 CallState CallCursor::until(std::string_view marker, std::string_view& out) {
@@ -76,25 +74,50 @@ CallState CallCursor::word(std::string_view& out) {
   return CallState::Call;
 }
 
-CallState CallCursor::json(std::string_view& out) {
+CallState CallCursor::json(std::string_view& out, std::string_view end) {
   if (at_end()) return at_most();
-  const size_t begin = at_;
   if (next() != '{' && next() != '[') return CallState::No;
-  if (scan_.at < begin) scan_ = {.at = begin};
-  if (scan_.at == begin || scan_.depth > 0) {  // else found at an earlier call
-    const JsonReach reach = scan_brackets(text_, scan_);
-    if (reach.broken) return CallState::No;
-    if (!reach.whole) return at_most();
+  if (scan_.json_at != at_) {
+    scan_.json_at = at_;
+    scan_.json = {};
   }
-  at_ = scan_.at + 1;
-  out = text_.substr(begin, at_ - begin);
+  CallJson& json = scan_.json;
+  json.read(text_.substr(at_));
+  const std::string_view rest = text_.substr(at_ + json.at());
+  if (json.state() != CallJson::State::Whole) {
+    const bool stops = json.state() == CallJson::State::Stopped;
+    const bool at_marker = stops && !end.empty() && rest.starts_with(end);
+    if (!at_marker && !(ended_ && (rest.empty() || end.starts_with(rest)))) {
+      return !stops || end.starts_with(rest) ? at_most() : CallState::No;
+    }
+    if (!json.close()) return CallState::No;
+  }
+  at_ += json.at();
+  out = json.json();
   return CallState::Call;
+}
+
+CallState CallCursor::arguments(std::string_view& out, std::string_view end) {
+  space();
+  const std::string_view rest = text_.substr(at_);
+  out = "{}";
+  if (ended_ && rest.empty()) return CallState::Call;
+  if (!end.empty() && !rest.empty() && rest.starts_with(end)) return CallState::Call;
+  for (const std::string_view nothing : kNothing) {
+    if (rest.starts_with(nothing)) {
+      at_ += nothing.size();
+      return CallState::Call;
+    }
+    if (!rest.empty() && nothing.starts_with(rest)) return at_most();
+  }
+  if (!rest.empty() && end.starts_with(rest)) return at_most();
+  return json(out, end);
 }
 
 CallState CallCursor::value(std::string_view marker, std::string_view& out) {
   const size_t found = text_.find(marker, at_);
   if (found == std::string_view::npos) {
-    scan_.in_string = true;
+    scan_.in_value = true;
     return at_most();
   }
   out = text_.substr(at_, found - at_);
@@ -109,14 +132,9 @@ std::string_view trimmed(std::string_view text) {
 
 nlohmann::ordered_json parse_call_json(std::string_view text) {
   using Json = nlohmann::ordered_json;
-  const bool fits =
-      json_nesting(text) <= kMaxJsonDepth && json_member_pairs(text) <= kMaxMemberPairs;
+  const bool fits = json_nesting(text) <= static_cast<int>(kMaxCallJsonDepth) &&
+                    json_member_pairs(text) <= kMaxMemberPairs;
   return fits ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
-}
-
-JsonReach reach_of_json(std::string_view text, JsonScan& scan) {
-  if (scan.at > 0 && scan.depth == 0) return {scan.at + 1, true, false};
-  return scan_brackets(text, scan);
 }
 
 }  // namespace ktx::text

@@ -18,24 +18,34 @@ namespace ktx::text {
 
 class CallCursor {
  public:
-  CallCursor(std::string_view text, bool ended, JsonScan& scan)
+  CallCursor(std::string_view text, bool ended, CallScan& scan)
       : text_(text), ended_(ended), scan_(scan) {}
 
   size_t at() const { return at_; }
   bool at_end() const { return at_ == text_.size(); }
   CallState at_most() const { return ended_ ? CallState::No : CallState::More; }
   char next() const { return text_[at_]; }
+  bool stands(std::string_view text) const { return text_.substr(at_).starts_with(text); }
 
   void space();
   CallState literal(std::string_view wanted);
-  // A closing marker; a text that ends where it should stand will do.
-  CallState closer(std::string_view wanted);
+  // Goes behind all of these, and white space.
+  void skip(std::string_view characters);
+  // A marker that may come twice.
+  CallState opener(std::string_view wanted);
+  // A closing marker, behind closing brackets that nothing opened; a text that ends where it
+  // should stand will do, and one where the next call begins with `next`.
+  CallState closer(std::string_view wanted, std::string_view next = "");
   // What stands in front of `marker`, and not the marker itself.
   CallState until(std::string_view marker, std::string_view& out);
   // What stands in front of a blank, a comma or a closing bracket: a number, true, false, null.
   CallState word(std::string_view& out);
-  // A JSON object or array, by its brackets.
-  CallState json(std::string_view& out);
+  // A JSON object or array, mended. Where `end` stands, brackets may be missing.
+  CallState json(std::string_view& out, std::string_view end = "");
+  // The same of arguments, of which none, or null, are {}.
+  CallState arguments(std::string_view& out, std::string_view end);
+  // What of that JSON is known.
+  std::string_view json_so_far() const { return scan_.json.json(); }
   // What stands in front of `marker`, of any length; goes behind the marker.
   CallState value(std::string_view marker, std::string_view& out);
 
@@ -43,7 +53,7 @@ class CallCursor {
   std::string_view text_;
   size_t at_ = 0;
   bool ended_;
-  JsonScan& scan_;
+  CallScan& scan_;
 };
 
 // Returns from the enclosing function unless the step is there.

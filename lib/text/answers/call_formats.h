@@ -19,6 +19,7 @@ inline constexpr std::string_view kCallSeparator = "<｜tool▁sep｜>";
 inline constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
 inline constexpr std::string_view kToolCalls = "[TOOL_CALLS]";
+inline constexpr std::string_view kMistralArguments = "[ARGS]";
 inline constexpr std::string_view kKimiBegin = "<|tool_calls_section_begin|>";
 inline constexpr std::string_view kKimiEnd = "<|tool_calls_section_end|>";
 inline constexpr std::string_view kKimiCall = "<|tool_call_begin|>";

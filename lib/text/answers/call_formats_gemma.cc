@@ -22,9 +22,14 @@ class GemmaArguments {
     KTX_STEP(open("{", depth));
     for (bool first = true;; first = false) {
       if (depth == 0) read_.arguments = json_;
-      const CallState end = closes("}");
+      CallState end = closes("}");
       if (end != CallState::No) return end;
-      if (!first) KTX_STEP(comma());
+      if (!first) {
+        KTX_STEP(comma());
+        end = closes("}");
+        if (end != CallState::No) return end;
+        json_ += ", ";
+      }
       KTX_STEP(key());
       KTX_STEP(value(depth));
     }
@@ -49,17 +54,20 @@ class GemmaArguments {
 
   CallState comma() {
     in_.space();
-    KTX_STEP(in_.literal(","));
-    json_ += ", ";
-    return CallState::Call;
+    return in_.literal(",");
   }
 
   CallState list(int depth) {
     KTX_STEP(open("[", depth));
     for (bool first = true;; first = false) {
-      const CallState end = closes("]");
+      CallState end = closes("]");
       if (end != CallState::No) return end;
-      if (!first) KTX_STEP(comma());
+      if (!first) {
+        KTX_STEP(comma());
+        end = closes("]");
+        if (end != CallState::No) return end;
+        json_ += ", ";
+      }
       KTX_STEP(value(depth));
     }
   }
@@ -95,11 +103,9 @@ class GemmaArguments {
     }
     std::string_view word;
     KTX_STEP(in_.word(word));
-    const Json parsed = parse_call_json(word);
-    if (parsed.is_discarded() || parsed.is_structured() || parsed.is_string()) {
-      return CallState::No;
-    }
-    json_ += word;
+    const std::string json = json_of_word(word);
+    if (json.empty()) return CallState::No;
+    json_ += json;
     return CallState::Call;
   }
 
@@ -116,7 +122,7 @@ class GemmaArguments {
 
 CallState read_gemma(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
   std::string_view name;
-  KTX_STEP(in.literal(kGemmaCall));
+  KTX_STEP(in.opener(kGemmaCall));
   KTX_STEP(in.until("{", name));
   name = trimmed(name);
   if (name.empty() || name.find_first_of(" \n<\"") != std::string_view::npos) return CallState::No;

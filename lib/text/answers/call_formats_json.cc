@@ -11,22 +11,26 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The arguments as JSON text: an object, or a string that holds one; none is {}.
-std::optional<std::string> arguments_text(Json arguments) {
-  if (arguments.is_string()) {
-    arguments = parse_call_json(arguments.get_ref<const std::string&>());
-  }
+std::optional<std::string> arguments_text(const Json& arguments) {
   if (arguments.is_null()) return "{}";
-  if (!arguments.is_object()) return std::nullopt;
-  return arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (arguments.is_object()) {
+    return arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  if (!arguments.is_string()) return std::nullopt;
+  const std::string_view text = trimmed(arguments.get_ref<const std::string&>());
+  if (text.empty() || json_of_word(text) == "null") return "{}";
+  CallJson mended;
+  mended.read(text);
+  if (mended.at() < text.size() || !mended.close()) return std::nullopt;
+  const Json parsed = parse_call_json(mended.json());
+  return parsed.is_object() ? std::optional(mended.json()) : std::nullopt;
 }
 
 CallState add_call(std::string_view name, std::string_view arguments, std::string_view id,
                    CallRead& read) {
   name = trimmed(name);
-  if (name.empty()) return CallState::No;
-  std::optional<std::string> text = arguments_text(parse_call_json(arguments));
-  if (!text) return CallState::No;
-  read.calls.push_back({std::string(name), std::move(*text), std::string(id)});
+  if (name.empty() || !arguments.starts_with('{')) return CallState::No;
+  read.calls.push_back({std::string(name), std::string(arguments), std::string(id)});
   return CallState::Call;
 }
 
@@ -48,18 +52,21 @@ CallState add_call(const Json& json, CallRead& read) {
   return CallState::Call;
 }
 
-// Notes a call whose arguments are a JSON object at `in`.
-void note_begun(const CallCursor& in, std::string_view name, std::string_view id, CallRead& read) {
+// Notes a call whose arguments are a JSON object that begins at `at` of the scan's.
+void note_begun(std::string_view json, size_t at, std::string_view name, std::string_view id,
+                CallRead& read) {
   name = trimmed(name);
-  if (in.at_end() || in.next() != '{' || name.empty()) return;
+  if (at >= json.size() || json[at] != '{' || name.empty()) return;
   read.begun = true;
   read.name = name;
   read.id = id;
-  read.json_at = in.at();
+  read.json_at = at;
 }
 
 // {"name": "f", "arguments": {   as far as it stands so.
-CallState peek_head(CallCursor in, CallRead& read) {
+CallState peek_head(std::string_view json, CallRead& read) {
+  CallScan unused;
+  CallCursor in(json, false, unused);
   std::string_view name, key;
   KTX_STEP(in.literal("{"));
   in.space();
@@ -81,8 +88,18 @@ CallState peek_head(CallCursor in, CallRead& read) {
   in.space();
   KTX_STEP(in.literal(":"));
   in.space();
-  note_begun(in, name, "", read);
+  note_begun(json, in.at(), name, "", read);
   return CallState::Call;
+}
+
+// The first key of an object.
+CallState peek_key(std::string_view json, std::string_view& key) {
+  CallScan unused;
+  CallCursor in(json, false, unused);
+  KTX_STEP(in.literal("{"));
+  in.space();
+  KTX_STEP(in.literal("\""));
+  return in.until("\"", key);
 }
 
 bool offered(std::span<const OfferedTool> tools, std::string_view name) {
@@ -90,48 +107,56 @@ bool offered(std::span<const OfferedTool> tools, std::string_view name) {
                                       [&](const OfferedTool& tool) { return tool.name == name; });
 }
 
+// A block of markdown may be around it.
+CallState skip_fence(CallCursor& in) {
+  for (const std::string_view fence : {"```json", "```"}) {
+    const CallState state = in.literal(fence);
+    if (state == CallState::Call) break;
+    if (state == CallState::More && !in.at_end()) return state;
+  }
+  in.space();
+  return CallState::Call;
+}
+
 }  // namespace
 
 CallState read_hermes(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
+  constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
   std::string_view json;
-  KTX_STEP(in.literal("<tool_call>"));
+  KTX_STEP(in.opener(kOpen));
+  KTX_STEP(skip_fence(in));
+  const CallState there = in.json(json, kClose);
+  (void)peek_head(in.json_so_far(), read);
+  KTX_STEP(there);
   in.space();
-  (void)peek_head(in, read);
-  KTX_STEP(in.json(json));
-  KTX_STEP(in.closer("</tool_call>"));
+  KTX_STEP(skip_fence(in));
+  KTX_STEP(in.closer(kClose, kOpen));
   return add_call(parse_call_json(json), read);
 }
 
 CallState read_llama3(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   bool tagged = false;
   if (!in.at_end() && in.next() == '<') {
-    KTX_STEP(in.literal(kPythonTag));
+    KTX_STEP(in.opener(kPythonTag));
     tagged = true;
-    in.space();
   }
+  std::string_view json, key;
+  const CallState there = in.json(json);
   // A JSON answer is distinguished from a call by its first key, not at its end.
-  CallCursor key = in;
-  std::string_view first_key;
-  KTX_STEP(key.literal("{"));
-  key.space();
-  KTX_STEP(key.literal("\""));
-  KTX_STEP(key.until("\"", first_key));
+  const CallState keyed = peek_key(in.json_so_far(), key);
   constexpr std::string_view kKeys[] = {"name", "parameters", "arguments", "type", "id"};
-  if (std::find(std::begin(kKeys), std::end(kKeys), first_key) == std::end(kKeys)) {
-    return CallState::No;
-  }
-  std::string_view json;
-  (void)peek_head(in, read);
+  const bool known = std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+  if (keyed == CallState::No || (keyed == CallState::Call && !known)) return CallState::No;
+  (void)peek_head(in.json_so_far(), read);
   read.begun = read.begun && (tagged || offered(tools, read.name));
-  KTX_STEP(in.json(json));
+  KTX_STEP(there);
   KTX_STEP(add_call(parse_call_json(json), read));
   return tagged || offered(tools, read.calls.back().name) ? CallState::Call : CallState::No;
 }
 
 CallState read_mistral(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
-  std::string_view json;
-  KTX_STEP(in.literal(kToolCalls));
-  in.space();
+  std::string_view json, head, id;
+  KTX_STEP(in.opener(kToolCalls));
   if (in.at_end()) return in.at_most();
   if (in.next() == '[') {
     KTX_STEP(in.json(json));
@@ -140,26 +165,30 @@ CallState read_mistral(CallCursor& in, std::span<const OfferedTool>, CallRead& r
     for (const Json& call : calls) KTX_STEP(add_call(call, read));
     return CallState::Call;
   }
-  std::string_view head;
-  KTX_STEP(in.until("{", head));
-  std::string_view id;
-  head = head.substr(0, head.find("[ARGS]"));
+  CallCursor marked = in;
+  if (marked.until(kMistralArguments, head) == CallState::Call && head.find('{') == head.npos) {
+    KTX_STEP(in.until(kMistralArguments, head));
+    KTX_STEP(in.literal(kMistralArguments));
+  } else {
+    KTX_STEP(in.until("{", head));
+  }
   if (const size_t mark = head.find("[CALL_ID]"); mark != std::string_view::npos) {
     id = trimmed(head.substr(mark + 9));
     head = head.substr(0, mark);
   }
-  note_begun(in, head, id, read);
-  KTX_STEP(in.json(json));
+  const CallState there = in.arguments(json, kToolCalls);
+  note_begun(in.json_so_far(), 0, head, id, read);
+  KTX_STEP(there);
   return add_call(head, json, id, read);
 }
 
 CallState read_deepseek(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
-  if (const CallState section = in.literal(kCallsBegin); section == CallState::More) {
+  if (const CallState section = in.opener(kCallsBegin); section == CallState::More) {
     return section;
   }
   in.space();
   std::string_view head, json;
-  KTX_STEP(in.literal(kCallBegin));
+  KTX_STEP(in.opener(kCallBegin));
   KTX_STEP(in.until(kCallSeparator, head));
   KTX_STEP(in.literal(kCallSeparator));
   const bool fenced = trimmed(head) == "function";
@@ -168,29 +197,29 @@ CallState read_deepseek(CallCursor& in, std::span<const OfferedTool>, CallRead& 
     in.space();
     KTX_STEP(in.literal("```json"));
   }
-  in.space();
-  note_begun(in, head, "", read);
-  KTX_STEP(in.json(json));
+  const CallState there = in.arguments(json, fenced ? "```" : kCallEnd);
+  note_begun(in.json_so_far(), 0, head, "", read);
+  KTX_STEP(there);
   if (fenced) KTX_STEP(in.closer("```"));
   KTX_STEP(in.closer(kCallEnd));
   return add_call(head, json, "", read);
 }
 
 CallState read_kimi(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
-  if (const CallState section = in.literal(kKimiBegin); section == CallState::More) {
+  if (const CallState section = in.opener(kKimiBegin); section == CallState::More) {
     return section;
   }
   in.space();
   std::string_view id, json;
-  KTX_STEP(in.literal(kKimiCall));
+  KTX_STEP(in.opener(kKimiCall));
   KTX_STEP(in.until(kKimiArguments, id));
   KTX_STEP(in.literal(kKimiArguments));
-  in.space();
   id = trimmed(id);
   std::string_view name = id.substr(0, id.rfind(':'));  // functions.NAME:0
   if (name.starts_with("functions.")) name.remove_prefix(10);
-  note_begun(in, name, id, read);
-  KTX_STEP(in.json(json));
+  const CallState there = in.arguments(json, kKimiCallEnd);
+  note_begun(in.json_so_far(), 0, name, id, read);
+  KTX_STEP(there);
   KTX_STEP(in.closer(kKimiCallEnd));
   return add_call(name, json, id, read);
 }

@@ -16,25 +16,37 @@ class XmlArguments {
       if (tool.name == name) tool_ = &tool;
     }
   }
-  void add(std::string_view key, std::string_view value) { add(key, typed(key, value)); }
-  void add_text(std::string_view key, std::string_view value) { add(key, Json(value)); }
+  void add(std::string_view key, std::string_view value) { add_json(key, typed(key, value)); }
+  void add_text(std::string_view key, std::string_view value) { add_json(key, print(value)); }
   const std::string& open() const { return text_; }
   std::string whole() const { return text_ + "}"; }
 
  private:
-  void add(std::string_view key, const Json& value) {
+  void add_json(std::string_view key, const std::string& value) {
     text_ += text_.size() == 1 ? "" : ", ";
-    text_ += print(Json(key)) + ": " + print(value);
+    text_ += print(key) + ": " + value;
   }
-  static std::string print(const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  static std::string print(std::string_view text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  Json typed(std::string_view key, std::string_view value) const {
-    const bool is_text = tool_ != nullptr && std::count(tool_->text_parameters.begin(),
-                                                        tool_->text_parameters.end(), key) > 0;
-    if (is_text) return Json(value);
-    Json parsed = parse_call_json(value);
-    return parsed.is_discarded() ? Json(value) : parsed;
+  static bool holds(const std::vector<std::string>& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+  // The value as JSON. One that is none, in no notation, is a text.
+  std::string typed(std::string_view key, std::string_view value) const {
+    const std::string_view word = trimmed(value);
+    const std::string json = json_of_word(word);
+    if (tool_ != nullptr && holds(tool_->text_parameters, key)) {
+      return json == "null" && holds(tool_->nullable_texts, key) ? json : print(value);
+    }
+    if (!json.empty()) return json;
+    if (!parse_call_json(word).is_discarded()) return compact_json(word);
+    if (!word.starts_with('{') && !word.starts_with('[')) return print(value);
+    CallJson mended;
+    mended.read(word);
+    const bool whole = mended.at() == word.size() && mended.close();
+    return whole && !parse_call_json(mended.json()).is_discarded() ? compact_json(mended.json())
+                                                                   : print(value);
   }
   const OfferedTool* tool_ = nullptr;
   std::string text_ = "{";
@@ -59,7 +71,7 @@ std::string_view attribute(std::string_view attributes, std::string_view name) {
 
 CallState read_invoke(const InvokeTags& tags, CallCursor& in, std::span<const OfferedTool> tools,
                       CallRead& read) {
-  if (const CallState section = in.literal(tags.section); section == CallState::More) {
+  if (const CallState section = in.opener(tags.section); section == CallState::More) {
     return section;
   }
   in.space();
@@ -104,7 +116,7 @@ CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead
 
 CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   std::string_view name, key, value;
-  KTX_STEP(in.literal("<tool_call>"));
+  KTX_STEP(in.opener("<tool_call>"));
   KTX_STEP(in.until("<", name));
   name = trimmed(name);
   if (name.empty() || name.find_first_of(" \n{\"") != std::string_view::npos) return CallState::No;
@@ -130,7 +142,7 @@ CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead&
 
 CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   std::string_view name, key, value;
-  if (const CallState wrapped = in.literal("<tool_call>"); wrapped == CallState::More) {
+  if (const CallState wrapped = in.opener("<tool_call>"); wrapped == CallState::More) {
     return wrapped;
   }
   in.space();

@@ -8,41 +8,47 @@
 namespace ktx::text {
 namespace {
 
+using Markers = std::span<const std::string_view>;
+
 constexpr std::string_view kHermesOpeners[] = {"<tool_call>"};
+constexpr std::string_view kHermesTrailers[] = {"</tool_call>"};
 constexpr std::string_view kQwenCoderOpeners[] = {"<tool_call>", kFunction};
+constexpr std::string_view kQwenCoderTrailers[] = {"</function>", "</tool_call>"};
 constexpr std::string_view kLlama3Openers[] = {kPythonTag};
+constexpr std::string_view kLlama3Trailers[] = {";"};
 constexpr std::string_view kMistralOpeners[] = {kToolCalls};
 constexpr std::string_view kDeepSeekOpeners[] = {kCallsBegin, kCallBegin};
+constexpr std::string_view kDeepSeekTrailers[] = {kCallEnd, kCallsEnd};
 constexpr std::string_view kKimiOpeners[] = {kKimiBegin, kKimiCall};
+constexpr std::string_view kKimiTrailers[] = {kKimiCallEnd, kKimiEnd};
 constexpr std::string_view kMiniMaxOpeners[] = {kMiniMaxTags.section, kMiniMaxTags.invoke};
-constexpr std::string_view kMiniMaxTrailers[] = {kMiniMaxTags.section_end};
+constexpr std::string_view kMiniMaxTrailers[] = {kMiniMaxTags.invoke_end, kMiniMaxTags.section_end};
 constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.invoke};
-constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.section_end};
+constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.section_end};
 constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
-// What the model goes on with where nobody stops it: the place of the result.
-constexpr std::string_view kGemmaTrailers[] = {kGemmaResponse};
-constexpr std::string_view kLlama3Trailers[] = {";"};
-constexpr std::string_view kQwenCoderTrailers[] = {"</tool_call>"};
-constexpr std::string_view kDeepSeekTrailers[] = {kCallsEnd};
-constexpr std::string_view kKimiTrailers[] = {kKimiEnd};
+// The last one is what the model goes on with where nobody stops it: the place of the result.
+constexpr std::string_view kGemmaTrailers[] = {kGemmaCallEnd, kGemmaResponse};
 
 struct CallFormat {
   ToolCallFormat format;
-  std::span<const std::string_view> openers, trailers;
+  Markers openers, trailers;
+  std::string_view end;
   CallReader reader;
   bool in_tags = false;  // the arguments
 };
 constexpr CallFormat kFormats[] = {
-    {ToolCallFormat::Hermes, kHermesOpeners, {}, read_hermes},
-    {ToolCallFormat::Llama3, kLlama3Openers, kLlama3Trailers, read_llama3},
-    {ToolCallFormat::Mistral, kMistralOpeners, {}, read_mistral},
-    {ToolCallFormat::DeepSeek, kDeepSeekOpeners, kDeepSeekTrailers, read_deepseek},
-    {ToolCallFormat::Kimi, kKimiOpeners, kKimiTrailers, read_kimi},
-    {ToolCallFormat::Glm, kHermesOpeners, {}, read_glm, true},
-    {ToolCallFormat::QwenCoder, kQwenCoderOpeners, kQwenCoderTrailers, read_qwen_coder, true},
-    {ToolCallFormat::MiniMax, kMiniMaxOpeners, kMiniMaxTrailers, read_minimax, true},
-    {ToolCallFormat::Dsml, kDsmlOpeners, kDsmlTrailers, read_dsml, true},
-    {ToolCallFormat::Gemma, kGemmaOpeners, kGemmaTrailers, read_gemma, true},
+    {ToolCallFormat::Hermes, kHermesOpeners, kHermesTrailers, "</tool_call>", read_hermes},
+    {ToolCallFormat::Llama3, kLlama3Openers, kLlama3Trailers, "", read_llama3},
+    {ToolCallFormat::Mistral, kMistralOpeners, {}, "", read_mistral},
+    {ToolCallFormat::DeepSeek, kDeepSeekOpeners, kDeepSeekTrailers, kCallEnd, read_deepseek},
+    {ToolCallFormat::Kimi, kKimiOpeners, kKimiTrailers, kKimiCallEnd, read_kimi},
+    {ToolCallFormat::Glm, kHermesOpeners, kHermesTrailers, "</tool_call>", read_glm, true},
+    {ToolCallFormat::QwenCoder, kQwenCoderOpeners, kQwenCoderTrailers, "</function>",
+     read_qwen_coder, true},
+    {ToolCallFormat::MiniMax, kMiniMaxOpeners, kMiniMaxTrailers, kMiniMaxTags.invoke_end,
+     read_minimax, true},
+    {ToolCallFormat::Dsml, kDsmlOpeners, kDsmlTrailers, kDsmlTags.invoke_end, read_dsml, true},
+    {ToolCallFormat::Gemma, kGemmaOpeners, kGemmaTrailers, kGemmaCallEnd, read_gemma, true},
 };
 
 // Null: a model that makes no calls.
@@ -54,27 +60,32 @@ const CallFormat* find_format(ToolCallFormat format) {
 
 }  // namespace
 
-std::span<const std::string_view> call_openers(ToolCallFormat format) {
+Markers call_openers(ToolCallFormat format) {
   const CallFormat* found = find_format(format);
-  return found == nullptr ? std::span<const std::string_view>() : found->openers;
+  return found == nullptr ? Markers() : found->openers;
 }
 
-std::span<const std::string_view> call_trailers(ToolCallFormat format) {
+Markers call_trailers(ToolCallFormat format) {
   const CallFormat* found = find_format(format);
-  return found == nullptr ? std::span<const std::string_view>() : found->trailers;
+  return found == nullptr ? Markers() : found->trailers;
+}
+
+std::string_view call_end(ToolCallFormat format) {
+  const CallFormat* found = find_format(format);
+  return found == nullptr ? std::string_view() : found->end;
 }
 
 CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended,
-                        std::span<const OfferedTool> tools, JsonScan& scan) {
+                        std::span<const OfferedTool> tools, CallScan& scan) {
   CallRead read;
   const CallFormat* found = find_format(format);
   if (found == nullptr) return read;
   if (found->in_tags && !ended && text.size() <= kMaxToolCallBytes) {
     // A value goes on until a tag ends: a long one is not read again and again.
-    const bool in_value = std::exchange(scan.in_string, false);
-    const size_t from = std::exchange(scan.at, text.size());
+    const bool in_value = std::exchange(scan.in_value, false);
+    const size_t from = std::exchange(scan.read, text.size());
     if (in_value && text.find('>', from) == std::string_view::npos) {
-      scan.in_string = true;
+      scan.in_value = true;
       read.state = CallState::More;
       return read;
     }

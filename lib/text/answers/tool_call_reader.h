@@ -24,8 +24,8 @@ struct CallRead {
   CallState state = CallState::No;
   size_t bytes = 0;  // of a Call
   std::vector<ToolCall> calls;
-  // Of More, once it is sure enough to be told: the name, and the arguments so far, as a
-  // place in the text where their JSON begins, or (XML) as what they are going to begin with.
+  // Once it is sure enough to be told: the name, and the arguments so far, as a place in the JSON
+  // of the scan where they begin, or (XML) as what they are going to begin with.
   bool begun = false;
   std::string name, id;
   size_t json_at = std::string::npos;
@@ -36,19 +36,12 @@ struct CallRead {
 // stand behind calls and say nothing.
 std::span<const std::string_view> call_openers(ToolCallFormat format);
 std::span<const std::string_view> call_trailers(ToolCallFormat format);
+// What ends a call of this form, whatever stands in it; "": nothing does.
+std::string_view call_end(ToolCallFormat format);
 
 // `scan` is kept by the caller between texts that grow, and fresh for a new call.
 // `ended`: the text will not grow.
 CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended,
-                        std::span<const OfferedTool> tools, JsonScan& scan);
-
-// How far the JSON object at the begin of `text` reaches: its size once it is whole, else
-// that of what may be a part of one. `broken`: no JSON goes on so.
-struct JsonReach {
-  size_t bytes = 0;
-  bool whole = false;
-  bool broken = false;
-};
-JsonReach reach_of_json(std::string_view text, JsonScan& scan);
+                        std::span<const OfferedTool> tools, CallScan& scan);
 
 }  // namespace ktx::text

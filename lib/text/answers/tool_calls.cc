@@ -17,6 +17,25 @@ constexpr FormatRow kNamedFormats[] = {
 #define KTX_TOOL_CALL_FORMAT(format, name, marker) {ToolCallFormat::format, name, marker},
 #include "lib/text/answers/tool_call_formats.def"
 };
+
+// The object that `json` begins with, as far as it is there.
+std::string_view object_in(std::string_view json, ObjectScan& scan) {
+  for (; !scan.whole && scan.at < json.size(); ++scan.at) {
+    const char c = json[scan.at];
+    if (scan.in_string) {
+      if (c == '"' && !scan.escaped) scan.in_string = false;
+      scan.escaped = c == '\\' && !scan.escaped;
+    } else if (c == '"') {
+      scan.in_string = true;
+    } else if (c == '{' || c == '[') {
+      ++scan.depth;
+    } else if (c == '}' || c == ']') {
+      scan.whole = --scan.depth == 0;
+    }
+  }
+  return json.substr(0, scan.at);
+}
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -30,6 +49,14 @@ std::string_view format_name(ToolCallFormat format) {
   return "none";
 }
 
+std::optional<ToolCallFormat> format_from_name(std::string_view name) {
+  if (name == "none") return ToolCallFormat::None;
+  for (const FormatRow& row : kNamedFormats) {
+    if (row.name == name) return row.format;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> tool_call_format_names() {
   std::vector<std::string> names;
   for (const FormatRow& row : kNamedFormats) {
@@ -40,19 +67,24 @@ std::vector<std::string> tool_call_format_names() {
 
 ToolCallFormat detect_tool_call_format(std::string_view chat_template) {
   for (const FormatRow& row : kNamedFormats) {
-    if (contains(chat_template, row.marker)) return row.format;
+    if (!row.marker.empty() && contains(chat_template, row.marker)) return row.format;
   }
   return ToolCallFormat::None;
 }
 
 void ToolCallParser::show(ToolCallDelta& delta, size_t bytes) {
+  if (bytes == 0) return;
+  if (has_shown_) delta.text += gap_;
+  gap_.clear();
+  has_shown_ = true;
   delta.text += std::string_view(held_).substr(0, bytes);
   held_.erase(0, bytes);
 }
 
 // Looks for the begin of a call; what cannot belong to one is shown.
-ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, bool ended) {
+ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, End end) {
   const std::string_view text = held_;
+  const bool ended = end != End::Open;
   size_t found = std::string_view::npos;
   size_t partial = 0;
   for (const std::string_view opener : call_openers(format_)) {
@@ -65,99 +97,148 @@ ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, bool ende
     at_begin_ = false;
     if (format_ == ToolCallFormat::Llama3 && word < found && text[word] == '{') found = word;
   }
-  const size_t end = std::min(found, ended ? text.size() : text.size() - partial);
-  // White space in front of a call is dropped, so it waits for what follows.
-  const size_t solid = text.substr(0, end).find_last_not_of(kAsciiSpace) + 1;
+  const size_t last = std::min(found, end == End::Ended ? text.size() : text.size() - partial);
+  // White space in front of a call may be dropped, so it waits for what follows.
+  const size_t solid = text.substr(0, last).find_last_not_of(kAsciiSpace) + 1;
   if (found == std::string_view::npos) {
-    show(delta, ended ? end : solid);
+    show(delta, ended && last == text.size() ? last : solid);
+    if (ended) held_.clear();
     return Step::Wait;
   }
   show(delta, solid);
   call_at_ = found - solid;
-  in_call_ = true;
+  place_ = Place::Call;
   begun_ = false;
+  call_ = {};
   scan_ = {};
   return Step::Again;
 }
 
-// Gives out what is new of a call that has begun. Returns its bytes so far.
-size_t ToolCallParser::stream_call(ToolCallDelta& delta, const CallRead& read) {
+void ToolCallParser::say(ToolCallDelta& delta, ToolCallPiece piece) {
+  if (piece.begins) call_ = {piece.name, "", piece.id};
+  call_.arguments += piece.arguments;
+  if (stream_ && (piece.begins || !piece.arguments.empty())) {
+    delta.pieces.push_back(std::move(piece));
+  }
+}
+
+// What is new of a call that has begun.
+void ToolCallParser::say_more(ToolCallDelta& delta, const CallRead& read) {
   ToolCallPiece piece;
   if (!begun_) {
     begun_ = piece.begins = true;
     piece.name = read.name;
     piece.id = read.id;
     arguments_at_ = read.json_at;
-    arguments_sent_ = 0;
     arguments_scan_ = {};
+    call_ = {};
   }
-  size_t bytes = read.bytes;
+  std::string_view all =
+      read.state == CallState::Call ? read.calls[0].arguments : std::string_view(read.arguments);
   if (arguments_at_ != std::string::npos) {
-    const std::string_view text = std::string_view(held_).substr(call_at_ + arguments_at_);
-    const size_t reach = reach_of_json(text, arguments_scan_).bytes;
-    piece.arguments = text.substr(arguments_sent_, reach - arguments_sent_);
-    bytes = arguments_at_ + reach;
-  } else {
-    const std::string& all =
-        read.state == CallState::Call ? read.calls[0].arguments : read.arguments;
-    if (all.size() > arguments_sent_) piece.arguments = all.substr(arguments_sent_);
+    all = object_in(std::string_view(scan_.json.json()).substr(arguments_at_), arguments_scan_);
   }
-  arguments_sent_ += piece.arguments.size();
-  if (piece.begins || !piece.arguments.empty()) delta.pieces.push_back(std::move(piece));
-  return bytes;
+  if (all.size() > call_.arguments.size()) piece.arguments = all.substr(call_.arguments.size());
+  say(delta, std::move(piece));
 }
 
-ToolCallParser::Step ToolCallParser::read_call(ToolCallDelta& delta, bool ended) {
+// A call that is not streamed is told here.
+void ToolCallParser::end_call(ToolCallDelta& delta) {
+  if (!stream_) delta.calls.push_back(std::move(call_));
+  call_ = {};
+}
+
+ToolCallParser::Step ToolCallParser::read_call(ToolCallDelta& delta, End end) {
   const std::string_view text = std::string_view(held_).substr(call_at_);
-  CallRead read = read_tool_call(format_, text, ended, tools_, scan_);
-  const bool streamed = stream_ && (begun_ || read.begun);
-  size_t streamed_bytes = 0;
-  if (streamed) streamed_bytes = stream_call(delta, read);
-  if (read.state == CallState::More) return Step::Wait;
-  in_call_ = false;
+  CallRead read = read_tool_call(format_, text, end == End::Ended, tools_, scan_);
+  const bool begun = begun_ || read.begun;
+  if (begun) say_more(delta, read);
+  if (read.state == CallState::More && end == End::Open) return Step::Wait;
   if (read.state == CallState::Call) {
+    gap_ += std::string_view(held_).substr(0, call_at_);
     held_.erase(0, call_at_ + read.bytes);
     for (ToolCall& call : read.calls) {
-      if (!stream_)
-        delta.calls.push_back(std::move(call));
-      else if (!streamed)
-        delta.pieces.push_back({true, call.name, call.id, call.arguments});
+      if (!begun) say(delta, {true, call.name, call.id, call.arguments});
+      end_call(delta);
     }
-    behind_call_ = true;
+    place_ = Place::BehindCall;
     return Step::Again;
   }
-  if (streamed) {
-    // It broke off. At the end of the text what is left of it says nothing.
-    held_.erase(0, ended ? held_.size() : call_at_ + streamed_bytes);
-    behind_call_ = true;
+  CallScan fresh;
+  const bool breaks_off =
+      end != End::Open &&
+      read_tool_call(format_, text, false, tools_, fresh).state == CallState::More;
+  if (begun) {
+    const bool in_json = scan_.json_at != std::string::npos;
+    const size_t read_bytes = in_json ? scan_.json_at + scan_.json.at() : read.bytes;
+    const size_t bytes = std::clamp<size_t>(read_bytes, 1, text.size());
+    end_call(delta);
+    gap_ += std::string_view(held_).substr(0, call_at_);
+    held_.erase(0, breaks_off ? held_.size() : call_at_ + bytes);
+    place_ = Place::BrokenCall;
     return Step::Again;
+  }
+  if (breaks_off) {
+    held_.clear();  // the begin of a call that never came
+    return Step::Wait;
   }
   // Not a call: its first character is text, and the search goes on behind it.
+  place_ = Place::Text;
   show(delta, call_at_ + 1);
   return Step::Again;
 }
 
-// Drops white space and closing markers behind a call.
+// Drops what is left of a call, up to where one of its form ends or another one begins.
+ToolCallParser::Step ToolCallParser::leave_broken_call(End end) {
+  const std::string_view text = held_, last = call_end(format_);
+  size_t next = last.empty() ? text.npos : text.find(last);
+  if (next != text.npos) next += last.size();
+  size_t partial = last.size();
+  for (const std::string_view opener : call_openers(format_)) {
+    next = std::min(next, text.find(opener));
+    partial = std::max(partial, opener.size());
+  }
+  if (next == text.npos) {
+    held_.erase(0, end == End::Open ? text.size() - std::min(text.size(), partial) : text.size());
+    return Step::Wait;
+  }
+  held_.erase(0, next);
+  place_ = Place::BehindCall;
+  return Step::Again;
+}
+
+// Drops closing markers behind a call. White space is kept for a text that may follow.
 ToolCallParser::Step ToolCallParser::leave_calls() {
-  held_.erase(0, std::min(held_.find_first_not_of(kAsciiSpace), held_.size()));
+  const size_t space = std::min(held_.find_first_not_of(kAsciiSpace), held_.size());
+  gap_ += std::string_view(held_).substr(0, space);
+  held_.erase(0, space);
   if (held_.empty()) return Step::Wait;
   for (const std::string_view trailer : call_trailers(format_)) {
     if (held_.starts_with(trailer)) {
       held_.erase(0, trailer.size());
       return Step::Again;
     }
+  }
+  for (const std::string_view trailer : call_trailers(format_)) {
     if (trailer.starts_with(held_)) return Step::Wait;
   }
-  behind_call_ = false;
+  place_ = Place::Text;
   at_begin_ = true;
   return Step::Again;
 }
 
-ToolCallParser::Step ToolCallParser::advance(ToolCallDelta& delta, bool ended) {
-  if (in_call_) return read_call(delta, ended);
-  if (behind_call_) return leave_calls();
-  if (held_.empty()) return Step::Wait;
-  return find_opener(delta, ended);
+ToolCallParser::Step ToolCallParser::advance(ToolCallDelta& delta, End end) {
+  switch (place_) {
+    case Place::Call:
+      return read_call(delta, end);
+    case Place::BrokenCall:
+      return leave_broken_call(end);
+    case Place::BehindCall:
+      return leave_calls();
+    case Place::Text:
+      break;
+  }
+  return held_.empty() ? Step::Wait : find_opener(delta, end);
 }
 
 ToolCallDelta ToolCallParser::add(std::string_view text) {
@@ -167,17 +248,16 @@ ToolCallDelta ToolCallParser::add(std::string_view text) {
     return delta;
   }
   held_ += text;
-  while (advance(delta, false) == Step::Again) {
+  while (advance(delta, End::Open) == Step::Again) {
   }
   return delta;
 }
 
-ToolCallDelta ToolCallParser::finish() {
+ToolCallDelta ToolCallParser::finish(bool cut) {
   ToolCallDelta delta;
-  while (advance(delta, true) == Step::Again) {
+  while (advance(delta, cut ? End::Cut : End::Ended) == Step::Again) {
   }
-  delta.text += held_;  // a closing marker that was cut off
-  held_.clear();
+  held_.clear();  // half of a closing marker
   return delta;
 }
 

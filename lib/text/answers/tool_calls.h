@@ -21,26 +21,32 @@
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2)
 //   Gemma     <|tool_call>call:n{k:<|"|>v<|"|>,k:[1,true]}<tool_call|>     (Gemma 4)
+//   Generic   {"tool_call": {"name": n, "arguments": {…}}}                (generic_answer.h)
 //   Harmony   <|channel|>commentary to=functions.n<|message|>{…}<|call|>     (harmony.h)
 //
-// By default a call is emitted as a whole, with its last byte. So a text that turns out not to
-// be a call (no JSON, no name, arguments that are not an object, more than 256 KiB) is emitted
-// as text. With `stream` a call is emitted in deltas: it counts as a call as soon as its name
-// and the beginning of its arguments have arrived (XML: the name), and one that breaks off
-// later stays incomplete. In both modes half a marker is never shown, the result does not
-// depend on how the text is split, and white space around calls is dropped.
+// A call counts as one as soon as its name and the beginning of its arguments have arrived (XML:
+// the name). With `stream` it is emitted in deltas from then on, else as a whole at its end; both
+// give the same. A text that turns out not to be a call before that (no JSON, no name) is emitted
+// as text. A call that breaks off, or goes on as no JSON does, keeps the arguments it has, and
+// what is left of it is dropped. JSON is mended where only one reading is possible (call_json.h);
+// empty or null arguments are {}. No marker is ever shown, nor half of one, also where it comes
+// twice; the result does not depend on how the text is split. White space between two texts is
+// kept, also around a call; around calls alone it is dropped.
 //
 // The XML forms do not distinguish 42 from "42": the schema of the parameter does. Without a
-// schema, a value that parses as JSON is JSON.
+// schema, a value that parses as JSON is JSON, and Python's True, False, None and lists are, too.
 //
 // Markers are control tokens in some vocabularies: detokenise with `special`.
 // Does not read the Python calls of Llama's built-in tools (text).
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lib/text/answers/call_json.h"
 
 namespace ktx::text {
 
@@ -57,10 +63,12 @@ enum class ToolCallFormat {
   Dsml,
   Gemma,
   Harmony,  // read by HarmonyParser; ToolCallParser passes it on as text
+  Generic,  // of models whose template has none: GenericAnswer; likewise
 };
 
 std::string_view format_name(ToolCallFormat format);  // "hermes"; "none"
-std::vector<std::string> tool_call_format_names();    // each once
+std::optional<ToolCallFormat> format_from_name(std::string_view name);
+std::vector<std::string> tool_call_format_names();  // each once, without "none"
 
 // From the markers that the template writes; None when it knows no tools.
 ToolCallFormat detect_tool_call_format(std::string_view chat_template);
@@ -85,20 +93,28 @@ struct ToolCallDelta {
 };
 
 // A tool that was offered. `text_parameters` are strings by their schema, so that a value
-// of theirs is never read as JSON.
+// of theirs is never read as JSON; of `nullable_texts` null and None are null all the same.
 struct OfferedTool {
   std::string name;
   std::vector<std::string> text_parameters;
+  std::vector<std::string> nullable_texts = {};
 };
 
 struct CallRead;
 
-// How far the end of a JSON value was searched for, so that no byte is read twice.
-struct JsonScan {
+// How far a call was read, so that no byte of its JSON and of its long values is read twice.
+struct CallScan {
+  size_t json_at = std::string::npos;  // in the call, where `json` begins
+  CallJson json;
+  size_t read = 0;        // XML: bytes
+  bool in_value = false;  // and whether they end in one
+};
+
+// How far an object in strict JSON was followed, up to its closing bracket.
+struct ObjectScan {
   size_t at = 0;
   int depth = 0;
-  bool in_string = false;
-  bool escaped = false;
+  bool in_string = false, escaped = false, whole = false;
 };
 
 // One stream; not thread-safe, copyable. Safe for any bytes. A bare JSON object of Llama3
@@ -111,32 +127,39 @@ class ToolCallParser {
       : format_(format), tools_(std::move(tools)), stream_(stream) {}
 
   ToolCallDelta add(std::string_view text);
-  // What is held back, when no more text comes; a last closing marker may be missing.
-  ToolCallDelta finish();
+  // What is held back, when no more text comes; a last closing marker may be missing. `cut`: the
+  // model would have said more, so that nothing is mended, and half a marker is dropped.
+  ToolCallDelta finish(bool cut = false);
 
  private:
   enum class Step { Again, Wait };
-  Step advance(ToolCallDelta& delta, bool ended);
-  Step find_opener(ToolCallDelta& delta, bool ended);
-  Step read_call(ToolCallDelta& delta, bool ended);
+  enum class End { Open, Ended, Cut };  // of the text
+  enum class Place { Text, Call, BrokenCall, BehindCall };
+  Step advance(ToolCallDelta& delta, End end);
+  Step find_opener(ToolCallDelta& delta, End end);
+  Step read_call(ToolCallDelta& delta, End end);
+  Step leave_broken_call(End end);
   Step leave_calls();
   void show(ToolCallDelta& delta, size_t bytes);
-  size_t stream_call(ToolCallDelta& delta, const CallRead& read);
+  void say(ToolCallDelta& delta, ToolCallPiece piece);
+  void say_more(ToolCallDelta& delta, const CallRead& read);
+  void end_call(ToolCallDelta& delta);
 
   ToolCallFormat format_;
   std::vector<OfferedTool> tools_;
   bool stream_;
-  std::string held_;    // not yet shown: white space, then maybe a call
-  size_t call_at_ = 0;  // where in held_ the call begins that is being read
-  bool in_call_ = false;
-  bool behind_call_ = false;  // only white space and markers since the last call
-  bool at_begin_ = true;      // Llama3: a bare object counts as a call here
-  JsonScan scan_;
-  // Of the call that is being streamed.
+  std::string held_;        // not yet shown: white space, then maybe a call
+  std::string gap_;         // white space around calls since the last text
+  bool has_shown_ = false;  // a text, between which and the next one the gap stays
+  Place place_ = Place::Text;
+  size_t call_at_ = 0;    // where in held_ the call begins that is being read
+  bool at_begin_ = true;  // Llama3: a bare object counts as a call here
+  CallScan scan_;
+  // Of the call that is being read.
   bool begun_ = false;
-  size_t arguments_at_ = 0;    // JSON: where in held_, from call_at_
-  size_t arguments_sent_ = 0;  // bytes
-  JsonScan arguments_scan_;
+  ToolCall call_;            // as far as it was said
+  size_t arguments_at_ = 0;  // JSON: where in that of the scan
+  ObjectScan arguments_scan_;
 };
 
 }  // namespace ktx::text

@@ -36,7 +36,7 @@ std::string parse(ToolCallFormat format, const std::vector<std::string>& pieces,
   return describe(text, calls);
 }
 
-const std::vector<OfferedTool> kTools = {{"f", {"s"}}, {"g", {}}};
+const std::vector<OfferedTool> kTools = {{"f", {"s", "n"}, {"n"}}, {"g", {}}};
 
 // The same of a parser that streams: a call's arguments are its pieces put together.
 std::string stream(ToolCallFormat format, const std::vector<std::string>& pieces,
@@ -68,14 +68,14 @@ const Case kCases[] = {
     {None, "<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>{\"name\": \"f\"}</tool_call>"},
     // Hermes, as Qwen writes it
     {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>",
-     "|f {\"a\":1}"},
+     "|f {\"a\": 1}"},
     {Hermes,
      "I call.\n\n<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\","
      "\"arguments\":\"{\\\"x\\\":[]}\"}</tool_call>\n",
      "I call.|f {}|g {\"x\":[]}"},
     {Hermes,
      "<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call> }{\"}}</tool_call>",
-     "|f {\"t\":\"</tool_call> }{\"}"},
+     "|f {\"t\": \"</tool_call> }{\"}"},
     {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}", "|f {}"},
     {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_", "|f {}"},
     {Hermes, "<tool_call>{\"name\": \"f\"}</tool_call> done", "done|f {}"},
@@ -85,12 +85,12 @@ const Case kCases[] = {
     {Hermes, "<tool_call>{'name': 1}</tool_call>", "<tool_call>{'name': 1}</tool_call>"},
     {Hermes, "<tool_call>oh <tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>oh|f {}"},
     {Hermes, "a <tool_call> b", "a <tool_call> b"},
-    {Hermes, "a <tool_call>{\"name\": ", "a <tool_call>{\"name\": "},
+    {Hermes, "a <tool_call>{\"name\": ", "a"},
     {Hermes, "a <tool", "a <tool"},
     {Hermes, "  plain \n text \n", "  plain \n text \n"},
     {Hermes, "{\"name\": \"f\"}", "{\"name\": \"f\"}"},
     // Llama 3
-    {Llama3, "{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}", "|f {\"a\":\"b\"}"},
+    {Llama3, "{\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}", "|f {\"a\": \"b\"}"},
     {Llama3, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\"}",
      "|f {}|g {}"},
     {Llama3, "\n{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", "|f {}"},
@@ -106,8 +106,8 @@ const Case kCases[] = {
      "|f {\"a\":1} #abc123def"},
     {Mistral, "[TOOL_CALLS] [{\"name\": \"f\"}, {\"name\": \"g\"}]", "|f {}|g {}"},
     {Mistral, "[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]x1[ARGS]{}",
-     "|f {\"a\":1}|g {} #x1"},
-    {Mistral, "[TOOL_CALLS]f{\"a\": 1}", "|f {\"a\":1}"},
+     "|f {\"a\": 1}|g {} #x1"},
+    {Mistral, "[TOOL_CALLS]f{\"a\": 1}", "|f {\"a\": 1}"},
     {Mistral, "[TOOL_CALLS][{\"name\": \"f\"}, 3]", "[TOOL_CALLS][{\"name\": \"f\"}, 3]"},
     {Mistral, "[TOOL_CALLS][]", "[TOOL_CALLS][]"},
     {Mistral, "a [TOOL] b", "a [TOOL] b"},
@@ -116,23 +116,22 @@ const Case kCases[] = {
      "Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
      "1}<｜tool▁call▁end｜>"
      "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-     "Let me see.|f {\"a\":1}|g {}"},
+     "Let me see.|f {\"a\": 1}|g {}"},
     {DeepSeek,
      "<｜tool▁calls▁begin｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": "
      "\"```\"}\n```"
      "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```"
      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-     "|f {\"a\":\"```\"}|g {}"},
+     "|f {\"a\": \"```\"}|g {}"},
     {DeepSeek, "<｜tool▁calls▁begin｜>no", "<｜tool▁calls▁begin｜>no"},
-    {DeepSeek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\"",
-     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\""},
+    {DeepSeek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\"", "|f {\"a\""},
     // Kimi K2
     {Kimi,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
      "{\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}"
      "<|tool_call_end|><|tool_calls_section_end|>",
-     "|f {\"a\":1} #functions.f:0|g {} #functions.g:1"},
-    {Kimi, "<|tool_call_begin|>f", "<|tool_call_begin|>f"},
+     "|f {\"a\": 1} #functions.f:0|g {} #functions.g:1"},
+    {Kimi, "<|tool_call_begin|>f", ""},
     // GLM
     {Glm,
      "I look.\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>42</arg_value>\n<arg_key>s</arg_key>"
@@ -170,10 +169,10 @@ const Case kCases[] = {
      "So.|g {\"x\": \"42\", \"y\": [1]}|f {}"},
     // Ministral 3 and Devstral: each call behind a marker of its own
     {Mistral, "I look.[TOOL_CALLS]f[ARGS]{\"s\": \"[TOOL_CALLS]\"}[TOOL_CALLS]g[ARGS]{}",
-     "I look.|f {\"s\":\"[TOOL_CALLS]\"}|g {}"},
-    {Mistral, "[TOOL_CALLS]f[ARGS]", "[TOOL_CALLS]f[ARGS]"},
+     "I look.|f {\"s\": \"[TOOL_CALLS]\"}|g {}"},
+    {Mistral, "[TOOL_CALLS]f[ARGS]", "|f {}"},
     {Mistral, "[TOOL_CALLS]f[ARGS]no", "[TOOL_CALLS]f[ARGS]no"},
-    {Mistral, "[TOOL_CALLS]f[ARGS]{\"s\": 1", "[TOOL_CALLS]f[ARGS]{\"s\": 1"},
+    {Mistral, "[TOOL_CALLS]f[ARGS]{\"s\": 1", "|f {\"s\": 1}"},
     // Gemma 4
     {Gemma,
      "I look.\n<|tool_call>call:f{a:42,s:<|\"|>42 } \"x\", \\<|\"|>}<tool_call|><|tool_call>call:g{}"
@@ -184,14 +183,78 @@ const Case kCases[] = {
      "<tool_call|><|tool_response>",
      "|g {\"x\": [1, -2.5e3, \"é\", {\"y z\": null, \"t\": true}, []], \"d\": {}}"},
     {Gemma, "<|tool_call>call:g{x:1}<tool_", "|g {\"x\": 1}"},
-    {Gemma, "<|tool_call>call:g{x:1", "<|tool_call>call:g{x:1"},
-    {Gemma, "<|tool_call>call:g{x:y}<tool_call|>", "<|tool_call>call:g{x:y}<tool_call|>"},
-    {Gemma, "<|tool_call>call:g{x:\"y\"}<tool_call|>", "<|tool_call>call:g{x:\"y\"}<tool_call|>"},
-    {Gemma, "<|tool_call>call:g{x:1,}<tool_call|>", "<|tool_call>call:g{x:1,}<tool_call|>"},
-    {Gemma, "<|tool_call>call:g{x:1 y:2}<tool_call|>", "<|tool_call>call:g{x:1 y:2}<tool_call|>"},
+    {Gemma, "<|tool_call>call:g{x:1", "|g {"},
+    {Gemma, "<|tool_call>call:g{x:y}<tool_call|>", "|g {"},
+    {Gemma, "<|tool_call>call:g{x:\"y\"}<tool_call|>", "|g {"},
+    {Gemma, "<|tool_call>call:g{x:1,}<tool_call|>", "|g {\"x\": 1}"},
+    {Gemma, "<|tool_call>call:g{x:1 y:2}<tool_call|> b", "b|g {\"x\": 1"},
     {Gemma, "<|tool_call>call:{}<tool_call|>", "<|tool_call>call:{}<tool_call|>"},
-    {Gemma, "<|tool_call>call: no", "<|tool_call>call: no"},
+    {Gemma, "<|tool_call>call: no", ""},
     {Gemma, "<|tool_call> no", "<|tool_call> no"},
+
+    // Mended: brackets that are missing, or too many, commas, quotes, words, raw line ends.
+    {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}\n</tool_call> b",
+     "b|f {\"a\": \"x\"}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1, {\"b\": 2</tool_call>",
+     "|f {\"a\": [1, {\"b\": 2}]}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1, 2}}</tool_call>",
+     "|f {\"a\": [1, 2]}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}}]}\n</tool_call>",
+     "|f {\"a\": 1}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1,], },}</tool_call>",
+     "|f {\"a\": [1]}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"l1\nl2\t\\d\\'\"}}</tool_call>",
+     "|f {\"a\": \"l1\\nl2\\t\\\\d'\"}"},
+    {Hermes,
+     "<tool_call>{'name': 'f', 'arguments': {'a': True, b: [None, 'say \"x\"']}}</tool_call>",
+     "|f {\"a\": true, \"b\": [null, \"say \\\"x\\\"\"]}"},
+    {Hermes, "<tool_call>\n```json\n{\"name\": \"f\", \"arguments\": {}}\n```\n</tool_call>",
+     "|f {}"},
+    {Hermes,
+     "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 12345678901234567890123}}</tool_call>",
+     "|f {\"a\": 12345678901234567890123}"},
+    {Llama3, "{\"name\": \"f\", \"parameters\": {\"a\": False}", "|f {\"a\": false}"},
+    {Kimi, "<|tool_call_begin|>f:0<|tool_call_argument_begin|>{\"a\": 1<|tool_call_end|>",
+     "|f {\"a\": 1} #f:0"},
+    // What has more than one reading is not: a call that breaks off, and nothing of its marks.
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x \"y\" z\"}}</tool_call> b",
+     "b|f {\"a\": \"x \""},
+    {Hermes,
+     "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": oops}}</tool_call>\n<tool_call>"
+     "{\"name\": \"g\"}</tool_call>",
+     "|f {\"a\": |g {}"},
+    // No arguments, in all ways of saying so.
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", "|f {}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": \"\"}</tool_call>", "|f {}"},
+    {Hermes, "<tool_call>{\"name\": \"f\", \"arguments\": \"null\"}</tool_call>", "|f {}"},
+    {DeepSeek, "<｜tool▁call▁begin｜>f<｜tool▁sep｜><｜tool▁call▁end｜>", "|f {}"},
+    {Kimi, "<|tool_call_begin|>f:0<|tool_call_argument_begin|>null<|tool_call_end|>", "|f {} #f:0"},
+    {Mistral, "[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS]{}", "|f {}|g {}"},
+    // Marks that come twice, or of which one is missing.
+    {Hermes, "<tool_call>\n<tool_call>{\"name\": \"f\"}</tool_call></tool_call> b", "b|f {}"},
+    {Hermes, "<tool_call>{\"name\": \"f\"}\n<tool_call>{\"name\": \"g\"}</tool_call>",
+     "|f {}|g {}"},
+    {QwenCoder, "<tool_call><tool_call><function=g></function></function></tool_call></tool_call>",
+     "|g {}"},
+    // White space between texts.
+    {Hermes, "a  <tool_call>{\"name\": \"f\"}</tool_call> \nb", "a   \nb|f {}"},
+    {Hermes,
+     "a\n<tool_call>{\"name\": \"f\"}</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call>\n",
+     "a|f {}|g {}"},
+    {Glm, "a\n<tool_call>g</tool_call>\nb <tool_call>g</tool_call> c", "a\n\nb  c|g {}|g {}"},
+    // Python's values, by the schema of the parameter: s is a text, n a text or null.
+    {QwenCoder,
+     "<function=f><parameter=a>\nTrue\n</parameter><parameter=s>\nNone\n</parameter>"
+     "<parameter=n>None</parameter><parameter=b>FALSE</parameter></function>",
+     "|f {\"a\": true, \"s\": \"None\", \"n\": null, \"b\": false}"},
+    {Glm,
+     "<tool_call>g<arg_key>x</arg_key><arg_value>{'a': [True, 'it''s']}</arg_value>"
+     "<arg_key>y</arg_key><arg_value>['a', None,]</arg_value></tool_call>",
+     "|g {\"x\": \"{'a': [True, 'it''s']}\", \"y\": [\"a\",null]}"},
+    {MiniMax,
+     "<invoke name=\"g\"><parameter name=\"x\">12345678901234567890123</parameter></invoke>",
+     "|g {\"x\": 12345678901234567890123}"},
+    {Gemma, "<|tool_call>call:g{x:None,y:[True,],}<tool_call|>", "|g {\"x\": null, \"y\": [true]}"},
 };
 
 TEST(ToolCallParser, ReadsEachFormHoweverTheTextIsCut) {
@@ -202,23 +265,41 @@ TEST(ToolCallParser, ReadsEachFormHoweverTheTextIsCut) {
   }
 }
 
-// Said at once or in pieces: the same calls, but with the blanks that the model wrote.
+// Said at once or in pieces: the same texts and calls, to the byte.
 TEST(ToolCallParser, StreamsWhatItWouldGiveWhole) {
-  const auto without_blanks = [](std::string text) {
-    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-    return text;
-  };
   for (const Case& c : kCases) {
-    const std::string whole = stream(c.format, {c.text}, kTools);
     for (const auto& pieces : ktx::testing::cuts(c.text, 30)) {
-      ASSERT_EQ(stream(c.format, pieces, kTools), whole) << c.text;
+      ASSERT_EQ(stream(c.format, pieces, kTools), c.want) << c.text;
     }
-    // Where the whole parser sees text, a stream may have believed in a call.
-    if (std::string_view(c.want).find('|') == std::string_view::npos) continue;
-    if (c.format == Gemma && std::string_view(c.want) == c.text) continue;  // bars of its markers
-    if (std::string_view(c.text).find("\"{\\") != std::string_view::npos) continue;
-    EXPECT_EQ(without_blanks(whole), without_blanks(c.want)) << c.text;
   }
+}
+
+// An answer that its limit cuts, anywhere: no mark and no half of one is text, nothing is mended.
+TEST(ToolCallParser, OfACutAnswerNoMarkIsShown) {
+  const auto cut = [](std::string_view text, bool streams) {
+    ToolCallParser parser(Hermes, kTools, streams);
+    ToolCallDelta delta = parser.add(text), rest = parser.finish(true);
+    std::string out = delta.text + rest.text;
+    for (const ToolCall& call : rest.calls) out += "|" + call.name + " " + call.arguments;
+    for (const auto* pieces : {&delta.pieces, &rest.pieces}) {
+      for (const ToolCallPiece& piece : *pieces) {
+        out += (piece.begins ? "|" + piece.name + " " : "") + piece.arguments;
+      }
+    }
+    return out;
+  };
+  const std::string_view text = "a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": [1, 2";
+  for (size_t bytes = 3; bytes <= text.size(); ++bytes) {
+    const size_t arguments = text.find("{\"s");
+    const std::string want =
+        bytes <= arguments ? "a" : "a|f " + std::string(text.substr(arguments, bytes - arguments));
+    for (const bool streams : {false, true}) {
+      const std::string got = cut(text.substr(0, bytes), streams);
+      // A number may go on, and a comma be one too many: they wait.
+      EXPECT_TRUE(want.starts_with(got) && got.size() + 3 >= want.size()) << got << " / " << want;
+    }
+  }
+  EXPECT_EQ(cut("a < b ", false), "a < b ");
 }
 
 TEST(ToolCallParser, ArgumentsComeAsTheyAreSaid) {
@@ -298,6 +379,10 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
                                             "<|tool_call>call:f{s:",
                                             "<|\"|>",
                                             "a:1",
+                                            "'",
+                                            "True",
+                                            "\\",
+                                            "{'name': 'f', 'arguments': {a: None, ",
                                             ",",
                                             "[1,",
                                             "}<tool_call|>",
@@ -329,10 +414,12 @@ TEST(ToolCallParser, ShowsTextAtOnceAndNoHalfMarker) {
   EXPECT_EQ(delta.calls[0].name, "f");
 }
 
-TEST(ToolCallParser, ALongCallComesOutAsText) {
-  const std::string text =
-      "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" + std::string(300'000, 'x') + "\"}}";
-  EXPECT_EQ(parse(Hermes, {text}), text);
+// It breaks off where it is too long, however it comes.
+TEST(ToolCallParser, ALongCallHasAnEnd) {
+  const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" +
+                           std::string(300'000, 'x') + "\"}}</tool_call> b";
+  EXPECT_TRUE(parse(Hermes, {text}).starts_with("b|f {\"a\": \"xxx"));
+  EXPECT_TRUE(stream(Hermes, {text}).starts_with("b|f {\"a\": \"xxx"));
 }
 
 // Writing nested JSON recurses: arguments in a string are no way around the limit.
@@ -343,11 +430,11 @@ TEST(ToolCallParser, ArgumentsNestedTooDeepComeOutAsText) {
   EXPECT_EQ(parse(Hermes, {text}), text);
 }
 
-TEST(ToolCallParser, ValuesNestedTooDeepComeOutAsText) {
+TEST(ToolCallParser, ValuesNestedTooDeepBreakACallOff) {
   const std::string text = "<|tool_call>call:f{a:" + std::string(50'000, '[') +
                            std::string(50'000, ']') + "}<tool_call|>";
-  EXPECT_EQ(parse(Gemma, {text}), text);
-  EXPECT_EQ(parse(Gemma, {text.substr(0, 40'000)}), text.substr(0, 40'000));
+  EXPECT_EQ(parse(Gemma, {text}), "|f {");
+  EXPECT_EQ(parse(Gemma, {text.substr(0, 40'000)}), "|f {");
 }
 
 TEST(ToolCallParser, HostileTextTakesLinearTime) {
@@ -356,7 +443,8 @@ TEST(ToolCallParser, HostileTextTakesLinearTime) {
   std::vector<std::string> pieces;
   for (size_t at = 0; at < text.size(); at += 4) pieces.push_back(text.substr(at, 4));
   const double begin = testing::cpu_seconds();
-  EXPECT_EQ(parse(Hermes, pieces), text);
+  // The last one may have become a call.
+  EXPECT_EQ(parse(Hermes, pieces), text.substr(0, text.rfind("<tool_call>")));
   EXPECT_LT(testing::cpu_seconds() - begin, 10);
 }
 

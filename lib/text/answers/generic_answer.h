@@ -1,0 +1,50 @@
+// Reads the generic form of calls, in which a whole answer is one JSON object, for models whose
+// template knows no tools (told_tools.h, grammar/tool_call_schema.h):
+//
+//   {"response": "Hello!"}                                   ->  text Hello!
+//   {"tool_call": {"name": "f", "arguments": {"a": 1}}}      ->  {"name": "f", "arguments": {"a":
+//   1}}
+//   {"tool_calls": [{"name": "f", …}, {"name": "g", …}]}     ->  one after the other
+//
+// Bare calls are for a ToolCallParser of the Llama 3 form. Any other text is text. The text of a
+// response comes as it is said. One stream; not thread-safe, copyable. Safe for any bytes; the
+// outcome does not depend on how the text is cut into pieces.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lib/text/answers/call_json.h"
+
+namespace ktx::text {
+
+struct GenericDelta {
+  std::string text;
+  std::string calls;
+};
+
+class GenericAnswer {
+ public:
+  GenericDelta add(std::string_view text);
+  // What is held back, when no more text comes. An object that was cut says nothing more.
+  GenericDelta finish();
+
+ private:
+  enum class Part { Head, Text, Response, Calls, End };
+  void read_head(GenericDelta& delta);
+  void read_response(GenericDelta& delta);
+  void read_calls(GenericDelta& delta);
+
+  Part part_ = Part::Head;
+  std::string said_;                      // the object so far, up to the end of its head
+  CallJson json_;                         // of it
+  size_t at_ = 0;                         // read of the JSON
+  int depth_ = 0;                         // of what is open in a value that is passed on
+  bool begun_ = false, is_text_ = false;  // of the response: its value, which is a string
+  bool in_string_ = false;
+  std::string escape_;  // within the response
+  uint32_t high_ = 0;   // the first half of a pair
+};
+
+}  // namespace ktx::text
