@@ -214,7 +214,7 @@ void AnswerJob::tell_end(size_t index, const runtime::RequestEnd& end) {
   }
   if (!result.failed) {
     const AnswerReader& reader = choice.reader;
-    send(index, choice.reader.finish(), true);
+    send(index, choice.reader.finish(result.finish_reason == "length"), true);
     if (reader.called_tools() && result.finish_reason == "stop")
       result.finish_reason = "tool_calls";
     if (reader.reasoned()) result.reasoning_tokens = choice.reasoning_tokens;

@@ -43,8 +43,10 @@ AnswerReader::AnswerReader(const ServedModel& model, const AnswerSpec& spec, tex
     reasoning_.emplace(*model.reasoning, spec.reasoning_open);
   }
   if (harmony_ && !forced_call_) return;
-  // A forced call is bare JSON, whatever the model's own form is.
-  const auto format = forced_call_ ? text::ToolCallFormat::Llama3 : model.tool_format;
+  const bool generic = spec.parse_tools && model.tool_format == text::ToolCallFormat::Generic;
+  if (generic && !forced_call_) generic_.emplace();
+  // A forced call, and one of the generic form, is bare JSON.
+  const auto format = forced_call_ || generic ? text::ToolCallFormat::Llama3 : model.tool_format;
   // In pieces it is a call also where it was cut.
   const bool in_pieces = spec.stream_calls || forced_call_;
   if (spec.parse_tools || forced_call_) tools_.emplace(format, spec.tools, in_pieces);
@@ -61,16 +63,16 @@ Piece AnswerReader::add(std::span<const int32_t> ids) {
     if (harmony_ && tokenizer_.is_control(id)) {
       read_marker(id, piece);
     } else {
-      read(detokenizer_.add(id), false, piece);
+      read(detokenizer_.add(id), Rest::More, piece);
     }
   }
   gather(piece);
   return piece;
 }
 
-Piece AnswerReader::finish() {
+Piece AnswerReader::finish(bool cut) {
   Piece piece;
-  read(detokenizer_.finish(), true, piece);
+  read(detokenizer_.finish(), cut ? Rest::Cut : Rest::Last, piece);
   gather(piece);
   std::move(gathered_.begin(), gathered_.end(), std::back_inserter(piece.calls));
   gathered_.clear();
@@ -79,14 +81,15 @@ Piece AnswerReader::finish() {
 
 // A message ends or begins: nothing that was held back goes on behind the marker.
 void AnswerReader::read_marker(int32_t id, Piece& piece) {
-  read(detokenizer_.finish(), false, piece);
+  read(detokenizer_.finish(), Rest::More, piece);
   if (stopped()) return;
   take(harmony_->text(stop_.finish()), piece);
   stop_ = fresh_stop_;
   take(harmony_->marker(tokenizer_.piece(id)), piece);
 }
 
-void AnswerReader::read(std::string text, bool last, Piece& piece) {
+void AnswerReader::read(std::string text, Rest rest, Piece& piece) {
+  const bool last = rest != Rest::More;
   if (stopped()) {
     text.clear();
   } else if (!harmony_ || harmony_->in_body()) {
@@ -97,22 +100,22 @@ void AnswerReader::read(std::string text, bool last, Piece& piece) {
     take(harmony_->text(text), piece);
     if (last) {
       take(harmony_->finish(), piece);
-      take_content("", true, piece);
+      take_content("", rest, piece);
     }
     return;
   }
   if (reasoning_) {
     text::ReasoningDelta delta = reasoning_->add(text);
     if (last) {
-      text::ReasoningDelta rest = reasoning_->finish();
-      delta.reasoning += rest.reasoning;
-      delta.answer += rest.answer;
+      text::ReasoningDelta held = reasoning_->finish();
+      delta.reasoning += held.reasoning;
+      delta.answer += held.answer;
     }
     reasoned_ = reasoned_ || !delta.reasoning.empty();
     piece.reasoning += delta.reasoning;
     text = std::move(delta.answer);
   }
-  take_content(text, last, piece);
+  take_content(text, rest, piece);
 }
 
 void AnswerReader::take(text::HarmonyDelta delta, Piece& piece) {
@@ -120,25 +123,32 @@ void AnswerReader::take(text::HarmonyDelta delta, Piece& piece) {
   called_tools_ = called_tools_ || !delta.calls.empty();
   piece.reasoning += delta.reasoning;
   std::move(delta.calls.begin(), delta.calls.end(), std::back_inserter(piece.call_pieces));
-  if (!delta.content.empty()) take_content(delta.content, false, piece);
+  if (!delta.content.empty()) take_content(delta.content, Rest::More, piece);
 }
 
-void AnswerReader::take_content(const std::string& text, bool last, Piece& piece) {
+void AnswerReader::take_content(const std::string& text, Rest rest, Piece& piece) {
   if (!tools_) {
     piece.text += text;
     return;
   }
-  text::ToolCallDelta delta = tools_->add(text);
+  std::string said = text;
+  if (generic_) {
+    text::GenericDelta parts = generic_->add(text);
+    if (rest != Rest::More) parts.text += generic_->finish().text;
+    piece.text += parts.text;
+    said = std::move(parts.calls);
+  }
+  text::ToolCallDelta delta = tools_->add(said);
   std::string shown = delta.text;
   append(std::move(delta), piece);
-  if (last) {
-    text::ToolCallDelta rest = tools_->finish();
-    shown += rest.text;
-    append(std::move(rest), piece);
+  if (rest != Rest::More) {
+    text::ToolCallDelta held = tools_->finish(rest == Rest::Cut);
+    shown += held.text;
+    append(std::move(held), piece);
   }
   called_tools_ = called_tools_ || !piece.calls.empty() || !piece.call_pieces.empty();
   // Cut before its name was there, a forced call is no text either.
-  if (!forced_call_) piece.text += shown;
+  if (!forced_call_ && !generic_) piece.text += shown;
 }
 
 // Calls that come whole, from their pieces.

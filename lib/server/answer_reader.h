@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/server/answer_job.h"
+#include "lib/text/answers/generic_answer.h"
 #include "lib/text/answers/harmony.h"
 #include "lib/text/answers/reasoning.h"
 
@@ -27,7 +28,8 @@ class AnswerReader {
   AnswerReader(const ServedModel& model, const AnswerSpec& spec, text::StopStrings stop);
 
   Piece add(std::span<const int32_t> ids);  // without log-probabilities
-  Piece finish();
+  // `cut`: by a limit, where the model would have said more.
+  Piece finish(bool cut = false);
   // A token that was shown earlier: of its text only the half of a character is kept.
   void pass(int32_t id) { (void)detokenizer_.add(id); }
 
@@ -39,10 +41,11 @@ class AnswerReader {
   bool in_reasoning() const;
 
  private:
-  void read(std::string text, bool last, Piece& piece);
+  enum class Rest { More, Last, Cut };
+  void read(std::string text, Rest rest, Piece& piece);
   void read_marker(int32_t id, Piece& piece);
   void take(text::HarmonyDelta delta, Piece& piece);
-  void take_content(const std::string& text, bool last, Piece& piece);
+  void take_content(const std::string& text, Rest rest, Piece& piece);
   void gather(Piece& piece);
 
   const text::Tokenizer& tokenizer_;
@@ -51,6 +54,7 @@ class AnswerReader {
   text::StopStrings stop_;
   std::optional<text::HarmonyParser> harmony_;
   std::optional<text::ReasoningSplitter> reasoning_;
+  std::optional<text::GenericAnswer> generic_;  // in front of the tools
   std::optional<text::ToolCallParser> tools_;
   bool forced_call_;
   bool gathers_;  // calls come in pieces here, and whole to the client

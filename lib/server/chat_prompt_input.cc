@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/server/text_input.h"
+#include "lib/server/tool_telling.h"
 #include "lib/text/answers/harmony.h"
 
 namespace ktx::server {
@@ -30,6 +31,7 @@ void convert_arguments(Json& messages, bool objects) {
     if (calls == message.end() || !calls->is_array()) continue;
     for (Json& call : *calls) {
       Json& arguments = call["function"]["arguments"];
+      if (arguments.is_null() || arguments == Json("")) arguments = Json::object();
       if (objects && arguments.is_string()) {
         Json parsed = parse_nested(arguments.get_ref<const std::string&>());
         if (!parsed.is_discarded()) arguments = std::move(parsed);
@@ -325,29 +327,39 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
     return std::nullopt;
   }
   if (!model.chat_template) {
-    return ApiError{400,
-                    "the model has no chat template that works; /v1/completions takes plain text",
-                    "messages", ""};
+    return ApiError{
+        400,
+        "the model has no chat template that works; start the server with "
+        "--chat-template NAME (chatml, llama3, mistral-v7 ...) or --chat-template-file; "
+        "/v1/completions takes plain text",
+        "messages", ""};
   }
   const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
+  const text::ChatTemplate& chat =
+      model.template_for(!input.tools.is_null() || has_tool_messages(input.messages));
   text::RenderInput render;
   render.messages = input.messages;
-  const std::string begun = take_begun_answer(input, render.messages);
-  convert_developer(render.messages, model.chat_template->source());
-  if (model.speaks_harmony()) convert_harmony_reasoning(render.messages);
-  convert_arguments(render.messages, wants_objects(model.chat_template->source()));
   render.tools = input.tools;
+  const std::string begun = take_begun_answer(input, render.messages);
+  convert_developer(render.messages, chat.source());
+  tell_tools(model, input.forced_call, render.messages, render.tools);
+  if (model.speaks_harmony()) convert_harmony_reasoning(render.messages);
+  convert_arguments(render.messages, wants_objects(chat.source()));
   render.extra = input.extra;
   render.add_generation_prompt = input.add_generation_prompt;
   render.bos_token = strings.bos;
   render.eos_token = strings.eos;
-  Result<std::string> text = model.chat_template->render(render);
+  if (model.reasoning) {
+    render.answer_tags = {std::string(model.reasoning->open), std::string(model.reasoning->close)};
+  }
+  Result<text::MarkedText> text = chat.render_marked(render);
   if (!text && join_system(render.messages)) {
-    Result<std::string> joined = model.chat_template->render(render);
+    Result<text::MarkedText> joined = chat.render_marked(render);
     if (joined) text = std::move(joined);
   }
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
-  prompt.text = text.take();
+  prompt.text = std::move(text->text);
+  prompt.outside = std::move(text->outside);
   if (model.speaks_harmony() && input.add_generation_prompt &&
       (input.answer_at_once || !begun.empty())) {
     prompt.text += text::kHarmonyOpensContent;
@@ -357,14 +369,17 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
     if (opens_reasoning(model, prompt.text)) {
       prompt.text += std::string(model.reasoning->close) + "\n\n";
     }
+    const size_t at = prompt.text.size();
     prompt.text += begun;
+    text::add_outside(prompt.outside, prompt.text, at, render.answer_tags);
   }
   if (input.end_reasoning && input.add_generation_prompt && begun.empty() &&
       opens_reasoning(model, prompt.text)) {
     prompt.text += model.reasoning->close;
   }
   if (auto error = check_size(model, "messages", prompt.text.size())) return error;
-  prompt.ids = model.tokenizer->encode_prompt(prompt.text);
+  if (model.allow_control_tokens) prompt.outside.clear();
+  prompt.ids = model.tokenizer->encode_prompt(prompt.text, prompt.outside);
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
   return std::nullopt;
 }

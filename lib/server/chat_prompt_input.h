@@ -30,6 +30,8 @@ struct ChatInput {
   bool end_reasoning = false;
   // No reasoning first where it would come in a message of its own (harmony).
   bool answer_at_once = false;
+  // The answer is a call, as bare JSON, of which some templates do not tell.
+  bool forced_call = false;
   // Instead of messages: what they have become, as text and, with what of the answer is
   // there already, as tokens (resumed_slot.h).
   std::string rendered;
@@ -38,6 +40,7 @@ struct ChatInput {
 
 struct ChatPrompt {
   std::string text;
+  text::TextSpans outside;  // of the text, what came with the request: no control tokens there
   std::vector<int32_t> ids;
   bool reasoning_open = false;  // the prompt ends inside the reasoning
 };

@@ -69,9 +69,7 @@ std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& 
   Result<text::Grammar> grammar = model.grammars->get(constraint);
   if (!grammar) {
     // A tool's place stands in the message.
-    const std::string at = constraint.kind == Constraint::Kind::ToolCall
-                               ? ""
-                               : fmt::format("'{}': ", constraint.field);
+    const std::string at = !constraint.tools.empty() ? "" : fmt::format("'{}': ", constraint.field);
     return ApiError{400, at + grammar.error().message, constraint.field, "invalid_schema"};
   }
   filter = std::make_unique<GrammarFilter>(grammar.take(), ignore_end);
@@ -102,7 +100,9 @@ Result<text::Grammar> compile(const Constraint& constraint,
     case Constraint::Kind::Choice:
       return Grammar::compile_choice(constraint.choice, vocabulary);
     case Constraint::Kind::ToolCall:
-      return Grammar::compile_tool_call(constraint.tools, vocabulary);
+    case Constraint::Kind::ToolAnswer:
+      return Grammar::compile_tool_call(constraint.tools, vocabulary,
+                                        constraint.kind == Constraint::Kind::ToolAnswer);
     case Constraint::Kind::Gbnf:
       return Grammar::compile({GrammarKind::Gbnf, constraint.text}, vocabulary);
     case Constraint::Kind::Regex:

@@ -18,13 +18,14 @@ namespace ktx::server {
 
 // What an answer may look like.
 struct Constraint {
-  enum class Kind { None, JsonObject, JsonSchema, Gbnf, Regex, Choice, ToolCall };
+  enum class Kind { None, JsonObject, JsonSchema, Gbnf, Regex, Choice, ToolCall, ToolAnswer };
   Kind kind = Kind::None;
-  Json schema;                            // JsonSchema
-  std::string text;                       // Gbnf, Regex
-  std::vector<std::string> choice;        // Choice
-  std::vector<text::CallableTool> tools;  // ToolCall: {"name": ..., "arguments": {...}}
-  std::string field;                      // of the request, for messages
+  Json schema;                      // JsonSchema
+  std::string text;                 // Gbnf, Regex
+  std::vector<std::string> choice;  // Choice
+  // ToolCall: {"name": ..., "arguments": {...}}; ToolAnswer: the generic form of calls and texts
+  std::vector<text::CallableTool> tools;
+  std::string field;  // of the request, for messages
 };
 
 class GrammarCache {

@@ -68,6 +68,14 @@ void add_folder(const std::string& folder, std::vector<OfferedPlan>& plans) {
 
 }  // namespace
 
+text::ToolCallFormat tool_format_of(const plan::PlanChatTemplate& templates) {
+  const auto named = templates.named.find(kToolUse);
+  const std::string& source = named == templates.named.end() ? templates.source : named->second;
+  const text::ToolCallFormat format = text::detect_tool_call_format(source);
+  const bool generic = format == text::ToolCallFormat::None && !source.empty();
+  return generic ? text::ToolCallFormat::Generic : format;
+}
+
 PlanSummary summarize(const plan::PlanView& plan) {
   PlanSummary summary;
   summary.facts = plan.facts;
@@ -77,7 +85,7 @@ PlanSummary summarize(const plan::PlanView& plan) {
   summary.file_bytes = plan.file_bytes;
   for (const plan::BlobRecord& blob : plan.blobs) summary.weight_bytes += blob.size;
   summary.chat_template = plan.chat_template.source;
-  summary.tool_format = text::detect_tool_call_format(plan.chat_template.source);
+  summary.tool_format = tool_format_of(plan.chat_template);
   return summary;
 }
 

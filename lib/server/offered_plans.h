@@ -22,6 +22,11 @@
 
 namespace ktx::server {
 
+// The name of a plan's second template, for requests with tools, as transformers calls it.
+inline constexpr const char* kToolUse = "tool_use";
+// The form of calls of a plan's templates; where they know none, it is the generic one.
+text::ToolCallFormat tool_format_of(const plan::PlanChatTemplate& templates);
+
 // What a plan's tables tell, without its weights.
 struct PlanSummary {
   plan::PlanFacts facts;

@@ -2,7 +2,23 @@
 
 #include <algorithm>
 
+#include "lib/text/answers/partial_match.h"
+
 namespace ktx::server {
+namespace {
+
+void set_token(std::vector<uint32_t>& bits, int32_t id, bool on) {
+  const auto word = static_cast<size_t>(id / 32);
+  if (word >= bits.size()) bits.resize(word + 1);
+  const uint32_t bit = 1u << (id % 32);
+  bits[word] = on ? bits[word] | bit : bits[word] & ~bit;
+}
+
+bool says_nothing(std::string_view text) {
+  return text.find_first_not_of(text::kAsciiSpace) == std::string_view::npos;
+}
+
+}  // namespace
 
 std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer) {
   std::vector<uint32_t> bits(static_cast<size_t>(tokenizer.size() + 31) / 32);
@@ -12,27 +28,91 @@ std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer) {
   return bits;
 }
 
+ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags)
+    : tokenizer_(tokenizer),
+      tags_(tags),
+      openers_(tags.open.size()),
+      overruns_(tags.close.size()),
+      allowed_(all_but_ends(tokenizer)) {
+  const std::optional<int32_t> own = tokenizer.find(tags.open_token);
+  if (own) openers_[0] = {*own};
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    const std::string_view piece = tokenizer.piece(id);
+    if (piece.empty() || tokenizer.is_eog(id)) continue;
+    for (size_t said = own ? 1 : 0; said < tags.open.size(); ++said) {
+      const std::string_view rest = tags.open.substr(said);
+      if (rest.starts_with(piece) || piece.starts_with(rest)) openers_[said].push_back(id);
+    }
+    for (size_t said = 0; said < tags.close.size(); ++said) {
+      const std::string_view rest = tags.close.substr(said);
+      const size_t at = said == 0 ? piece.find(rest) : piece.starts_with(rest) ? 0 : piece.npos;
+      if (at != piece.npos && !says_nothing(piece.substr(at + rest.size()))) {
+        overruns_[said].push_back(id);
+      }
+    }
+  }
+}
+
 Result<runtime::TokenBits> ReasoningFilter::allowed() {
-  if (state_ == State::Reasoning) return runtime::TokenBits(tokens_.allowed);
-  const runtime::TokenBits answer = KTX_TRY(answer_->allowed());
-  if (state_ == State::Answer) return answer;
-  start_.assign(answer.begin(), answer.end());
-  start_.resize(std::max(start_.size(), static_cast<size_t>(tokens_.open / 32 + 1)));
-  start_[static_cast<size_t>(tokens_.open / 32)] |= 1u << (tokens_.open % 32);
-  return runtime::TokenBits(start_);
+  if (state_ == State::Answer) return answer_->allowed();
+  if (state_ == State::Reasoning) {
+    mask_.assign(tokens_.allowed().begin(), tokens_.allowed().end());
+    const std::string_view close = tokens_.tags().close;
+    for (size_t said = 0; said < close.size(); ++said) {
+      if (!said_.ends_with(close.substr(0, said))) continue;
+      for (const int32_t id : tokens_.overruns(said)) set_token(mask_, id, false);
+    }
+    return runtime::TokenBits(mask_);
+  }
+  mask_.clear();
+  if (state_ == State::Start) {
+    const runtime::TokenBits answer = KTX_TRY(answer_->allowed());
+    mask_.assign(answer.begin(), answer.end());
+  }
+  for (const int32_t id : tokens_.openers(said_.size())) set_token(mask_, id, true);
+  return runtime::TokenBits(mask_);
 }
 
 void ReasoningFilter::prepare() {
-  if (state_ != State::Reasoning) answer_->prepare();
+  if (state_ == State::Start || state_ == State::Answer) answer_->prepare();
+}
+
+// Whether the first token is the reasoning's. A part of the tag may be the answer's as well.
+Result<bool> ReasoningFilter::opens(int32_t id) {
+  const std::span<const int32_t> openers = tokens_.openers(0);
+  if (std::find(openers.begin(), openers.end(), id) == openers.end()) return false;
+  if (openers.size() == 1 || tokens_.piece(id).starts_with(tokens_.tags().open)) return true;
+  return !runtime::has_token(KTX_TRY(answer_->allowed()), id);
+}
+
+// Looks for the closing tag in what comes, and keeps what may be its begin.
+void ReasoningFilter::reason(std::string_view text) {
+  const std::string_view close = tokens_.tags().close;
+  said_ += text;
+  if (said_.find(close) != std::string::npos) {
+    said_.clear();
+    state_ = State::Answer;
+  } else {
+    said_.erase(0, said_.size() - text::partial_match(said_, close));
+  }
 }
 
 Status ReasoningFilter::accept(int32_t id) {
-  if (state_ == State::Start) {
-    state_ = id == tokens_.open ? State::Reasoning : State::Answer;
-    if (state_ == State::Reasoning) return {};
-  }
+  const std::string_view open = tokens_.tags().open, piece = tokens_.piece(id);
+  if (state_ == State::Start) state_ = KTX_TRY(opens(id)) ? State::Opening : State::Answer;
   if (state_ == State::Answer) return answer_->accept(id);
-  if (id == tokens_.close) state_ = State::Answer;
+  if (state_ == State::Reasoning) {
+    reason(piece);
+    return {};
+  }
+  said_ += piece;
+  if (!said_.starts_with(open)) {
+    return open.starts_with(said_) ? Status() : Error{"the token does not go on with the tag"};
+  }
+  const std::string behind = said_.substr(open.size());
+  said_.clear();
+  state_ = State::Reasoning;
+  reason(behind);
   return {};
 }
 

@@ -3,12 +3,16 @@
 //   <think> anything but the end of the answer </think> {"name": ...}
 //   ^ only where it may begin            ^ from here on the grammar decides
 //
-// Works if both tags are single tokens, as in the vocabularies of models trained with them. In the
-// harmony form the grammar begins with the body of the first message that is no reasoning.
+// Tags are found in the text, so they may be single tokens, as in the vocabularies of models that
+// were trained with them, or several. In the harmony form the grammar begins with the body of the
+// first message that is no reasoning.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/runtime/sampling/token_filter.h"
@@ -19,11 +23,26 @@ namespace ktx::server {
 // A bit for each token that does not end an answer.
 std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer);
 
-struct ReasoningTokens {
-  int32_t open = -1;
-  int32_t close = -1;
+// What the tags of a model's reasoning mean for its tokens. Immutable.
+class ReasoningTokens {
+ public:
+  ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags);
+
+  // The tokens that go on with the opening tag behind its first `said` bytes.
+  std::span<const int32_t> openers(size_t said) const { return openers_[said]; }
+  // The tokens that end the closing tag behind `said` bytes of it, and say more than white space
+  // behind it: the grammar would miss the begin of the answer.
+  std::span<const int32_t> overruns(size_t said) const { return overruns_[said]; }
   // Within reasoning: all but those that end an answer.
-  std::vector<uint32_t> allowed;
+  std::span<const uint32_t> allowed() const { return allowed_; }
+  const text::ReasoningTags& tags() const { return tags_; }
+  std::string_view piece(int32_t id) const { return tokenizer_.piece(id); }
+
+ private:
+  const text::Tokenizer& tokenizer_;
+  const text::ReasoningTags tags_;
+  std::vector<std::vector<int32_t>> openers_, overruns_;  // by bytes said
+  std::vector<uint32_t> allowed_;
 };
 
 class ReasoningFilter final : public runtime::TokenFilter {
@@ -41,11 +60,15 @@ class ReasoningFilter final : public runtime::TokenFilter {
   void prepare() override;
 
  private:
-  enum class State { Start, Reasoning, Answer };
+  enum class State { Start, Opening, Reasoning, Answer };
+  Result<bool> opens(int32_t id);
+  void reason(std::string_view text);
+
   const ReasoningTokens& tokens_;
   State state_;
   const std::unique_ptr<runtime::TokenFilter> answer_;
-  std::vector<uint32_t> start_;  // the first tokens of an answer, and the one that opens reasoning
+  std::string said_;            // of the opening tag; then what may be the begin of the closing one
+  std::vector<uint32_t> mask_;  // of the next token, where it is neither the answer's nor any
 };
 
 class HarmonyFilter final : public runtime::TokenFilter {

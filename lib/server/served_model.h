@@ -24,9 +24,11 @@ struct ServedModel {
   std::unique_ptr<runtime::Engine> engine;
   std::optional<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
+  std::optional<text::ChatTemplate> tool_template;  // instead of it where tools are offered
+  bool shows_tools = true;                          // the template does, where they are offered
   text::ToolCallFormat tool_format = text::ToolCallFormat::None;
   std::optional<text::ReasoningTags> reasoning;
-  std::optional<ReasoningTokens> reasoning_tokens;  // none: the tags are no tokens
+  std::optional<ReasoningTokens> reasoning_tokens;  // with `reasoning`
   std::unique_ptr<GrammarCache> grammars;
   runtime::SamplingOptions sampling;                  // for what a request leaves open
   std::optional<uint64_t> seed;                       // likewise; none: another for each
@@ -40,8 +42,9 @@ struct ServedModel {
   std::shared_ptr<const PlanSummary> summary;
   int64_t created = 0;  // seconds since 1970
   double load_seconds = 0;
-  bool verbose = false;        // answers have `__verbose`
-  bool context_shift = false;  // answers go on when the context is full
+  bool verbose = false;               // answers have `__verbose`
+  bool allow_control_tokens = false;  // of requests, in the texts of messages and tools
+  bool context_shift = false;         // answers go on when the context is full
   // Last: it uses the engine.
   std::unique_ptr<runtime::BatchScheduler> scheduler;
 
@@ -49,6 +52,9 @@ struct ServedModel {
   bool speaks_harmony() const { return tool_format == text::ToolCallFormat::Harmony; }
   bool reasons() const { return reasoning.has_value() || speaks_harmony(); }
   ReasoningForm reasoning_form() const { return {speaks_harmony(), reasoning}; }
+  const text::ChatTemplate& template_for(bool with_tools) const {  // with a chat template
+    return with_tools && tool_template ? *tool_template : *chat_template;
+  }
   const plan::PlanFacts& facts() const { return engine->plan().facts; }
   // Of a request without a seed.
   uint64_t new_seed() const;
@@ -57,9 +63,16 @@ struct ServedModel {
 // How the model's makers made vectors of texts; the last token's where nothing is said.
 runtime::Pooling pooling_of(const plan::PlanFacts& facts);
 
-// Fills what follows from the plan: tokenizer, template, formats. `chat_template`: instead of the
-// plan's. Messages begin with the plan's path.
+// What the one who starts a server says of the model's chat.
+struct ChatSettings {
+  std::optional<std::string> chat_template;  // its text, instead of the plan's
+  std::string tool_format = "auto";          // a name of tool_call_formats.def, auto or none
+  bool allow_control_tokens = false;
+};
+
+// Fills what follows from the plan: tokenizer, template, formats. Messages begin with the plan's
+// path.
 Status complete_model(ServedModel& model, const std::string& plan_path,
-                      const std::optional<std::string>& chat_template = {});
+                      const ChatSettings& settings = {});
 
 }  // namespace ktx::server

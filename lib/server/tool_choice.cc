@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/server/tool_parameters.h"
 #include "lib/support/strings.h"
 
 namespace ktx::server {
@@ -83,75 +84,35 @@ std::optional<ApiError> read_choice(const Json& given, ToolChoice& choice) {
                   object && given.contains("type") ? show(given["type"]) : show(given)));
 }
 
-// Does a schema speak of strings (also where null may stand for one)?
-bool is_text(const Json& schema) {
-  if (!schema.is_object()) return false;
-  if (const auto type = schema.find("type"); type != schema.end()) {
-    if (*type == "string") return true;
-    if (type->is_array()) return std::count(type->begin(), type->end(), Json("string")) > 0;
-    return false;
-  }
-  const auto values = schema.find("enum");
-  return values != schema.end() && values->is_array() &&
-         std::all_of(values->begin(), values->end(),
-                     [](const Json& value) { return value.is_string(); });
-}
-
-std::vector<text::OfferedTool> offered_tools(const Json& tools) {
-  std::vector<text::OfferedTool> out;
-  for (const Json& tool : tools) {
-    const Json& function = tool["function"];
-    text::OfferedTool& offered = out.emplace_back();
-    offered.name = function["name"].get<std::string>();
-    const auto properties = function["parameters"].find("properties");
-    if (properties == function["parameters"].end() || !properties->is_object()) continue;
-    for (const auto& [name, schema] : properties->items()) {
-      if (is_text(schema)) offered.text_parameters.push_back(name);
-    }
-  }
-  return out;
-}
-
-// For a template that knows no tools: a forced call is JSON by its grammar, and the system message
-// says what can be called.
-void tell_tools(ChatInput& input) {
-  std::string text = "You can call these functions:\n\n";
-  for (const Json& tool : input.tools) text += dump(tool["function"]) + "\n";
-  text +=
-      "\nAnswer with a call of one of them, as JSON: {\"name\": its name, \"arguments\": an object}";
-  input.tools = nullptr;
-  if (!input.messages.empty() && input.messages[0]["role"] == "system") {
-    Json& content = input.messages[0]["content"];
-    content = content.get<std::string>() + "\n\n" + text;
-    return;
-  }
-  input.messages.insert(input.messages.begin(), Json{{"role", "system"}, {"content", text}});
-}
-
 bool asks_for_reasoning(const ChatInput& input) {
   const auto asked = input.extra.find("enable_thinking");
   return asked != input.extra.end() && *asked == Json(true);
 }
 
+// A model may reason first, whatever the grammar wants of its answer.
+void reason_first(const ServedModel& model, const ChatPrompt& prompt, AnswerSpec& spec) {
+  spec.split_reasoning = true;
+  if (model.speaks_harmony()) {
+    auto watch =
+        ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt.ids, false);
+    spec.filter = std::make_unique<HarmonyFilter>(*model.tokenizer, std::move(*watch),
+                                                  std::move(spec.filter));
+    return;
+  }
+  spec.reasoning_open = prompt.reasoning_open;
+  spec.filter = std::make_unique<ReasoningFilter>(*model.reasoning_tokens, prompt.reasoning_open,
+                                                  std::move(spec.filter));
+}
+
 // Reasoning and tool calls are split off an answer to `input`.
 void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
                       const Constraint& constraint, AnswerSpec& spec) {
-  if (constraint.kind != Constraint::Kind::None) {
+  const bool constrained =
+      constraint.kind != Constraint::Kind::None && constraint.kind != Constraint::Kind::ToolAnswer;
+  if (constrained) {
     spec.forced_call = constraint.kind == Constraint::Kind::ToolCall;
     const bool reasons = prompt.reasoning_open || asks_for_reasoning(input);
-    if (reasons && model.speaks_harmony()) {
-      auto watch =
-          ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt.ids, false);
-      spec.split_reasoning = true;
-      spec.filter = std::make_unique<HarmonyFilter>(*model.tokenizer, std::move(*watch),
-                                                    std::move(spec.filter));
-      return;
-    }
-    if (!reasons || !model.reasoning_tokens) return;
-    spec.split_reasoning = true;
-    spec.reasoning_open = prompt.reasoning_open;
-    spec.filter = std::make_unique<ReasoningFilter>(*model.reasoning_tokens, prompt.reasoning_open,
-                                                    std::move(spec.filter));
+    if (reasons && model.reasons()) reason_first(model, prompt, spec);
     return;
   }
   spec.split_reasoning = model.reasons();
@@ -159,6 +120,7 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
   spec.parse_tools = !input.tools.is_null();
   if (!spec.parse_tools) return;
   spec.tools = offered_tools(input.tools);
+  if (spec.filter && model.reasons()) reason_first(model, prompt, spec);
 }
 
 }  // namespace
@@ -180,7 +142,7 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   }
   if (model.tool_format == text::ToolCallFormat::None && !forced) {
     return ApiError{400,
-                    "the chat template of this model knows no tools; 'tool_choice' can force a "
+                    "tools are off for this model (--tool-format none); 'tool_choice' can force a "
                     "call all the same",
                     "tools", "tools_not_supported"};
   }
@@ -206,7 +168,19 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
     kept.push_back(tools[i]);
   }
   tools = std::move(kept);
-  if (!forced) return std::nullopt;
+  if (!forced) {
+    // In the generic form a grammar has the whole answer, calls and text; one that the request
+    // sets leaves no room for calls.
+    if (model.tool_format != text::ToolCallFormat::Generic) return std::nullopt;
+    if (constraint.kind != Constraint::Kind::None) {
+      tools = nullptr;
+      return std::nullopt;
+    }
+    constraint.kind = Constraint::Kind::ToolAnswer;
+    constraint.tools = std::move(callable);
+    constraint.field = "tools";
+    return std::nullopt;
+  }
   if (constraint.kind != Constraint::Kind::None) {
     return bad_choice(fmt::format(
         "a forced tool call and '{}' exclude each other; send one of them", constraint.field));
@@ -222,7 +196,9 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
   const ServedModel& model = *context.model;
   const Constraint& constraint = fields.constraint;
   apply_reasoning_default(model, input);
-  if (constraint.kind != Constraint::Kind::None && !input.extra.contains("enable_thinking")) {
+  const bool answers = constraint.kind == Constraint::Kind::ToolAnswer;
+  if (constraint.kind != Constraint::Kind::None && !answers &&
+      !input.extra.contains("enable_thinking")) {
     input.extra["enable_thinking"] = false;
   }
   // A grammar is that of a whole answer.
@@ -236,10 +212,7 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
     const Json value = *asked;
     input.extra["thinking"] = value;
   }
-  if (constraint.kind == Constraint::Kind::ToolCall && input.rendered_ids.empty() &&
-      model.tool_format == text::ToolCallFormat::None) {
-    tell_tools(input);
-  }
+  input.forced_call = constraint.kind == Constraint::Kind::ToolCall;
   ChatPrompt prompt;
   if (auto error = make_prompt(model, input, prompt)) return error;
   if (auto error = make_specs(context, fields, prompt.ids, specs)) return error;

@@ -171,6 +171,35 @@ TEST_F(ReasoningBudgets, HoldInAChat) {
               HasSubstr("<think>one Ok.</think>The answer."));
 }
 
+// Tags that are no tokens of the vocabulary: a schema and a forced call begin behind them as well.
+TEST(PlainReasoning, ComesBeforeAConstrainedAnswer) {
+  const TempDir dir;
+  ScriptedModel model;
+  model.chat_template = "{# <think> #}{% for m in messages %}{{ m.content }}{% endfor %}<|go|>";
+  model.answer = {"<thi",  "nk>",      "one ",
+                  "two ",  "</th",     "ink>",
+                  "{\"na", "me\": \"", "f\", \"arguments\": {}}"};
+  ASSERT_TRUE(write_scripted_model(dir.path("m.gguf"), model));
+  const std::string plan = dir.path("m.ktxplan");
+  const Finished run = run_program({ktx_compile(), "-q", dir.path("m.gguf"), "-o", plan});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const ServerProcess server({plan, "--max-batch", "2"});
+  const Json schema = {
+      {"type", "object"},
+      {"properties", {{"name", {{"const", "f"}}}, {"arguments", {{"type", "object"}}}}},
+      {"required", {"name", "arguments"}}};
+  const Json tool = {{"type", "function"}, {"function", {{"name", "f"}}}};
+  Json body = {{"json_schema", schema}, {"reasoning_effort", "high"}};
+  for (const bool stream : {false, true}) {
+    EXPECT_EQ(said_by(server, body, "Go.", stream),
+              (Said{"one two", "{\"name\": \"f\", \"arguments\": {}}"}));
+  }
+  body["reasoning_budget"] = 1;
+  EXPECT_EQ(said_by(server, body, "Go.", false).reasoning, "one");
+  body = {{"tools", {tool}}, {"tool_choice", "required"}, {"reasoning_effort", "high"}};
+  EXPECT_EQ(said_by(server, body, "Go.", false).reasoning, "one two");
+}
+
 class HarmonyReasoning : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {

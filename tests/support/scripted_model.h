@@ -26,6 +26,7 @@ struct ScriptedModel {
   std::string chat_template;               // makes prompts that end in <|go|>
   std::vector<std::string> answer;         // behind it, then the end
   std::vector<std::string> controls = {};  // pieces that are control tokens
+  std::string tool_template = "";          // a second one, for requests with tools
 };
 
 // `text` in pieces of at most `most` bytes, no two of them equal, cut between characters.
@@ -112,7 +113,10 @@ inline Status write_scripted_model(const std::string& path, const ScriptedModel&
   out.add_strings("tokenizer.ggml.merges", std::vector<std::string>{"a b"});
   out.add_u32("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(ids["<|stop|>"]));
   out.add_bool("tokenizer.ggml.add_bos_token", false);
-  out.add_string("tokenizer.chat_template", model.chat_template);
+  if (!model.chat_template.empty()) out.add_string("tokenizer.chat_template", model.chat_template);
+  if (!model.tool_template.empty()) {
+    out.add_string("tokenizer.chat_template.tool_use", model.tool_template);
+  }
   tensor("token_embd.weight", {kHidden, vocab}, table);
   tensor("output_norm.weight", {kHidden}, std::vector<float>(kHidden, 1));
   tensor("output.weight", {kHidden, vocab}, head);

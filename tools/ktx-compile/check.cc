@@ -115,7 +115,9 @@ class Checker {
       config_ = source_->config;
       const std::string& text = options_.tokenizer.empty() ? options_.model : options_.tokenizer;
       check_tokenizer(source_->tokenizer, text, sink_);
-      (void)check_chat_template(source_->chat_templates, source_->tokenizer, options_.model, sink_);
+      const auto templates = templates_to_use(options_, source_->chat_templates);
+      if (!templates) return fail("S002", templates.error().message);
+      (void)check_chat_template(*templates, source_->tokenizer, options_.model, sink_);
     } else {
       Result<input::HfConfig> config = input::HfConfig::read(options_.hf_config);
       if (!config) return fail_config(config.error().message);

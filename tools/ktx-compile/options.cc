@@ -92,11 +92,15 @@ void check_graph_text(const Options& options, Mistakes& mistakes) {
 
 // What is compiled, or printed of a model.
 void check_compile(const Options& options, Mistakes& mistakes) {
+  if (options.chat_template && options.chat_template_file) {
+    mistakes.emplace_back("give one of --chat-template and --chat-template-file");
+  }
   if (options.strict || !options.dialect.empty() || !options.diagnostics_format.empty()) {
     mistakes.emplace_back("--strict, --dialect and --diagnostics-format go with --check");
   }
-  const bool text_without_model = (options.tokenize_file && !options.tokenizer.empty()) ||
-                                  (options.render_chat_case && !options.chat_template_file.empty());
+  const bool text_without_model =
+      (options.tokenize_file && !options.tokenizer.empty()) ||
+      (options.render_chat_case && (options.chat_template || options.chat_template_file));
   if (!options.draft.empty() && options.output.empty()) {
     mistakes.emplace_back("--draft puts a drafter into the plan that -o names");
   }

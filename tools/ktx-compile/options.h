@@ -64,7 +64,7 @@ struct Options {
   std::optional<std::string> render_chat_case;
   std::vector<std::string> template_var_texts;  // KEY=VALUE
   nlohmann::ordered_json template_vars = nlohmann::ordered_json::object();
-  std::string chat_template_file;
+  std::optional<std::string> chat_template, chat_template_file;  // instead of the model's
   std::optional<std::string> bos, eos;
   std::string now;
 };

@@ -136,6 +136,15 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
   return inputs;
 }
 
+// The command that shows most of the plan and works as it stands.
+std::string first_command(const std::string& path, const plan::PlanContents& contents) {
+  const std::string plan = shell_word(path);
+  if (!plan::no_text_reason(contents.facts).empty()) return "serve " + plan;
+  const bool chats = !contents.chat_template.source.empty() &&
+                     text::ChatTemplate::parse(contents.chat_template.source).ok();
+  return chats ? "chat " + plan : fmt::format("generate {} --prompt 'Once upon a time'", plan);
+}
+
 void summarize(Talk& talk, const std::string& path, const plan::PlanContents& contents,
                double seconds) {
   uint64_t weights = 0;
@@ -147,11 +156,12 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
   const size_t hosts = contents.target.hosts.size();
   const std::string launcher =
       hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : std::string();
-  talk.say(fmt::format(
-      "{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
-      "{}ktx-run chat {}{}",
-      path, human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(), drafter,
-      seconds, launcher, shell_word(path), contents.drafter.empty() ? "" : " --draft on"));
+  talk.say(
+      fmt::format("{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
+                  "{}ktx-run {}{}",
+                  path, human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(),
+                  drafter, seconds, launcher, first_command(path, contents),
+                  contents.drafter.empty() ? "" : " --draft on"));
 }
 
 // --split-by-host
@@ -261,8 +271,10 @@ int run_compile(const Options& options) {
   emit.tokenizer = text::serialize(source->tokenizer);
   emit.bos_id = source->tokenizer.ids.bos;
   emit.eos_id = source->tokenizer.ids.eos;
+  const auto templates = templates_to_use(options, source->chat_templates);
+  if (!templates) return talk.fail(templates.error().message);
   emit.chat_template =
-      check_chat_template(source->chat_templates, source->tokenizer, options.model, talk.sink());
+      check_chat_template(*templates, source->tokenizer, options.model, talk.sink());
   if (talk.failed()) return 1;
 
   // 7. The plan: tables, then weights streamed on all cores, then the rename.

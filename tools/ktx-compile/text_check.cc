@@ -7,6 +7,7 @@
 #include "lib/support/strings.h"
 #include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
+#include "lib/text/chat_template/known_templates.h"
 #include "lib/text/chat_template/template_probe.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
 #include "lib/text/tokenizer/tokenizer.h"
@@ -18,13 +19,21 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSample = "Hello, world: 1 2 3";
 
+// What to do about a template that is missing or does not work.
+std::string ways_to_chat() {
+  return fmt::format(
+      "`ktx-run generate` works without it; for `chat` and `serve` give the format that the model "
+      "was trained on, here or there, with --chat-template NAME ({}) or --chat-template-file FILE",
+      join(text::known_template_names(), ", "));
+}
+
 std::string token_text(const text::TokenizerData& tokenizer, int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < tokenizer.tokens.size()
              ? std::string(tokenizer.tokens[id])
              : "";
 }
 
-// Tool calls in an unknown form are returned as text.
+// Tool calls in an unknown form: the model is told of the generic one.
 void check_tool_calls(const std::string& source, const text::TemplateProbe& probe,
                       const std::string& file, DiagSink& diags) {
   if (!probe.tools || text::detect_tool_call_format(source) != text::ToolCallFormat::None) return;
@@ -32,7 +41,9 @@ void check_tool_calls(const std::string& source, const text::TemplateProbe& prob
       .warning({file}, "S003",
                "the chat template offers tools, but asks for calls in a form that ktx cannot read")
       .note(fmt::format("forms that it reads: {}", join(text::tool_call_format_names(), ", ")))
-      .help("calls of tools will come back as plain text");
+      .help(
+          "the server has the model call tools in the generic form; `ktx-run serve --tool-format "
+          "NAME` chooses another one");
 }
 
 void probe(const std::string& source, const plan::PlanChatTemplate& out, const std::string& file,
@@ -42,7 +53,7 @@ void probe(const std::string& source, const plan::PlanChatTemplate& out, const s
     diags
         .warning({file}, "S002",
                  "the chat template does not parse, so chat will not work: " + chat.error().message)
-        .help("`ktx-run generate` works without it");
+        .help(ways_to_chat());
     return;
   }
   const text::TemplateProbe probe = text::probe_template(*chat, out.bos, out.eos);
@@ -52,7 +63,7 @@ void probe(const std::string& source, const plan::PlanChatTemplate& out, const s
   for (const text::ProbeFailure& failure : probe.failures) {
     if (failure.probe == "user" || failure.probe == "list content") warning.note(failure.message);
   }
-  warning.help("`ktx-run generate` works without it");
+  warning.help(ways_to_chat());
 }
 
 }  // namespace
@@ -77,6 +88,19 @@ void check_tokenizer(const text::TokenizerData& data, const std::string& file, D
       .help("give another tokenizer with --tokenizer PATH");
 }
 
+Result<std::vector<input::ChatTemplate>> templates_to_use(
+    const Options& options, const std::vector<input::ChatTemplate>& of_model) {
+  const auto chosen =
+      KTX_TRY(text::chosen_template(options.chat_template, options.chat_template_file));
+  if (!chosen) return of_model;
+  std::vector<input::ChatTemplate> templates = {{"", *chosen}};
+  // Those for other ends than chat stay.
+  for (const input::ChatTemplate& item : of_model) {
+    if (!item.name.empty() && item.name != "tool_use") templates.push_back(item);
+  }
+  return templates;
+}
+
 plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> templates,
                                            const text::TokenizerData& tokenizer,
                                            const std::string& file, DiagSink& diags) {
@@ -90,11 +114,13 @@ plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> 
       out.named[item.name] = item.text;
   }
   if (out.source.empty()) {
-    diags.note({file}, "S002",
-               "the model has no chat template: `ktx-run generate` works, `chat` does not");
+    diags.note({file}, "S002", "the model has no chat template, so chat needs one to be chosen")
+        .help(ways_to_chat());
   } else {
     probe(out.source, out, file, diags);
   }
+  const auto with_tools = out.named.find("tool_use");
+  if (with_tools != out.named.end()) probe(with_tools->second, out, file, diags);
   return out;
 }
 

@@ -4,11 +4,13 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lib/input/model_source.h"
 #include "lib/plan/plan_facts.h"
 #include "lib/support/diag.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
+#include "tools/ktx-compile/options.h"
 
 namespace ktx::tools {
 
@@ -16,6 +18,11 @@ namespace ktx::tools {
 // in another way than the model was taught. `file` is where it came from.
 void check_tokenizer(const text::TokenizerData& tokenizer, const std::string& file,
                      DiagSink& diags);
+
+// The model's templates, or the one that --chat-template or --chat-template-file gives. Fails where
+// that is none.
+Result<std::vector<input::ChatTemplate>> templates_to_use(
+    const Options& options, const std::vector<input::ChatTemplate>& of_model);
 
 // What the plan stores. A template that does not parse or cannot render a plain
 // conversation is a warning: the plan still generates, and chat says why it cannot.

@@ -13,6 +13,7 @@
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
 #include "lib/text/tokenizer/tokenizer.h"
+#include "tools/ktx-compile/text_check.h"
 
 namespace ktx::tools {
 namespace {
@@ -45,37 +46,50 @@ Status tokenize(const Options& options) {
   return {};
 }
 
-Result<std::string> template_text(const Options& options, text::RenderInput& base) {
-  std::string source;
+// The templates of a case: without tools, and with some, where the model has its own for them.
+struct CaseTemplates {
+  std::string plain, with_tools;
+};
+
+Result<CaseTemplates> templates_of(const Options& options, text::RenderInput& base) {
+  std::vector<input::ChatTemplate> templates;
   if (!options.model.empty()) {
     const input::GgufFile gguf = KTX_TRY(open_header(options.model));
-    for (const input::ChatTemplate& item : input::gguf_chat_templates(gguf)) {
-      if (item.name.empty()) source = item.text;
-    }
+    templates = input::gguf_chat_templates(gguf);
     const text::TokenizerData tokenizer = KTX_TRY(input::read_gguf_tokenizer(gguf));
     if (tokenizer.ids.bos >= 0) base.bos_token = std::string(tokenizer.tokens[tokenizer.ids.bos]);
     if (tokenizer.ids.eos >= 0) base.eos_token = std::string(tokenizer.tokens[tokenizer.ids.eos]);
   }
-  if (!options.chat_template_file.empty()) {
-    return read_text_file(options.chat_template_file);
+  CaseTemplates out;
+  for (const input::ChatTemplate& item : KTX_TRY(templates_to_use(options, templates))) {
+    if (item.name.empty()) out.plain = item.text;
+    if (item.name == "tool_use") out.with_tools = item.text;
   }
-  if (source.empty()) {
-    return Error{
-        fmt::format("{}: the model has no chat template; give one with --template", options.model)};
-  }
-  return source;
+  if (out.plain.empty()) out.plain = out.with_tools;
+  if (out.with_tools.empty()) out.with_tools = out.plain;
+  if (!out.plain.empty()) return out;
+  return Error{
+      fmt::format("{}: the model has no chat template; choose one with --chat-template NAME or "
+                  "--chat-template-file FILE",
+                  options.model)};
 }
 
 Status render_chat(const Options& options) {
   text::RenderInput base;
-  const std::string source = KTX_TRY(template_text(options, base));
+  const CaseTemplates templates = KTX_TRY(templates_of(options, base));
   if (options.bos) base.bos_token = *options.bos;
   if (options.eos) base.eos_token = *options.eos;
   base.extra = options.template_vars;
   if (!options.now.empty()) base.now = KTX_TRY(text::parse_time(options.now));
-  const text::ChatTemplate chat = KTX_TRY(text::ChatTemplate::parse(source));
   const std::string chat_case = KTX_TRY(read_piped_text(*options.render_chat_case)).text;
-  const Result<std::string> prompt = text::render_chat_case(chat, chat_case, base);
+  const auto render = [&]() -> Result<std::string> {
+    const text::RenderInput input = KTX_TRY(text::parse_chat_case(chat_case, base));
+    const bool with_tools = input.tools.is_array() && !input.tools.empty();
+    const text::ChatTemplate chat =
+        KTX_TRY(text::ChatTemplate::parse(with_tools ? templates.with_tools : templates.plain));
+    return text::render_chat_case(chat, chat_case, base);
+  };
+  const Result<std::string> prompt = render();
   if (!prompt) {
     return Error{
         fmt::format("{}: {}", piped_text_name(*options.render_chat_case), prompt.error().message)};

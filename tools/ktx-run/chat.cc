@@ -33,7 +33,7 @@ class Chat {
     session_.speculate(model.speculation.get());
     session_.keep_logits(false);
     session_.end_messages_at([&model](int32_t id) { return model.tokenizer.is_eog(id); });
-    form_ = server::reasoning_form(model.tokenizer, model.engine->plan().chat_template.source);
+    form_ = server::reasoning_form(model.tokenizer, model.chat_template->source());
     reset();
   }
 
@@ -141,9 +141,10 @@ class Chat {
     int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   };
   Status render(Prompt& prompt) const {
-    prompt.text =
+    text::MarkedText rendered =
         KTX_TRY(render_chat(model_, prompt.conversation.messages(), options_.template_vars));
-    prompt.ids = model_.tokenizer.encode_prompt(prompt.text);
+    prompt.ids = encode_chat(model_, rendered, options_.allow_control_tokens);
+    prompt.text = std::move(rendered.text);
     return {};
   }
   // The conversation itself loses nothing here: a prompt may still be too long, or stopped.
@@ -351,11 +352,8 @@ int run_chat(const Options& options) {
   Result<runtime::Sampler> sampler =
       runtime::Sampler::create(sampling_options(options.sampling), model->engine->vocab_size());
   if (!sampler) return fail(sampler.error().message);
-  if (!model->chat_template) {
-    return fail(
-        fmt::format("{}: the model has no chat template that works; `ktx-run generate "
-                    "--prompt` takes plain text",
-                    options.plan));
+  if (const Status chosen = choose_template(options.plan, options.chat_template, *model); !chosen) {
+    return fail(chosen.error().message);
   }
   const int status = Chat(options, *model, runtime::Session(*model->engine, sampler.take())).run();
   const Status saved = record->save(*model->engine);

@@ -1,14 +1,12 @@
 #include "tools/ktx-run/chat_prompt.h"
 
-#include <fmt/format.h>
+#include "lib/text/answers/reasoning.h"
 
 namespace ktx::tools {
 
-Result<std::string> render_chat(const LoadedModel& model, const std::vector<ChatMessage>& messages,
-                                const nlohmann::ordered_json& variables) {
-  if (!model.chat_template) {
-    return Error{"the model has no chat template that works; `generate --prompt` takes plain text"};
-  }
+Result<text::MarkedText> render_chat(const LoadedModel& model,
+                                     const std::vector<ChatMessage>& messages,
+                                     const nlohmann::ordered_json& variables) {
   const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
   text::RenderInput input;
   for (const ChatMessage& message : messages) {
@@ -17,7 +15,16 @@ Result<std::string> render_chat(const LoadedModel& model, const std::vector<Chat
   input.bos_token = strings.bos;
   input.eos_token = strings.eos;
   input.extra = variables;
-  return model.chat_template->render(input);
+  if (const auto tags = text::detect_reasoning(model.chat_template->source())) {
+    input.answer_tags = {std::string(tags->open), std::string(tags->close)};
+  }
+  return model.chat_template->render_marked(input);
+}
+
+std::vector<int32_t> encode_chat(const LoadedModel& model, const text::MarkedText& prompt,
+                                 bool allow_control_tokens) {
+  return allow_control_tokens ? model.tokenizer.encode_prompt(prompt.text)
+                              : model.tokenizer.encode_prompt(prompt.text, prompt.outside);
 }
 
 }  // namespace ktx::tools

@@ -15,10 +15,15 @@ struct ChatMessage {
   std::string content;
 };
 
-// The prompt up to where the assistant begins. Fails when the model has no
-// template, or when the template refuses the conversation.
+// The prompt up to where the assistant begins. Fails when the template refuses the conversation;
+// the model has one (choose_template).
 // `variables`: more of the template's, by name.
-Result<std::string> render_chat(const LoadedModel& model, const std::vector<ChatMessage>& messages,
-                                const nlohmann::ordered_json& variables);
+Result<text::MarkedText> render_chat(const LoadedModel& model,
+                                     const std::vector<ChatMessage>& messages,
+                                     const nlohmann::ordered_json& variables);
+// Its tokens: what `messages` hold is text, also where it looks like a control token, unless these
+// are allowed.
+std::vector<int32_t> encode_chat(const LoadedModel& model, const text::MarkedText& prompt,
+                                 bool allow_control_tokens);
 
 }  // namespace ktx::tools

@@ -36,8 +36,8 @@ Result<std::vector<int32_t>> prompt_ids(const Options& options, const std::strin
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", text});
-  return model.tokenizer.encode_prompt(
-      KTX_TRY(render_chat(model, messages, options.template_vars)));
+  return encode_chat(model, KTX_TRY(render_chat(model, messages, options.template_vars)),
+                     options.allow_control_tokens);
 }
 
 nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer& answer,
@@ -71,8 +71,7 @@ nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer&
 }
 
 bool speaks_harmony(const LoadedModel& model) {
-  const std::string& source = model.engine->plan().chat_template.source;
-  return server::reasoning_form(model.tokenizer, source).harmony;
+  return server::reasoning_form(model.tokenizer, model.chat_template->source()).harmony;
 }
 
 // True when Ctrl-C ended it.
@@ -81,6 +80,7 @@ Result<bool> generate(const Options& options) {
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   LoadedModel model = KTX_TRY(load_model(options.plan, options.engine, options.draft));
   KTX_TRY(check_generates(options.plan, model));
+  if (options.chat) KTX_TRY(choose_template(options.plan, options.chat_template, model));
   for (const std::string& line : model.notes) note(line);
   const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, text, model));
   if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};

@@ -4,8 +4,10 @@
 
 #include <chrono>
 
+#include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/isa.h"
+#include "lib/text/chat_template/known_templates.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 #include "tools/ktx-run/drafting.h"
 #include "tools/option_readers.h"
@@ -42,6 +44,17 @@ Status check_generates(const std::string& plan, const LoadedModel& model) {
   const std::string why = plan::no_text_reason(model.engine->plan().facts);
   if (why.empty()) return {};
   return Error{fmt::format("{}: {}", plan, why)};
+}
+
+Status choose_template(const std::string& plan, const ChatTemplateFlags& flags,
+                       LoadedModel& model) {
+  const auto chosen = KTX_TRY(text::chosen_template(flags.name_or_text, flags.file));
+  if (chosen) model.chat_template = KTX_TRY(text::ChatTemplate::parse(*chosen));
+  if (model.chat_template) return {};
+  return Error{
+      fmt::format("{}: the model has no chat template that works; choose one with --chat-template "
+                  "({}) or --chat-template-file FILE; `ktx-run generate --prompt` takes plain text",
+                  plan, join(text::known_template_names(), ", "))};
 }
 
 Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags,

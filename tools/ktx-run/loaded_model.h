@@ -19,7 +19,7 @@ namespace ktx::tools {
 struct LoadedModel {
   std::unique_ptr<runtime::Engine> engine;
   text::Tokenizer tokenizer;
-  std::optional<text::ChatTemplate> chat_template;  // none: the model has none
+  std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
   double load_seconds = 0;
   std::vector<std::string> notes;                     // the engine's, and the drafter's
   std::shared_ptr<runtime::Drafter> drafter;          // null: nothing guesses
@@ -28,6 +28,9 @@ struct LoadedModel {
 
 // Fails where the model generates no text: an encoder, a reranker.
 Status check_generates(const std::string& plan, const LoadedModel& model);
+// Makes what --chat-template and its file say the model's chat template. Fails where it has none
+// then.
+Status choose_template(const std::string& plan, const ChatTemplateFlags& flags, LoadedModel& model);
 Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags,
                                const DraftFlags& draft = {});
 

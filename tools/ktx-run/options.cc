@@ -43,8 +43,12 @@ void check_generate(Options& options, const ParsedLine& line, Mistakes& mistakes
   if (options.chat && options.prompt_ids) {
     mistakes.emplace_back("--chat needs a text, not --prompt-ids");
   }
-  if (!options.chat && (given("system") || given("template-var"))) {
-    mistakes.emplace_back("--system and --template-var are for the chat template: add --chat");
+  const bool templated = given("system") || given("template-var") || given("chat-template") ||
+                         given("chat-template-file") || given("allow-control-tokens");
+  if (!options.chat && templated) {
+    mistakes.emplace_back(
+        "--system, --template-var, --chat-template and --allow-control-tokens are for the chat "
+        "template: add --chat");
   }
   if (given("logprobs") && !options.json) mistakes.emplace_back("--logprobs goes with --json");
 }
@@ -100,9 +104,6 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
           "--api-key (KTX_SERVE_API_KEY) is empty, and everyone could call the server");
     }
   }
-  if (serve.chat_template && serve.chat_template_file) {
-    mistakes.emplace_back("give one of --chat-template and --chat-template-file");
-  }
   if (serve.profile.empty() && (serve.profile_every > 1 || serve.profile_size_bytes > 0)) {
     mistakes.emplace_back("--profile-every and --profile-size go with --profile FILE");
   }
@@ -135,6 +136,9 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
     options.serve.sources = line.words;
     check_serve(options.serve, mistakes);
     check_several(options, mistakes);
+  }
+  if (options.chat_template.name_or_text && options.chat_template.file) {
+    mistakes.emplace_back("give one of --chat-template and --chat-template-file");
   }
   if (!options.draft.plan.empty() && options.draft.lookup > 0) {
     mistakes.emplace_back("give one of --draft and --lookup");

@@ -78,8 +78,8 @@ struct ServeFlags {
   bool public_models = false;
   bool edit_models = false;
   int64_t max_queue = 256;
-  std::string pooling = "auto";                                  // of embeddings
-  std::optional<std::string> chat_template, chat_template_file;  // instead of the plan's
+  std::string pooling = "auto";  // of embeddings
+  std::string tool_format = "auto";
   std::string reasoning = "auto";
   int64_t request_seconds = 0;  // 0: no limit
   int64_t drain_seconds = 30;
@@ -102,6 +102,11 @@ struct ServeFlags {
   bool context_shift = false;
 };
 
+// Instead of the plan's chat template.
+struct ChatTemplateFlags {
+  std::optional<std::string> name_or_text, file;
+};
+
 struct Options {
   Command command = Command::Chat;
   std::string plan;
@@ -118,6 +123,10 @@ struct Options {
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   int logprobs = 0;
   bool json = false;  // inspect, generate and doctor
+
+  // chat, serve and generate --chat
+  ChatTemplateFlags chat_template;
+  bool allow_control_tokens = false;  // in messages
 
   // chat, and generate --chat
   bool drop_when_full = false;  // chat: the oldest turns go when the context is full

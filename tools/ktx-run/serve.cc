@@ -15,6 +15,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
+#include "lib/text/chat_template/known_templates.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
@@ -132,11 +133,12 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
     }
     if (!model->engine) return Error{why};
   }
-  std::optional<std::string> chat_template = options.serve.chat_template;
-  if (options.serve.chat_template_file) {
-    chat_template = KTX_TRY(read_text_file(*options.serve.chat_template_file));
-  }
-  KTX_TRY(server::complete_model(*model, plan.path, chat_template));
+  server::ChatSettings chat;
+  chat.chat_template = KTX_TRY(
+      text::chosen_template(options.chat_template.name_or_text, options.chat_template.file));
+  chat.tool_format = options.serve.tool_format;
+  chat.allow_control_tokens = options.allow_control_tokens;
+  KTX_TRY(server::complete_model(*model, plan.path, chat));
   model->pooling = pooling;
   if (options.serve.reasoning != "auto") model->reasons_first = options.serve.reasoning == "on";
   model->sampling = sampling_options(options.sampling);

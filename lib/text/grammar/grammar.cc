@@ -105,7 +105,7 @@ struct Grammar::Compiled {
   grammar::Automaton automaton;
   const grammar::TokenTrie* terminals = nullptr;  // where the grammar has such
   mutable grammar::TokenMaskCache masks;
-  // Of the texts; of tool calls {"properties": {"arguments": the tool's}}. Empty: not needed.
+  // Of the texts. Empty: not needed.
   std::vector<nlohmann::ordered_json> schemas;
   grammar::SchemaPlaces places;
 
@@ -125,14 +125,16 @@ struct Grammar::Compiled {
 
 Result<Grammar> Grammar::from_rules(const grammar::GrammarRules& rules,
                                     std::shared_ptr<const GrammarVocabulary> vocabulary,
-                                    std::vector<nlohmann::ordered_json> schemas, bool of_calls) {
+                                    std::vector<nlohmann::ordered_json> schemas,
+                                    std::vector<std::string> roots) {
   auto compiled =
       std::make_shared<Compiled>(std::move(vocabulary), KTX_TRY(grammar::build_automaton(rules)));
   if (rules.distinct_items) {
     compiled->schemas = std::move(schemas);
-    for (const nlohmann::ordered_json& schema : compiled->schemas) {
-      compiled->places.push_back(
-          {&schema, of_calls ? &schema["properties"]["arguments"] : &schema});
+    for (size_t i = 0; i < compiled->schemas.size(); ++i) {
+      const nlohmann::ordered_json& schema = compiled->schemas[i];
+      const auto root = nlohmann::ordered_json::json_pointer(roots.empty() ? "" : roots[i]);
+      compiled->places.push_back({&schema, &schema[root]});
     }
   }
   return Grammar(std::move(compiled));
@@ -173,13 +175,26 @@ Result<Grammar> Grammar::compile_choice(std::span<const std::string> texts,
 }
 
 Result<Grammar> Grammar::compile_tool_call(std::span<const CallableTool> tools,
-                                           std::shared_ptr<const GrammarVocabulary> vocabulary) {
-  std::vector<nlohmann::ordered_json> schemas;
+                                           std::shared_ptr<const GrammarVocabulary> vocabulary,
+                                           bool answers) {
+  using Json = nlohmann::ordered_json;
+  std::vector<Json> schemas;
+  std::vector<std::string> roots;
+  const auto add = [&](Json schema, const std::string& root) {
+    schemas.push_back(std::move(schema));
+    roots.push_back(root + "/properties/arguments");
+  };
   for (const CallableTool& tool : tools) {
-    schemas.push_back({{"properties", {{"arguments", tool.parameters}}}});
+    const Json call = {{"properties", {{"arguments", tool.parameters}}}};
+    if (!answers) {
+      add(call, "");
+      continue;
+    }
+    add({{"properties", {{"tool_call", call}}}}, "/properties/tool_call");
+    add({{"properties", {{"tool_calls", {{"items", call}}}}}}, "/properties/tool_calls/items");
   }
-  return from_rules(KTX_TRY(grammar::tool_call_rules(tools)), std::move(vocabulary),
-                    std::move(schemas), true);
+  return from_rules(KTX_TRY(grammar::tool_call_rules(tools, answers)), std::move(vocabulary),
+                    std::move(schemas), std::move(roots));
 }
 
 grammar::GbnfTokens GrammarVocabulary::gbnf_tokens() const {

@@ -97,9 +97,10 @@ class Grammar {
   // One of these texts.
   static Result<Grammar> compile_choice(std::span<const std::string> texts,
                                         std::shared_ptr<const GrammarVocabulary> vocabulary);
-  // A call of one of these tools, as bare JSON.
+  // A call of one of these tools, as bare JSON; `answers`: calls or a text, in the generic form.
   static Result<Grammar> compile_tool_call(std::span<const CallableTool> tools,
-                                           std::shared_ptr<const GrammarVocabulary> vocabulary);
+                                           std::shared_ptr<const GrammarVocabulary> vocabulary,
+                                           bool answers = false);
 
   const GrammarVocabulary& vocabulary() const;
   // Of the automaton and of the masks that were found so far: grows while it is used.
@@ -108,11 +109,12 @@ class Grammar {
  private:
   friend class GrammarState;
   struct Compiled;
-  // `schemas`: of the texts, where the rules need them beside (unique_items.h).
+  // `schemas`: of the texts, where the rules need them beside (unique_items.h), and where in each
+  // is what its `$ref`s are relative to, as a JSON pointer.
   static Result<Grammar> from_rules(const grammar::GrammarRules& rules,
                                     std::shared_ptr<const GrammarVocabulary> vocabulary,
                                     std::vector<nlohmann::ordered_json> schemas = {},
-                                    bool of_calls = false);
+                                    std::vector<std::string> roots = {});
   explicit Grammar(std::shared_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
   std::shared_ptr<Compiled> compiled_;
 };

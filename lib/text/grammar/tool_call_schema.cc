@@ -45,7 +45,7 @@ Result<Json> arguments_schema(const Json& parameters) {
 
 }  // namespace
 
-Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools) {
+Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, bool answers) {
   GrammarRules g;
   JsonParts parts(g);
   SchemaWork work;
@@ -62,7 +62,18 @@ Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools) {
     const int value = parts.member(g.text("\"arguments\""), *arguments);
     calls.push_back(parts.object(g.sequence({name, parts.separator(), value})));
   }
-  g.set_rule(g.root, g.sequence({parts.space(), g.alternatives(std::move(calls))}));
+  int whole = g.alternatives(std::move(calls));
+  if (answers) {
+    const int call = g.add_rule("call");
+    g.set_rule(call, whole);
+    const auto only = [&](const char* key, int value) {
+      return parts.object(parts.member(g.text(json_quoted(key)), value));
+    };
+    const int several = parts.array(g.list(g.rule(call), parts.separator(), 1, kNoLimit));
+    whole = g.alternatives({only("tool_call", g.rule(call)), only("tool_calls", several),
+                            only("response", parts.string(0, kNoLimit))});
+  }
+  g.set_rule(g.root, g.sequence({parts.space(), whole}));
   return g;
 }
 

@@ -16,6 +16,9 @@
 namespace ktx::text::grammar {
 
 // An error begins with the `place` of the tool's schema. At least one tool.
-Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools);
+// `answers`: the generic form (lib/text/answers/generic_answer.h), in which such a call, or
+// several, or a text stands in an object of its own: {"tool_call": …}, {"tool_calls": […]},
+// {"response": "…"}.
+Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, bool answers = false);
 
 }  // namespace ktx::text::grammar

@@ -118,7 +118,28 @@ TEST(ToolChoice, WhatCannotBeDoneIsAnError) {
               HasSubstr("'response_format' exclude each other"));
   ServedModel mute;
   EXPECT_THAT(apply_tool_choice(mute, nullptr, ToolForm::Nested, offered, constraint)->message,
-              HasSubstr("knows no tools"));
+              HasSubstr("--tool-format none"));
+}
+
+// In the generic form the whole answer follows a grammar, also where no call is forced.
+TEST(ToolChoice, TheGenericFormConstrainsTheAnswer) {
+  ServedModel model;
+  model.tool_format = text::ToolCallFormat::Generic;
+  Json offered = tools({"a", "b"});
+  Constraint constraint;
+  ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+  EXPECT_EQ(constraint.kind, Kind::ToolAnswer);
+  EXPECT_EQ(constraint.tools.size(), 2u);
+  constraint = {};
+  const Json any = {{"type", "any"}};
+  ASSERT_FALSE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint));
+  EXPECT_EQ(constraint.kind, Kind::ToolCall);
+  // A format of the request leaves no room for calls.
+  constraint = {};
+  constraint.kind = Kind::JsonObject;
+  ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+  EXPECT_EQ(constraint.kind, Kind::JsonObject);
+  EXPECT_TRUE(offered.is_null());
 }
 
 TEST(ReadTools, TakesEachProtocolsForm) {
