@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "lib/server/http_head.h"
 #include "lib/support/strings.h"
 
 namespace ktx::server {
@@ -131,16 +132,85 @@ std::string owner_of(const AccessOptions& options, const HttpRequest& request) {
   return owner;
 }
 
+namespace {
+
+// Headers of requests that pages of allowed origins may send: what the clients of the protocols
+// send. With * at its end a name stands for all that begin so; of these, the ones asked for.
+constexpr std::string_view kAllowedHeaders[] = {"authorization",
+                                                "content-type",
+                                                "x-api-key",
+                                                "api-key",
+                                                "x-conversation-id",
+                                                "x-request-id",
+                                                "accept",
+                                                "cache-control",
+                                                "last-event-id",
+                                                "idempotency-key",
+                                                "user-agent",
+                                                "x-app",
+                                                "anthropic-version",
+                                                "anthropic-beta",
+                                                "anthropic-dangerous-direct-browser-access",
+                                                "x-stainless-lang",
+                                                "x-stainless-package-version",
+                                                "x-stainless-os",
+                                                "x-stainless-arch",
+                                                "x-stainless-runtime",
+                                                "x-stainless-runtime-version",
+                                                "x-stainless-retry-count",
+                                                "x-stainless-timeout",
+                                                "x-stainless-helper",
+                                                "x-stainless-helper-method",
+                                                "openai-organization",
+                                                "openai-project",
+                                                "openai-beta",
+                                                "http-referer",
+                                                "x-title",
+                                                "traceparent",
+                                                "tracestate",
+                                                "baggage",
+                                                "x-stainless-*",
+                                                "anthropic-*",
+                                                "openai-*",
+                                                "x-claude-*",
+                                                "x-codex-*"};
+
+// Of answers, that a page may read.
+constexpr std::string_view kExposedHeaders =
+    "X-Request-Id, Request-Id, Retry-After, X-Ktx-Note, WWW-Authenticate";
+
+std::string allowed_headers(std::string_view asked) {
+  std::vector<std::string> names;
+  for (const std::string_view name : kAllowedHeaders) {
+    if (!name.ends_with('*')) names.emplace_back(name);
+  }
+  for (const std::string_view part : split(asked, ',')) {
+    std::string name(trim(part));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    const bool allowed = std::any_of(
+        std::begin(kAllowedHeaders), std::end(kAllowedHeaders), [&](std::string_view each) {
+          return each.ends_with('*') && name.starts_with(each.substr(0, each.size() - 1));
+        });
+    if (allowed && is_token(name) && !contains(names, name)) names.push_back(name);
+  }
+  return join(names, ", ");
+}
+
+}  // namespace
+
 HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request) {
   const std::string origin(request.header("origin"));
   if (origin.empty() || !lists_origin(options, origin)) return {};
   // The client chose it: nothing in it may end the header.
   if (origin.find_first_of("\r\n") != std::string::npos) return {};
-  HttpHeaders headers = {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
+  HttpHeaders headers = {{"Access-Control-Allow-Origin", origin},
+                         {"Access-Control-Expose-Headers", std::string(kExposedHeaders)},
+                         {"Vary", "Origin"}};
   if (request.method == "OPTIONS") {
     headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     headers.emplace_back("Access-Control-Allow-Headers",
-                         "Authorization, Content-Type, X-Api-Key, X-Conversation-Id");
+                         allowed_headers(request.header("access-control-request-headers")));
     headers.emplace_back("Access-Control-Max-Age", "86400");
   }
   return headers;

@@ -1,26 +1,33 @@
-// POST /v1/messages: Anthropic's protocol in its basic form (text, thinking, tools).
-#include <fmt/format.h>
-
+// POST /v1/messages: Anthropic's protocol (text, thinking, tools that the client runs).
 #include "lib/server/answer_fields.h"
-#include "lib/server/chat_prompt_input.h"
+#include "lib/server/anthropic_error.h"
+#include "lib/server/anthropic_input.h"
 #include "lib/server/constraint_fields.h"
+#include "lib/server/content_parts.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_format.h"
+#include "lib/server/reasoning_fields.h"
 #include "lib/server/tool_choice.h"
 
 namespace ktx::server {
 namespace {
 
-void send_anthropic_error(HttpReply& reply, const ApiError& error) {
-  const Json json = {{"type", "error"},
-                     {"error", {{"type", error_type(error.status)}, {"message", error.message}}}};
-  reply.send(error.status, "application/json", dump(json), error_headers(error));
-}
+struct MessageRequest {
+  AnswerFields fields;
+  bool show_reasoning = true;
+  Notes notes;
+  std::vector<AnswerSpec> specs;
+};
 
 class MessageAnswer final : public AnswerJob {
  public:
-  MessageAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, bool stream)
-      : AnswerJob(std::move(model), std::move(reply)), stream_(stream), id_(new_id("msg_")) {}
+  MessageAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply,
+                const MessageRequest& request, std::string request_id)
+      : AnswerJob(std::move(model), std::move(reply)),
+        stream_(request.fields.stream),
+        show_reasoning_(request.show_reasoning),
+        id_(new_id("msg_")),
+        request_id_(std::move(request_id)) {}
 
  private:
   Json message() const {
@@ -52,7 +59,12 @@ class MessageAnswer final : public AnswerJob {
     content_.push_back(std::move(block));
   }
   void close_block() {
-    if (open_ == "thinking") delta("signature_delta", "signature", "");  // as clients expect
+    if (open_ == "thinking") {
+      const std::string signature = show_reasoning_ ? "" : sign_reasoning(hidden_);
+      content_.back()["signature"] = signature;
+      delta("signature_delta", "signature", signature);  // as clients expect
+      hidden_.clear();
+    }
     if (!open_.empty() && stream_) {
       event("content_block_stop", {{"index", content_.size() - 1}});
     }
@@ -77,8 +89,12 @@ class MessageAnswer final : public AnswerJob {
   void on_piece(size_t, Piece piece) override {
     if (!piece.reasoning.empty()) {
       open_block("thinking", {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
-      append("thinking", piece.reasoning);
-      delta("thinking_delta", "thinking", piece.reasoning);
+      if (show_reasoning_) {
+        append("thinking", piece.reasoning);
+        delta("thinking_delta", "thinking", piece.reasoning);
+      } else {
+        hidden_ += piece.reasoning;
+      }
     }
     if (!piece.text.empty()) {
       open_block("text", {{"type", "text"}, {"text", ""}});
@@ -107,10 +123,8 @@ class MessageAnswer final : public AnswerJob {
 
   void on_all_ended() override {
     if (end_.failed) {
-      if (!stream_) return send_anthropic_error(reply(), end_.error);
-      event(
-          "error",
-          {{"error", {{"type", error_type(end_.error.status)}, {"message", end_.error.message}}}});
+      if (!stream_) return send_anthropic_error(reply(), end_.error, request_id_);
+      reply().write(sse("error", Json::parse(anthropic_error(end_.error, request_id_))));
       return reply().end();
     }
     const char* reason = end_.finish_reason == "length"       ? "max_tokens"
@@ -139,90 +153,17 @@ class MessageAnswer final : public AnswerJob {
     reply().send(200, "application/json", dump(json));
   }
 
-  void on_refused(const ApiError& error) override { send_anthropic_error(reply(), error); }
+  void on_refused(const ApiError& error) override {
+    send_anthropic_error(reply(), error, request_id_);
+  }
 
-  const bool stream_;
-  const std::string id_;
+  const bool stream_, show_reasoning_;
+  const std::string id_, request_id_;
   std::string open_;
+  std::string hidden_;  // reasoning of the open block that is not shown
   Json content_ = Json::array();
   ChoiceEnd end_;
 };
-
-// One of Anthropic's messages becomes one or several of OpenAI's: results of tools are
-// messages of their own there.
-std::optional<ApiError> convert_message(const Json& from, Json& to) {
-  const ApiError wrong{400, "a message needs a role and a content", "messages", ""};
-  if (!from.is_object() || !from.contains("role") || !from.contains("content")) return wrong;
-  const Json& content = from["content"];
-  if (!content.is_array()) {
-    to.push_back(from);
-    return std::nullopt;
-  }
-  Json parts = Json::array(), calls = Json::array();
-  std::string thinking;
-  for (const Json& block : content) {
-    if (!block.is_object() || !block.contains("type") || !block["type"].is_string()) return wrong;
-    const std::string type = block["type"];
-    if (type == "tool_use") {
-      calls.push_back(
-          {{"id", string_or(block, "id", "")},
-           {"type", "function"},
-           {"function",
-            {{"name", block.contains("name") ? block["name"] : Json("")},
-             {"arguments", block.contains("input") ? block["input"] : Json::object()}}}});
-    } else if (type == "tool_result") {
-      std::string text;
-      if (block.contains("content")) {
-        if (auto error = flatten_content(block["content"], "messages.content", text)) return error;
-      }
-      Json result = {{"role", "tool"}, {"content", text}};
-      if (block.contains("tool_use_id")) result["tool_call_id"] = block["tool_use_id"];
-      to.push_back(std::move(result));
-    } else if (type == "thinking") {
-      if (block.contains("thinking") && block["thinking"].is_string()) {
-        thinking += block["thinking"].get<std::string>();
-      }
-    } else {
-      parts.push_back(block);
-    }
-  }
-  if (parts.empty() && calls.empty()) return std::nullopt;
-  Json message = {{"role", from["role"]}, {"content", parts}};
-  if (!calls.empty()) message["tool_calls"] = calls;
-  if (!thinking.empty()) message["reasoning_content"] = thinking;
-  to.push_back(std::move(message));
-  return std::nullopt;
-}
-
-// The request: messages, system, tools, thinking.
-std::optional<ApiError> read_conversation(const ServedModel& model, FieldReader& in,
-                                          ChatInput& input, AnswerFields& fields) {
-  const Json* messages = in.list("messages");
-  if (messages == nullptr) in.fail("messages", "'messages' is missing");
-  const Json* tools = in.list("tools");
-  const Json* choice = in.get("tool_choice");
-  if (const Json* thinking = in.object("thinking")) {
-    input.extra["enable_thinking"] = string_or(*thinking, "type", "") == "enabled";
-    FieldReader inner(*thinking, "thinking.");
-    if (const auto most = inner.maybe_whole("budget_tokens", 0, int64_t{1} << 40)) {
-      fields.reasoning.tokens = *most;
-    }
-    if (inner.error()) in.fail("thinking", inner.error()->message);
-  }
-  if (in.error()) return in.error();
-  Json converted = Json::array();
-  if (const Json* system = in.get("system")) {
-    converted.push_back({{"role", "system"}, {"content", *system}});
-  }
-  for (const Json& message : *messages) {
-    if (auto error = convert_message(message, converted)) return error;
-  }
-  if (auto error = read_messages(converted, input.messages)) return error;
-  if (tools != nullptr) {
-    if (auto error = read_tools(*tools, ToolForm::Anthropic, input.tools)) return error;
-  }
-  return apply_tool_choice(model, choice, ToolForm::Anthropic, input.tools, fields.constraint);
-}
 
 // `output_config.format`, and `output_format`, as it was called before.
 void read_output_format(FieldReader& in, Constraint& constraint) {
@@ -237,46 +178,70 @@ void read_output_format(FieldReader& in, Constraint& constraint) {
   }
 }
 
+// `counts`: only the prompt is wanted, so that `max_tokens` may be missing.
+std::optional<ApiError> read_request(const ServerContext& context, const Json& body, bool counts,
+                                     MessageRequest& request) {
+  const ServedModel& model = *context.model;
+  FieldReader in(body);
+  AnswerFields& fields = request.fields = read_answer_fields(model, in);
+  if (fields.n != 1) in.fail("n", "'n' is not a field here");
+  read_output_format(in, fields.constraint);
+  fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
+  if (!counts && in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
+  const Json* messages = in.list("messages");
+  if (messages == nullptr) in.fail("messages", "'messages' is missing");
+  const Json* tools = in.list("tools");
+  const Json* choice = in.get("tool_choice");
+  ChatInput input;
+  read_reasoning_fields(model, in, input, fields.reasoning);
+  if (in.error()) return in.error();
+  RequestTools offered;
+  if (tools != nullptr) {
+    if (auto error = read_tools(*tools, ToolForm::Anthropic, "tools", offered)) return error;
+  }
+  if (auto error = read_anthropic_messages(in.get("system"), *messages, input, offered)) {
+    return error;
+  }
+  if (auto error =
+          use_tools(model, choice, ToolForm::Anthropic, offered, input, fields.constraint)) {
+    return error;
+  }
+  request.show_reasoning = input.show_reasoning;
+  request.notes = input.notes;
+  if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
+  for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
+  return std::nullopt;
+}
+
+// Null: an error was sent.
+std::optional<MessageRequest> take_request(const ServerContext& context, const HttpRequest& request,
+                                           HttpReply& reply, bool counts) {
+  Json body;
+  MessageRequest read;
+  std::optional<ApiError> error = parse_body(request.body, body);
+  if (!error) error = read_request(context, body, counts, read);
+  if (!error) return read;
+  send_anthropic_error(reply, *error, request.id);
+  return std::nullopt;
+}
+
 }  // namespace
 
 void post_messages(const ServerContext& context, const HttpRequest& request,
                    const HttpReplyPtr& reply) {
-  const ServedModel& model = *context.model;
-  const auto fail = [&](const ApiError& error) { send_anthropic_error(*reply, error); };
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return fail(*error);
-  FieldReader in(body);
-  AnswerFields fields = read_answer_fields(model, in);
-  if (fields.n != 1) in.fail("n", "'n' is not a field here");
-  read_output_format(in, fields.constraint);
-  fields.stop = in.texts("stop_sequences", text::kMaxStopStrings);
-  if (in.get("max_tokens") == nullptr) in.fail("max_tokens", "'max_tokens' is missing");
-  ChatInput input;
-  if (const auto error = read_conversation(model, in, input, fields)) {
-    return fail(*error);
-  }
-  std::vector<AnswerSpec> specs;
-  if (const auto error = make_chat_specs(context, fields, std::move(input), specs)) {
-    return fail(*error);
-  }
-  for (AnswerSpec& spec : specs) spec.stream_calls = fields.stream;
-  std::make_shared<MessageAnswer>(context.model, reply, fields.stream)->start(std::move(specs));
+  std::optional<MessageRequest> read = take_request(context, request, *reply, false);
+  if (!read) return;
+  send_notes(read->notes, *reply);
+  std::make_shared<MessageAnswer>(context.model, reply, *read, request.id)
+      ->start(std::move(read->specs));
 }
 
 void post_count_tokens(const ServerContext& context, const HttpRequest& request,
                        const HttpReplyPtr& reply) {
-  const auto fail = [&](const ApiError& error) { send_anthropic_error(*reply, error); };
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return fail(*error);
-  FieldReader in(body);
-  ChatInput input;
-  AnswerFields fields;
-  if (const auto error = read_conversation(*context.model, in, input, fields)) {
-    return fail(*error);
-  }
-  ChatPrompt prompt;
-  if (const auto error = make_prompt(*context.model, input, prompt)) return fail(*error);
-  reply->send(200, "application/json", dump(Json{{"input_tokens", prompt.ids.size()}}));
+  const std::optional<MessageRequest> read = take_request(context, request, *reply, true);
+  if (!read) return;
+  send_notes(read->notes, *reply);
+  send_json(reply, {{"input_tokens", read->specs[0].prompt.size()}});
 }
 
 }  // namespace ktx::server

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "lib/server/client_tools.h"
+#include "lib/server/content_parts.h"
+#include "lib/server/prompt_roles.h"
 #include "lib/server/text_input.h"
 #include "lib/server/tool_telling.h"
 #include "lib/text/answers/harmony.h"
@@ -42,16 +45,6 @@ void convert_arguments(Json& messages, bool objects) {
   }
 }
 
-// Most templates know no developer, whose place the system message has.
-void convert_developer(Json& messages, const std::string& source) {
-  const bool known = source.find("'developer'") != std::string::npos ||
-                     source.find("\"developer\"") != std::string::npos;
-  if (known) return;
-  for (Json& message : messages) {
-    if (message["role"] == "developer") message["role"] = "system";
-  }
-}
-
 // OpenAI's template has another name for reasoning, and takes it beside a call only without
 // content.
 void convert_harmony_reasoning(Json& messages) {
@@ -67,9 +60,22 @@ void convert_harmony_reasoning(Json& messages) {
 std::optional<ApiError> read_tool_calls(const Json& list, const std::string& where, Json& out) {
   if (!list.is_array())
     return bad(where, fmt::format("'{}' is {}, expected a list", where, show(list)));
+  if (list.size() > kMaxToolCalls) {
+    return bad(where, fmt::format("'{}' has {} calls, at most {} are possible", where, list.size(),
+                                  kMaxToolCalls));
+  }
   out = Json::array();
   for (const Json& call : list) {
     const auto function = call.is_object() ? call.find("function") : call.end();
+    const auto custom = call.is_object() ? call.find("custom") : call.end();
+    if (call.is_object() && custom != call.end() && !string_or(*custom, "name", "").empty()) {
+      out.push_back({{"type", "function"},
+                     {"id", string_or(call, "id", "")},
+                     {"function",
+                      {{"name", (*custom)["name"]},
+                       {"arguments", custom_arguments(string_or(*custom, "input", ""))}}}});
+      continue;
+    }
     if (!call.is_object() || function == call.end() || !function->is_object() ||
         !function->contains("name") || !(*function)["name"].is_string()) {
       return bad(where, fmt::format("'{}' has a call without function.name", where));
@@ -111,89 +117,94 @@ void apply_reasoning_default(const ServedModel& model, ChatInput& input) {
   input.end_reasoning = !*model.reasons_first && input.extra["enable_thinking"] == false;
 }
 
-std::optional<ApiError> flatten_content(const Json& content, const std::string& where,
-                                        std::string& text) {
-  text.clear();
-  if (content.is_null()) return std::nullopt;
-  if (content.is_string()) {
-    text = content.get<std::string>();
-    return std::nullopt;
+namespace {
+
+std::optional<ApiError> read_message(const Json& from, const std::string& where, bool first,
+                                     Notes& notes, Json& to) {
+  if (!from.is_object()) {
+    return bad(where, fmt::format("'{}' is {}, expected an object", where, show(from)));
   }
-  if (!content.is_array()) {
-    return bad(where, fmt::format("'{}' is {}, expected a string or a list of parts", where,
-                                  show(content)));
+  const auto role = from.find("role");
+  if (role == from.end() || !role->is_string()) {
+    return bad(where + ".role", fmt::format("'{}' has no role", where));
   }
-  for (const Json& part : content) {
-    const bool plain = part.is_object() && part.contains("text") && part["text"].is_string();
-    if (!plain) {
-      const std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
-                                   ? part["type"].get<std::string>()
-                                   : "";
-      return bad(where, type.empty()
-                            ? fmt::format("'{}' has a part without text", where)
-                            : fmt::format("'{}' has a part of type '{}'; image input is not "
-                                          "supported, this model reads text only",
-                                          where, type));
-    }
-    text += part["text"].get<std::string>();
+  static const std::vector<std::string> kRoles = {"system",    "developer", "user",
+                                                  "assistant", "tool",      "function"};
+  const std::string name = role->get<std::string>();
+  if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
+    return bad(where + ".role", fmt::format("'{}.role' is {}, expected system, developer, user, "
+                                            "assistant or tool",
+                                            where, show(*role)));
   }
-  return std::nullopt;
+  to["role"] = name == "function" ? "tool" : name;
+  const auto content = from.find("content");
+  // OpenAI's first form has one call, in a field of its own.
+  const auto old_call = from.find("function_call");
+  const bool has_old_call = old_call != from.end() && old_call->is_object();
+  const bool has_calls = from.contains("tool_calls") && !from["tool_calls"].is_null();
+  const std::string refusal = string_or(from, "refusal", "");
+  if (content == from.end() && !has_calls && !has_old_call && refusal.empty()) {
+    return bad(where + ".content", fmt::format("'{}' has no content", where));
+  }
+  ContentText said;
+  if (content != from.end()) {
+    const bool system = name == "system" || name == "developer";
+    const ContentPlace place = {Protocol::Chat, where + ".content", name == "user",
+                                first && system};
+    if (auto error = read_content(*content, place, notes, said)) return error;
+  }
+  to["content"] = said.text.empty() ? refusal : said.text;
+  for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
+    if (from.contains(key) && from[key].is_string()) to[key] = from[key];
+  }
+  if (from.contains("reasoning") && from["reasoning"].is_string()) {
+    to["reasoning_content"] = from["reasoning"];
+  }
+  if (!said.reasoning.empty()) to["reasoning_content"] = said.reasoning;
+  if (has_calls && !from["tool_calls"].empty()) {
+    return read_tool_calls(from["tool_calls"], where + ".tool_calls", to["tool_calls"]);
+  }
+  if (!has_old_call) return std::nullopt;
+  const Json calls = Json::array({{{"function", *old_call}}});
+  return read_tool_calls(calls, where + ".function_call", to["tool_calls"]);
 }
 
-std::optional<ApiError> read_messages(const Json& list, Json& messages) {
+}  // namespace
+
+std::optional<ApiError> read_messages(const Json& list, Json& messages, Notes& notes) {
   messages = Json::array();
-  if (list.empty()) return bad("messages", "'messages' is empty; the model needs at least one");
   if (list.size() > kMaxMessages) {
     return bad("messages", fmt::format("'messages' has {} items, at most {} are possible",
                                        list.size(), kMaxMessages));
   }
   size_t calls = 0;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const Json& from = list[i];
-    const std::string where = fmt::format("messages[{}]", i);
-    if (!from.is_object()) {
-      return bad(where, fmt::format("'{}' is {}, expected an object", where, show(from)));
-    }
-    const auto role = from.find("role");
-    if (role == from.end() || !role->is_string()) {
-      return bad(where + ".role", fmt::format("'{}' has no role", where));
-    }
-    static const std::vector<std::string> kRoles = {"system",    "developer", "user",
-                                                    "assistant", "tool",      "function"};
-    const std::string name = role->get<std::string>();
-    if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
-      return bad(where + ".role", fmt::format("'{}.role' is {}, expected system, developer, user, "
-                                              "assistant or tool",
-                                              where, show(*role)));
-    }
+  for (size_t i = 0; i < list.size() && calls <= kMaxToolCalls; ++i) {
     Json to;
-    to["role"] = name == "function" ? "tool" : name;
-    const auto content = from.find("content");
-    const bool has_calls = from.contains("tool_calls") && !from["tool_calls"].is_null();
-    if (content == from.end() && !has_calls) {
-      return bad(where + ".content", fmt::format("'{}' has no content", where));
+    if (auto error = read_message(list[i], fmt::format("messages[{}]", i), i == 0, notes, to)) {
+      return error;
     }
-    std::string text;
-    if (content != from.end()) {
-      if (auto error = flatten_content(*content, where + ".content", text)) return error;
-    }
-    to["content"] = text;
-    for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
-      if (from.contains(key) && from[key].is_string()) to[key] = from[key];
-    }
-    if (from.contains("reasoning") && from["reasoning"].is_string()) {
-      to["reasoning_content"] = from["reasoning"];
-    }
-    if (has_calls && !from["tool_calls"].empty()) {
-      calls += from["tool_calls"].size();
-      if (calls > kMaxToolCalls) {
-        return bad("messages", fmt::format("'messages' have more than {} tool calls; send fewer",
-                                           kMaxToolCalls));
-      }
-      if (auto error = read_tool_calls(from["tool_calls"], where + ".tool_calls", to["tool_calls"]))
-        return error;
-    }
+    if (const auto made = to.find("tool_calls"); made != to.end()) calls += made->size();
     messages.push_back(std::move(to));
+  }
+  return check_messages(messages, "messages");
+}
+
+std::optional<ApiError> check_messages(const Json& messages, const std::string& field) {
+  if (messages.empty()) {
+    return bad(field, fmt::format("'{}' is empty; the model needs at least one message", field));
+  }
+  if (messages.size() > kMaxMessages) {
+    return bad(field,
+               fmt::format("'{}' has more than {} messages; send fewer", field, kMaxMessages));
+  }
+  size_t calls = 0;
+  for (const Json& message : messages) {
+    const auto made = message.find("tool_calls");
+    if (made != message.end()) calls += made->size();
+  }
+  if (calls > kMaxToolCalls) {
+    return bad(field,
+               fmt::format("'{}' have more than {} tool calls; send fewer", field, kMaxToolCalls));
   }
   // Which of them would be continued is not to be known.
   const auto is_answer = [](const Json& message) {
@@ -201,95 +212,9 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages) {
   };
   if (messages.size() >= 2 && is_answer(messages.back()) &&
       is_answer(messages[messages.size() - 2])) {
-    return bad("messages", "'messages' ends with two messages of the assistant; join them");
+    return bad(field,
+               fmt::format("'{}' ends with two messages of the assistant; join them", field));
   }
-  return std::nullopt;
-}
-
-void set_reasoning_effort(const std::string& effort, Json& extra) {
-  extra["enable_thinking"] = effort != "none";
-  if (effort == "none" || extra.contains("reasoning_effort")) return;
-  extra["reasoning_effort"] = effort == "minimal" ? "low" : effort;
-}
-
-namespace {
-
-struct FormRow {
-  ToolForm form;
-  bool nested;                // name and schema stand in "function"
-  std::string_view own_type;  // of tools that the client runs
-  const char* schema;
-  std::string_view schema_field;
-};
-constexpr FormRow kForms[] = {
-    {ToolForm::Nested, true, "function", "parameters", "function.parameters"},
-    {ToolForm::Flat, false, "function", "parameters", "parameters"},
-    {ToolForm::Anthropic, false, "custom", "input_schema", "input_schema"},
-};
-const FormRow& row_of(ToolForm form) {
-  return *std::find_if(std::begin(kForms), std::end(kForms),
-                       [&](const FormRow& row) { return row.form == form; });
-}
-
-std::optional<ApiError> read_tool(const Json& from, const std::string& where, const FormRow& form,
-                                  Json& to) {
-  if (!from.is_object()) {
-    return bad(where, fmt::format("'{}' is {}, expected an object", where, show(from)));
-  }
-  const auto type = from.find("type");
-  if (type != from.end() && !type->is_null() && *type != form.own_type) {
-    return bad(where + ".type",
-               fmt::format("'{}.type' is {}, expected \"{}\"; tools of a vendor's server are not "
-                           "run here",
-                           where, show(*type), form.own_type));
-  }
-  const auto nested = from.find("function");
-  if (form.nested && (nested == from.end() || !nested->is_object())) {
-    return bad(where,
-               fmt::format("'{}' is no {{\"type\": \"function\", \"function\": ...}}", where));
-  }
-  const Json& function = form.nested ? *nested : from;
-  const std::string name = string_or(function, "name", "");
-  if (name.empty()) {
-    const std::string at = form.nested ? where + ".function" : where;
-    return bad(at + ".name", fmt::format("'{}' has no name", at));
-  }
-  to["type"] = "function";
-  to["function"]["name"] = name;
-  to["function"]["description"] = string_or(function, "description", "");
-  const auto schema = function.find(form.schema);
-  const bool given = schema != function.end() && !schema->is_null();
-  if (given && !schema->is_object()) {
-    const std::string at = fmt::format("{}.{}", where, form.schema_field);
-    return bad(at, fmt::format("'{}' is {}, expected a JSON schema", at, show(*schema)));
-  }
-  to["function"]["parameters"] =
-      given ? *schema : Json{{"type", "object"}, {"properties", Json::object()}};
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::string_view schema_field(ToolForm form) {
-  return row_of(form).schema_field;
-}
-
-std::optional<ApiError> read_tools(const Json& list, ToolForm form, Json& tools) {
-  tools = nullptr;
-  if (list.empty()) return std::nullopt;
-  if (list.size() > kMaxTools) {
-    return bad("tools", fmt::format("'tools' has {} items, at most {} are possible", list.size(),
-                                    kMaxTools));
-  }
-  Json read = Json::array();
-  for (size_t i = 0; i < list.size(); ++i) {
-    Json tool;
-    if (auto error = read_tool(list[i], fmt::format("tools[{}]", i), row_of(form), tool)) {
-      return error;
-    }
-    read.push_back(std::move(tool));
-  }
-  tools = std::move(read);
   return std::nullopt;
 }
 
@@ -302,21 +227,6 @@ std::string take_begun_answer(const ChatInput& input, Json& messages) {
   if (!begun.empty()) messages.erase(messages.size() - 1);
   return begun;
 }
-
-namespace {
-
-// For templates that refuse a system message: it begins the first question. False: there is none.
-bool join_system(Json& messages) {
-  if (messages.size() < 2 || messages[0]["role"] != "system" || messages[1]["role"] != "user") {
-    return false;
-  }
-  messages[1]["content"] =
-      string_or(messages[0], "content", "") + "\n\n" + string_or(messages[1], "content", "");
-  messages.erase(0);
-  return true;
-}
-
-}  // namespace
 
 std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
                                     ChatPrompt& prompt) {
@@ -353,9 +263,10 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
     render.answer_tags = {std::string(model.reasoning->open), std::string(model.reasoning->close)};
   }
   Result<text::MarkedText> text = chat.render_marked(render);
-  if (!text && join_system(render.messages)) {
-    Result<text::MarkedText> joined = chat.render_marked(render);
-    if (joined) text = std::move(joined);
+  for (const auto& change : {gather_system, join_system}) {
+    if (text || !change(render.messages)) continue;
+    Result<text::MarkedText> changed = chat.render_marked(render);
+    if (changed) text = std::move(changed);
   }
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
   prompt.text = std::move(text->text);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/server/conversation_parts.h"
 #include "lib/server/json_fields.h"
 #include "lib/server/served_model.h"
 
@@ -17,7 +18,6 @@ namespace ktx::server {
 
 inline constexpr size_t kMaxMessages = 4096;
 inline constexpr size_t kMaxToolCalls = 16384;  // of all messages: a template takes some 10 us each
-inline constexpr size_t kMaxTools = 256;
 
 struct ChatInput {
   Json messages = Json::array();
@@ -32,6 +32,8 @@ struct ChatInput {
   bool answer_at_once = false;
   // The answer is a call, as bare JSON, of which some templates do not tell.
   bool forced_call = false;
+  bool show_reasoning = true;  // false: the client wants the answer alone
+  Notes notes;                 // of what was left out
   // Instead of messages: what they have become, as text and, with what of the answer is
   // there already, as tokens (resumed_slot.h).
   std::string rendered;
@@ -59,25 +61,12 @@ void read_continuation(FieldReader& in, ChatInput& input);
 // reasoning anyway is overruled where it is off.
 void apply_reasoning_default(const ServedModel& model, ChatInput& input);
 
-// OpenAI's messages in our form: content parts become one text. Images and audio are refused.
-std::optional<ApiError> read_messages(const Json& list, Json& messages);
+// OpenAI's messages in our form: content parts become one text (content_parts.h). What was left out
+// is noted in `notes`.
+std::optional<ApiError> read_messages(const Json& list, Json& messages, Notes& notes);
 
-// A request's `reasoning_effort` as variables of the template: "none" turns reasoning off,
-// "minimal" is "low". A value in chat_template_kwargs stays.
-void set_reasoning_effort(const std::string& effort, Json& extra);
-
-// How a protocol writes a tool: {"type": "function", "function": {"name", "parameters"}},
-// {"type": "function", "name", "parameters"} (Responses), {"name", "input_schema"} (Anthropic).
-enum class ToolForm { Nested, Flat, Anthropic };
-// Of a tool's schema: "function.parameters".
-std::string_view schema_field(ToolForm form);
-
-// Tools, checked, in the first form: a name, and a schema that is an object. Tools that a
-// vendor's own server runs are refused.
-std::optional<ApiError> read_tools(const Json& list, ToolForm form, Json& tools);
-
-// The text of a content that is a string, null or a list of parts.
-std::optional<ApiError> flatten_content(const Json& content, const std::string& where,
-                                        std::string& text);
+// Messages in our form, from `field` of the request: not empty, within the limits, and no two of
+// the assistant at their end.
+std::optional<ApiError> check_messages(const Json& messages, const std::string& field);
 
 }  // namespace ktx::server

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 
 #include "lib/server/answer_fields.h"
+#include "lib/server/base64.h"
 #include "lib/server/embedding_job.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/ollama_format.h"
@@ -16,19 +16,7 @@ namespace {
 constexpr size_t kMaxTexts = 2048;
 
 std::string base64(const std::vector<float>& vector) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<uint8_t> bytes(vector.size() * sizeof(float));
-  if (!bytes.empty()) std::memcpy(bytes.data(), vector.data(), bytes.size());
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t left = std::min<size_t>(3, bytes.size() - i);
-    uint32_t three = 0;
-    for (size_t b = 0; b < 3; ++b) three = three << 8 | (b < left ? bytes[i + b] : 0u);
-    for (size_t digit = 0; digit < 4; ++digit) {
-      out += digit <= left ? kDigits[three >> (18 - 6 * digit) & 63] : '=';
-    }
-  }
-  return out;
+  return to_base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});
 }
 
 Json numbers(const std::vector<float>& vector) {

@@ -37,18 +37,25 @@ std::string error_json(std::string_view message, std::string_view type) {
                      message, type);
 }
 
-// The answer to what never became a request.
-std::string plain_error(const HttpFault& fault) {
-  const std::string body = error_json(
-      fault.message, fault.status == 503 ? "unavailable_error" : "invalid_request_error");
-  return fmt::format(
-      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nConnection: close\r\n{}"
-      "Content-Length: {}\r\n\r\n{}",
-      fault.status, status_text(fault.status),
-      fault.status == 503   ? "Retry-After: 2\r\n"
-      : fault.status == 415 ? "Accept-Encoding: gzip\r\n"
-                            : "",
-      body.size(), body);
+// The answer to a request that is not taken; null: not even its head was read.
+std::string fault_answer(const HttpOptions& options, const HttpFault& fault,
+                         const HttpRequest* request) {
+  int status = fault.status;
+  std::string body;
+  HttpHeaders headers;
+  if (request != nullptr && options.more_headers) headers = options.more_headers(*request);
+  if (request != nullptr && options.fault_body) {
+    body = options.fault_body(*request, status, fault.message);
+  } else {
+    body = error_json(fault.message,
+                      fault.status == 503 ? "unavailable_error" : "invalid_request_error");
+  }
+  if (fault.status == 503) headers.emplace_back("Retry-After", "2");
+  if (fault.status == 415) headers.emplace_back("Accept-Encoding", "gzip");
+  std::string text = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: application/json\r\n", status,
+                                 status_text(status));
+  for (const auto& [name, value] : headers) text += fmt::format("{}: {}\r\n", name, value);
+  return text + fmt::format("Connection: close\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
 }
 
 HttpFault too_late() {
@@ -165,8 +172,9 @@ asio::awaitable<bool> HttpServer::Core::answer(Stream& stream, QueuedReply& repl
 }
 
 template <class Stream>
-asio::awaitable<void> HttpServer::Core::refuse(Stream& stream, const HttpFault& fault) {
-  const std::string text = plain_error(fault);
+asio::awaitable<void> HttpServer::Core::refuse(Stream& stream, const HttpFault& fault,
+                                               const HttpRequest* request) {
+  const std::string text = fault_answer(options, fault, request);
   beast::get_lowest_layer(stream).expires_after(std::chrono::seconds(5));
   beast::error_code ignored;
   co_await asio::async_write(stream, asio::buffer(text), await_into(ignored));
@@ -248,8 +256,9 @@ asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& ar
 // Fills `body` likewise. The time for it ends early for a client that sends too slowly.
 template <class Stream>
 asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& arrival,
-                                                     std::string& buffer, bool expects_continue,
-                                                     BodyReader& body) {
+                                                     std::string& buffer,
+                                                     const HttpRequest& request,
+                                                     bool expects_continue, BodyReader& body) {
   auto& lowest = beast::get_lowest_layer(stream);
   buffer.erase(0, body.take(buffer));
   std::optional<HttpFault> fault = body.fault();
@@ -300,7 +309,7 @@ asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& ar
   if (!fault) co_return true;
   body.text() = std::string();
   arrival.hold(0);
-  co_await refuse(stream, *fault);
+  co_await refuse(stream, *fault, &request);
   co_return false;
 }
 
@@ -337,7 +346,7 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
   if (!body.done() && options.admit) {
     // A body is read only after its request has been admitted.
     const auto refusal = make_reply(false);
-    if (!guard(*refusal, [&] { return options.admit(*request, refusal); })) {
+    if (!guard(*refusal, request.get(), [&] { return options.admit(*request, refusal); })) {
       requests += 1;
       int64_t sent = 0;
       co_await answer(stream, *refusal, sent);
@@ -346,7 +355,7 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
       co_return false;
     }
   }
-  if (!co_await read_body_of(stream, arrival, buffer, head.expects_continue, body)) {
+  if (!co_await read_body_of(stream, arrival, buffer, *request, head.expects_continue, body)) {
     co_return false;
   }
   const Clock::time_point begin = Clock::now();
@@ -358,18 +367,18 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
 
   const auto reply = make_reply(head.keep_alive && !draining);
   if (options.quick && options.quick(*request)) {
-    guard(*reply, [&] { return handler(*request, reply), true; });
+    guard(*reply, request.get(), [&] { return handler(*request, reply), true; });
     request->body = std::string();
     arrivals.give_back(held);
   } else {
     const bool lengthy =
         request->body.size() > kLargeBody || (options.lengthy && options.lengthy(*request));
-    asio::post(*(lengthy ? lengthy_workers : workers),
-               [self = shared_from_this(), request, reply, held] {
-                 self->guard(*reply, [&] { return self->handler(*request, reply), true; });
-                 request->body = std::string();
-                 asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
-               });
+    asio::post(
+        *(lengthy ? lengthy_workers : workers), [self = shared_from_this(), request, reply, held] {
+          self->guard(*reply, request.get(), [&] { return self->handler(*request, reply), true; });
+          request->body = std::string();
+          asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
+        });
   }
   watch(stream, reply);
   int64_t sent = 0;
@@ -382,7 +391,8 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
 
 // Calls what others wrote: whatever it throws is an error of this request alone. False: it
 // said so, or it threw.
-bool HttpServer::Core::guard(HttpReply& reply, const std::function<bool()>& call) {
+bool HttpServer::Core::guard(HttpReply& reply, const HttpRequest* request,
+                             const std::function<bool()>& call) {
   std::string what = "unknown exception";
   try {
     return call();
@@ -396,9 +406,13 @@ bool HttpServer::Core::guard(HttpReply& reply, const std::function<bool()>& call
   if (reply.begun()) {
     reply.break_off();  // half an answer must not look like a whole one
   } else {
-    reply.send(
-        500, "application/json",
-        error_json("an error inside the server; the request was not answered", "server_error"), {});
+    constexpr std::string_view kMessage =
+        "an error inside the server; the request was not answered";
+    int status = 500;
+    const bool shaped = request != nullptr && options.fault_body;
+    std::string body = shaped ? options.fault_body(*request, status, kMessage)
+                              : error_json(kMessage, "server_error");
+    reply.send(status, "application/json", std::move(body), {});
   }
   return false;
 }
@@ -416,8 +430,8 @@ asio::awaitable<void> HttpServer::Core::serve(Stream& stream, Arrival& arrival) 
   socket_of(stream).shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-template asio::awaitable<void> HttpServer::Core::refuse(PlainStream& stream,
-                                                        const HttpFault& fault);
+template asio::awaitable<void> HttpServer::Core::refuse(PlainStream& stream, const HttpFault& fault,
+                                                        const HttpRequest* request);
 template asio::awaitable<void> HttpServer::Core::serve(PlainStream& stream, Arrival& arrival);
 template asio::awaitable<void> HttpServer::Core::serve(TlsStream& stream, Arrival& arrival);
 

@@ -62,14 +62,16 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
                                      bool first, HttpHead& head);
   template <class Stream>
   asio::awaitable<bool> read_body_of(Stream& stream, Arrival& arrival, std::string& buffer,
-                                     bool expects_continue, BodyReader& body);
+                                     const HttpRequest& request, bool expects_continue,
+                                     BodyReader& body);
   template <class Stream>
   asio::awaitable<bool> answer(Stream& stream, QueuedReply& reply, int64_t& sent);
   template <class Stream>
-  asio::awaitable<void> refuse(Stream& stream, const HttpFault& fault);
+  asio::awaitable<void> refuse(Stream& stream, const HttpFault& fault,
+                               const HttpRequest* request = nullptr);
   template <class Stream>
   asio::awaitable<void> linger(Stream& stream);
-  bool guard(HttpReply& reply, const std::function<bool()>& call);
+  bool guard(HttpReply& reply, const HttpRequest* request, const std::function<bool()>& call);
   template <class Stream>
   void watch(Stream& stream, const std::shared_ptr<QueuedReply>& reply);
 

@@ -37,6 +37,7 @@ constexpr StatusName kStatusNames[] = {
     {501, "Not Implemented"},
     {503, "Service Unavailable"},
     {505, "HTTP Version Not Supported"},
+    {529, "Overloaded"},
 };
 
 }  // namespace

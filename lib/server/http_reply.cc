@@ -97,6 +97,16 @@ void QueuedReply::set_model(const std::string& id) {
   figures_.model = id;
 }
 
+void QueuedReply::add_note(const std::string& what) {
+  constexpr size_t kMostNotes = 16, kMostBytes = 300;
+  const std::lock_guard lock(mutex_);
+  if (figures_.notes.size() == kMostNotes) return;
+  std::string& note = figures_.notes.emplace_back(what.substr(0, kMostBytes));
+  for (char& c : note) {
+    if (c < 0x20 || c > 0x7E) c = '?';  // a header is ASCII
+  }
+}
+
 void QueuedReply::add_tokens(int64_t prompt, int64_t cached, int64_t completion) {
   const std::lock_guard lock(mutex_);
   figures_.prompt_tokens += prompt;
@@ -135,6 +145,10 @@ std::string QueuedReply::head_of(int status, std::string_view content_type,
   if (!content_type.empty()) text += fmt::format("Content-Type: {}\r\n", content_type);
   for (const HttpHeaders* list : {&more_, &headers}) {
     for (const auto& [name, value] : *list) text += fmt::format("{}: {}\r\n", name, value);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& note : figures_.notes) text += fmt::format("X-Ktx-Note: {}\r\n", note);
   }
   text += form_.keep_alive ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
   return text;

@@ -42,6 +42,7 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   bool begun() const override;
   void set_user(const std::string& owner, const std::string& key) override;
   void set_model(const std::string& id) override;
+  void add_note(const std::string& what) override;
   void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override;
 
   // For the connection.

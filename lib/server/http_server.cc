@@ -206,7 +206,7 @@ HttpCounts HttpServer::counts() const {
 void HttpServer::run_later(const HttpReplyPtr& reply, std::function<void()> call) {
   if (!core_->workers) return;
   asio::post(*core_->workers, [core = core_, reply, call = std::move(call)] {
-    core->guard(*reply, [&] { return call(), true; });
+    core->guard(*reply, nullptr, [&] { return call(), true; });
   });
 }
 

@@ -54,6 +54,7 @@ struct HttpFigures {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of these
   int64_t completion_tokens = 0;
+  std::vector<std::string> notes;  // add_note()
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -81,6 +82,9 @@ class HttpReply {
   virtual void set_model(const std::string& /*id*/) {}
   virtual void set_error(std::string /*what*/) {}
   virtual void add_tokens(int64_t /*prompt*/, int64_t /*cached*/, int64_t /*completion*/) {}
+  // Before it begins: a header X-Ktx-Note, for what was done otherwise than the client may think.
+  // The log has it, too.
+  virtual void add_note(const std::string& /*what*/) {}
 };
 using HttpReplyPtr = std::shared_ptr<HttpReply>;
 
@@ -124,6 +128,9 @@ struct HttpOptions {
   // May take as long to read as one with a large body; null: none.
   std::function<bool(const HttpRequest&)> lengthy;
   std::function<void(const HttpLogEntry&)> log;  // called on the I/O thread
+  // The body of an answer to a request that the server itself does not take (too large, too slow)
+  // or fails at, in the form of its protocol; may change the status. Null: OpenAI's form.
+  std::function<std::string(const HttpRequest&, int& status, std::string_view message)> fault_body;
   // More headers for an answer (CORS).
   std::function<HttpHeaders(const HttpRequest&)> more_headers;
 };

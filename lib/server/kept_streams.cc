@@ -195,6 +195,7 @@ class KeptReply final : public HttpReply, public std::enable_shared_from_this<Ke
     client_->set_user(owner, key);
   }
   void set_model(const std::string& id) override { client_->set_model(id); }
+  void add_note(const std::string& what) override { client_->add_note(what); }
   void set_error(std::string what) override { client_->set_error(std::move(what)); }
   void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override {
     // The log has had the line of a client that has left.

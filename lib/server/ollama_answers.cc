@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include "lib/server/answer_fields.h"
-#include "lib/server/chat_prompt_input.h"
+#include "lib/server/client_tools.h"
 #include "lib/server/constraint_fields.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/ollama_format.h"
 #include "lib/server/openai_format.h"
+#include "lib/server/reasoning_fields.h"
+#include "lib/server/request_headers.h"
 #include "lib/server/sampling_fields.h"
 #include "lib/server/text_input.h"
 #include "lib/server/tool_choice.h"
@@ -14,14 +16,26 @@
 namespace ktx::server {
 namespace {
 
+struct OllamaRequest {
+  Json body;
+  AnswerFields fields;
+  bool chat = false;
+  bool think = true;
+  bool unload = false;
+  std::vector<int32_t> context;  // the tokens of a conversation that goes on
+  ChatInput input;
+};
+
 class OllamaAnswer final : public AnswerJob {
  public:
-  OllamaAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, bool chat, bool stream,
-               bool think)
+  // `context`: the prompt, for an answer that tells its tokens.
+  OllamaAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const OllamaRequest& request,
+               std::vector<int32_t> context)
       : AnswerJob(std::move(model), std::move(reply)),
-        chat_(chat),
-        stream_(stream),
-        think_(think) {}
+        chat_(request.chat),
+        stream_(request.fields.stream),
+        think_(request.think),
+        context_(std::move(context)) {}
 
  private:
   Json line(const std::string& text, const std::string& reasoning, const Json& calls) {
@@ -36,6 +50,7 @@ class OllamaAnswer final : public AnswerJob {
       json["response"] = text;
       if (think_ && !reasoning.empty()) json["thinking"] = reasoning;
     }
+    if (!logprobs_.empty()) json["logprobs"] = std::exchange(logprobs_, Json::array());
     return json;
   }
 
@@ -44,6 +59,9 @@ class OllamaAnswer final : public AnswerJob {
   }
 
   void on_piece(size_t, Piece piece) override {
+    answer_.insert(answer_.end(), piece.tokens.begin(), piece.tokens.end());
+    Json told = chat_logprobs(model(), piece.logprobs);
+    for (Json& item : told["content"]) logprobs_.push_back(std::move(item));
     Json calls = Json::array();
     for (const text::ToolCall& call : piece.calls) {
       Json arguments = Json::parse(call.arguments, nullptr, false);
@@ -75,6 +93,7 @@ class OllamaAnswer final : public AnswerJob {
     Json json = line(text_, reasoning_, calls_);
     json["done"] = true;
     add_ollama_end(json, model(), end_);
+    if (!context_.empty()) json["context"] = whole_context();
     if (!stream_) return reply().send(200, "application/json", dump(json));
     reply().write(dump(json) + "\n");
     reply().end();
@@ -82,20 +101,40 @@ class OllamaAnswer final : public AnswerJob {
 
   void on_refused(const ApiError& error) override { send_ollama_error(reply(), error); }
 
+  // Prompt and answer, with the token that ended it: what comes next begins behind it.
+  std::vector<int32_t> whole_context() const {
+    std::vector<int32_t> ids = context_;
+    ids.insert(ids.end(), answer_.begin(), answer_.end());
+    const bool ended = end_.finish_reason == "stop" && end_.stop_string.empty();
+    if (ended && model().tokenizer->eos() >= 0 && !model().tokenizer->is_eog(ids.back())) {
+      ids.push_back(model().tokenizer->eos());
+    }
+    return ids;
+  }
+
   const bool chat_, stream_, think_;
+  const std::vector<int32_t> context_;
+  std::vector<int32_t> answer_;
+  Json logprobs_ = Json::array();  // that no line has had
   int call_count_ = 0;
   std::string text_, reasoning_;
   Json calls_ = Json::array();
   ChoiceEnd end_;
 };
 
-struct OllamaRequest {
-  Json body;
-  AnswerFields fields;
-  bool think = true;
-  bool unload = false;
-  ChatInput input;
-};
+// Of /api/generate: the tokens that an earlier answer told.
+void read_context(const ServedModel& model, FieldReader& in, std::vector<int32_t>& ids) {
+  const Json* list = in.list("context");
+  if (list == nullptr) return;
+  for (const Json& id : *list) {
+    const bool known = id.is_number_integer() && id >= 0 && id < model.tokenizer->size();
+    if (!known) {
+      return in.fail("context",
+                     fmt::format("'context' has {}, which is no token of this model", show(id)));
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+}
 
 // What chat and generate have in common.
 std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest& request,
@@ -118,13 +157,19 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
   if (const Json* format = in.get("format")) {
     read_ollama_format(*format, in, out.fields.constraint);
   }
+  const int64_t top = in.whole("top_logprobs", 0, 0, 20);
+  if (in.flag("logprobs", false)) out.fields.logprobs = static_cast<int>(top);
   read_constraint(in, out.fields.constraint);
   out.fields.reasoning = read_reasoning_limit(model, in);
+  read_reasoning_fields(model, in, out.input, out.fields.reasoning);
   if (const Json* think = in.get("think")) {
     // "low", "medium" and "high" are on.
     out.think = think->is_boolean() ? think->get<bool>() : think->is_string();
-    out.input.extra["enable_thinking"] = out.think;
-    if (think->is_string()) set_reasoning_effort(think->get<std::string>(), out.input.extra);
+    set_reasoning_effort(model, think->is_string() ? think->get<std::string>() : "", true,
+                         out.input.extra);
+    if (!out.input.extra.contains("enable_thinking")) {
+      out.input.extra["enable_thinking"] = out.think;
+    }
   }
   const Json* keep = in.get("keep_alive");
   out.unload = keep != nullptr && (*keep == 0 || *keep == "0" || *keep == "0s");
@@ -147,16 +192,28 @@ void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unl
   reply.send(200, "application/json", dump(json));
 }
 
+// Behind `request.context`; an answer of /api/generate tells its tokens.
+void start(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
+           std::vector<AnswerSpec> specs) {
+  std::vector<int32_t>& prompt = specs[0].prompt;
+  if (!request.context.empty() && !prompt.empty() && prompt[0] == context.model->tokenizer->bos()) {
+    prompt.erase(prompt.begin());  // a text has one begin
+  }
+  prompt.insert(prompt.begin(), request.context.begin(), request.context.end());
+  send_notes(request.input.notes, *reply);
+  std::make_shared<OllamaAnswer>(context.model, reply, request,
+                                 request.chat ? std::vector<int32_t>() : prompt)
+      ->start(std::move(specs));
+}
+
 // Answers the conversation of `request.input`.
-void run_chat(const ServerContext& context, const HttpReplyPtr& reply, OllamaRequest request,
-              bool chat) {
+void run_chat(const ServerContext& context, const HttpReplyPtr& reply,
+              const OllamaRequest& request) {
   std::vector<AnswerSpec> specs;
-  if (const auto error =
-          make_chat_specs(context, request.fields, std::move(request.input), specs)) {
+  if (const auto error = make_chat_specs(context, request.fields, request.input, specs)) {
     return send_ollama_error(*reply, *error);
   }
-  std::make_shared<OllamaAnswer>(context.model, reply, chat, request.fields.stream, request.think)
-      ->start(std::move(specs));
+  start(context, reply, request, std::move(specs));
 }
 
 // Goes on with a text as it is.
@@ -171,8 +228,7 @@ void run_raw(const ServerContext& context, const HttpReplyPtr& reply, const Olla
           make_specs(context, request.fields, model.tokenizer->encode_prompt(text), specs)) {
     return send_ollama_error(*reply, *error);
   }
-  std::make_shared<OllamaAnswer>(context.model, reply, false, request.fields.stream, request.think)
-      ->start(std::move(specs));
+  start(context, reply, request, std::move(specs));
 }
 
 // Ollama's messages in OpenAI's form: arguments are objects, thinking has another name.
@@ -183,8 +239,10 @@ Json openai_messages(const Json& list) {
     if (to.is_object()) {
       if (to.contains("thinking")) to["reasoning_content"] = to["thinking"];
       if (to.contains("tool_name")) to["name"] = to["tool_name"];
-      if (to.contains("images") && to["images"].is_array() && !to["images"].empty()) {
-        to["content"] = Json::array({{{"type", "image"}}});
+      const auto images = to.find("images");
+      if (images != to.end() && images->is_array() && !images->empty()) {
+        const std::string text = string_or(to, "content", "");
+        to["content"] = Json::array({{{"type", "text"}, {"text", text}}, {{"type", "image"}}});
       }
     }
     out.push_back(std::move(to));
@@ -198,6 +256,7 @@ void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
                       const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
   OllamaRequest in;
+  in.chat = true;
   if (const auto error = read_request(model, request, in)) return send_ollama_error(*reply, *error);
   FieldReader fields(in.body);
   const Json* messages = fields.list("messages");
@@ -206,20 +265,22 @@ void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
   if (messages == nullptr || messages->empty()) {
     return send_loaded(model, *reply, true, in.unload);
   }
-  if (const auto error = read_messages(openai_messages(*messages), in.input.messages)) {
+  if (const auto error =
+          read_messages(openai_messages(*messages), in.input.messages, in.input.notes)) {
     return send_ollama_error(*reply, *error);
   }
+  RequestTools offered;
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, ToolForm::Nested, in.input.tools)) {
+    if (const auto error = read_tools(*tools, ToolForm::Nested, "tools", offered)) {
       return send_ollama_error(*reply, *error);
     }
   }
   // Not a field of Ollama's own; clients of several servers send it.
-  if (const auto error = apply_tool_choice(model, fields.get("tool_choice"), ToolForm::Nested,
-                                           in.input.tools, in.fields.constraint)) {
+  if (const auto error = use_tools(model, fields.get("tool_choice"), ToolForm::Nested, offered,
+                                   in.input, in.fields.constraint)) {
     return send_ollama_error(*reply, *error);
   }
-  run_chat(context, reply, std::move(in), true);
+  run_chat(context, reply, in);
 }
 
 void post_ollama_generate(const ServerContext& context, const HttpRequest& request,
@@ -235,12 +296,16 @@ void post_ollama_generate(const ServerContext& context, const HttpRequest& reque
   if (const Json* images = fields.list("images"); images != nullptr && !images->empty()) {
     fields.fail("images", "'images' has pictures; this model reads text only");
   }
+  read_context(model, fields, in.context);
   if (fields.error()) return send_ollama_error(*reply, *fields.error());
   if (text.empty()) return send_loaded(model, *reply, false, in.unload);
   if (raw) return run_raw(context, reply, in, text);
-  if (!system.empty()) in.input.messages.push_back({{"role", "system"}, {"content", system}});
+  if (!system.empty()) {
+    in.input.messages.push_back(
+        {{"role", "system"}, {"content", without_request_headers(system, in.input.notes)}});
+  }
   in.input.messages.push_back({{"role", "user"}, {"content", text}});
-  run_chat(context, reply, std::move(in), false);
+  run_chat(context, reply, in);
 }
 
 }  // namespace ktx::server

@@ -1,38 +1,58 @@
 // POST /v1/chat/completions.
 #include "lib/server/chat_prompt_input.h"
+#include "lib/server/client_tools.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/native_answer.h"
 #include "lib/server/openai_answer.h"
+#include "lib/server/reasoning_fields.h"
 #include "lib/server/resumed_slot.h"
 #include "lib/server/tool_choice.h"
 
 namespace ktx::server {
 namespace {
 
-Json tool_call_json(const text::ToolCall& call) {
+// `tool`: what was called; null for what was not offered.
+Json tool_call_json(const text::ToolCall& call, const ClientTool* tool) {
   Json json;
   json["id"] = call.id.empty() ? new_id("call_") : call.id;
-  json["type"] = "function";
-  json["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+  if (tool != nullptr && tool->form == CallForm::Custom) {
+    json["type"] = "custom";
+    json["custom"] = {{"name", tool->name}, {"input", custom_input(call.arguments)}};
+  } else {
+    json["type"] = "function";
+    json["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+  }
   return json;
 }
+
+struct ChatRequest {
+  AnswerFields fields;
+  bool logprobs = false, verbose = false;
+  std::vector<ClientTool> tools;
+  Notes notes;
+  std::vector<AnswerSpec> specs;
+};
 
 class ChatCompletion final : public OpenAiAnswer {
  public:
   // `verbose`: what it is to tell of the request, in llama.cpp's own form.
-  ChatCompletion(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const AnswerFields& fields,
-                 bool logprobs, std::optional<NativeRequest> verbose)
-      : OpenAiAnswer(std::move(model), std::move(reply), fields, "chatcmpl-",
-                     {"chat.completion", "chat.completion.chunk"}, static_cast<size_t>(fields.n)),
-        logprobs_(logprobs),
+  ChatCompletion(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const ChatRequest& request,
+                 std::optional<NativeRequest> verbose)
+      : OpenAiAnswer(std::move(model), std::move(reply), request.fields, "chatcmpl-",
+                     {"chat.completion", "chat.completion.chunk"},
+                     static_cast<size_t>(request.fields.n)),
+        logprobs_(request.logprobs),
+        tools_(request.tools),
         verbose_(std::move(verbose)),
-        parts_(static_cast<size_t>(fields.n)) {}
+        parts_(static_cast<size_t>(request.fields.n)) {}
 
  private:
   struct Part {
     std::string text, reasoning;
     Json calls = Json::array();
-    size_t begun_calls = 0;  // when they are streamed
+    size_t begun_calls = 0;      // when they are streamed
+    std::optional<Json> custom;  // call that is being said: it is sent when it is whole
+    std::string custom_arguments;
     std::vector<PieceLogprob> logprobs;
     std::vector<int32_t> tokens;                // for `verbose`
     std::optional<runtime::RequestEnd> so_far;  // of the last piece
@@ -58,7 +78,9 @@ class ChatCompletion final : public OpenAiAnswer {
     Part& part = parts_[choice];
     part.so_far = std::move(piece.so_far);
     if (verbose_) part.tokens.insert(part.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-    for (const text::ToolCall& call : piece.calls) part.calls.push_back(tool_call_json(call));
+    for (const text::ToolCall& call : piece.calls) {
+      part.calls.push_back(tool_call_json(call, client_tool(tools_, call.name)));
+    }
     if (!stream()) {
       part.text += piece.text;
       part.reasoning += piece.reasoning;
@@ -75,11 +97,18 @@ class ChatCompletion final : public OpenAiAnswer {
     for (const text::ToolCallPiece& said : piece.call_pieces) {
       // The name first, then the arguments: what clients put together piece by piece.
       if (said.begins) {
-        Json call = tool_call_json({said.name, "", said.id});
+        end_custom(choice);
+        const ClientTool* tool = client_tool(tools_, said.name);
+        Json call = tool_call_json({said.name, "", said.id}, tool);
         call["index"] = part.begun_calls++;
         delta_chunk(choice, {{"tool_calls", Json::array({call})}}, nullptr, nullptr);
+        if (call["type"] == "custom") part.custom = call["index"];
       }
       if (said.arguments.empty()) continue;
+      if (part.custom) {
+        part.custom_arguments += said.arguments;
+        continue;
+      }
       const Json more = {{"index", part.begun_calls - 1},
                          {"function", {{"arguments", said.arguments}}}};
       delta_chunk(choice, {{"tool_calls", Json::array({more})}}, nullptr, nullptr);
@@ -89,7 +118,19 @@ class ChatCompletion final : public OpenAiAnswer {
     }
   }
 
+  // The text of a custom tool's call is known when its arguments are whole.
+  void end_custom(size_t choice) {
+    Part& part = parts_[choice];
+    if (!part.custom) return;
+    const Json more = {{"index", *part.custom},
+                       {"custom", {{"input", custom_input(part.custom_arguments)}}}};
+    delta_chunk(choice, {{"tool_calls", Json::array({more})}}, nullptr, nullptr);
+    part.custom.reset();
+    part.custom_arguments.clear();
+  }
+
   void end_stream(size_t choice) override {
+    end_custom(choice);
     delta_chunk(choice, Json::object(), finish_reason(choice).c_str(), nullptr);
   }
 
@@ -119,6 +160,7 @@ class ChatCompletion final : public OpenAiAnswer {
   }
 
   const bool logprobs_;
+  const std::vector<ClientTool> tools_;
   const std::optional<NativeRequest> verbose_;
   std::vector<Part> parts_;
 };
@@ -135,12 +177,6 @@ void refuse_old_functions(FieldReader& in) {
   }
 }
 
-struct ChatRequest {
-  AnswerFields fields;
-  bool logprobs = false, verbose = false;
-  std::vector<AnswerSpec> specs;
-};
-
 // The whole request: its fields and an answer to be given for each choice.
 std::optional<ApiError> read_chat(const ServerContext& context, const Json& body,
                                   ChatRequest& request) {
@@ -155,10 +191,7 @@ std::optional<ApiError> read_chat(const ServerContext& context, const Json& body
   const Json* messages = in.list("messages");
   if (messages == nullptr && !slot) in.fail("messages", "'messages' is missing");
   ChatInput input;
-  if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
-  if (const std::string effort = in.text("reasoning_effort"); !effort.empty()) {
-    set_reasoning_effort(effort, input.extra);
-  }
+  read_reasoning_fields(model, in, input, fields.reasoning);
   read_continuation(in, input);
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
@@ -172,16 +205,18 @@ std::optional<ApiError> read_chat(const ServerContext& context, const Json& body
     if (auto error = check_unfinished(model, *slot, resumed, fields)) return error;
     input.rendered = prompt_text(model, resumed);
     input.rendered_ids = resumed.tokens;
-  } else if (auto error = read_messages(*messages, input.messages)) {
+  } else if (auto error = read_messages(*messages, input.messages, request.notes)) {
     return error;
   }
+  RequestTools offered;
   if (tools != nullptr) {
-    if (auto error = read_tools(*tools, ToolForm::Nested, input.tools)) return error;
+    if (auto error = read_tools(*tools, ToolForm::Nested, "tools", offered)) return error;
   }
-  if (auto error =
-          apply_tool_choice(model, choice, ToolForm::Nested, input.tools, fields.constraint)) {
+  if (auto error = use_tools(model, choice, ToolForm::Nested, offered, input, fields.constraint)) {
     return error;
   }
+  request.tools = std::move(offered.clients);
+  request.notes.insert(request.notes.end(), input.notes.begin(), input.notes.end());
   if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
   if (slot) {
@@ -205,8 +240,8 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
     verbose = {model.tokenizer->decode(chat.specs[0].prompt, true),
                generation_settings(model, chat.fields), true};
   }
-  std::make_shared<ChatCompletion>(context.model, reply, chat.fields, chat.logprobs,
-                                   std::move(verbose))
+  send_notes(chat.notes, *reply);
+  std::make_shared<ChatCompletion>(context.model, reply, chat, std::move(verbose))
       ->start(std::move(chat.specs));
 }
 

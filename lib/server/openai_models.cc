@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include "lib/server/chat_prompt_input.h"
+#include "lib/server/client_tools.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_format.h"
+#include "lib/server/reasoning_fields.h"
 #include "lib/server/text_input.h"
 #include "lib/text/utf8.h"
 
@@ -176,17 +178,22 @@ void post_apply_template(const ServerContext& context, const HttpRequest& reques
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
   const Json* tools = in.list("tools");
   ChatInput input;
-  if (const Json* extra = in.object("chat_template_kwargs")) input.extra = *extra;
+  ReasoningLimit limit;
+  read_reasoning_fields(*context.model, in, input, limit);
   read_continuation(in, input);
   apply_reasoning_default(*context.model, input);
   if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = read_messages(*messages, input.messages))
+  if (const auto error = read_messages(*messages, input.messages, input.notes)) {
     return send_error(*reply, *error);
+  }
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, ToolForm::Nested, input.tools)) {
+    RequestTools offered;
+    if (const auto error = read_tools(*tools, ToolForm::Nested, "tools", offered)) {
       return send_error(*reply, *error);
     }
+    input.tools = std::move(offered.functions);
   }
+  send_notes(input.notes, *reply);
   ChatPrompt prompt;
   if (const auto error = make_prompt(*context.model, input, prompt)) {
     return send_error(*reply, *error);

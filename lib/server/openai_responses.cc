@@ -1,34 +1,44 @@
-// POST /v1/responses in its basic form: text in, text, reasoning and function calls out.
-// Nothing is stored: `previous_response_id` is refused.
+// POST /v1/responses: text in; text, reasoning and calls out, each an item of `output`.
+// Nothing is stored: what needs that is refused by its name.
 #include <fmt/format.h>
 
 #include <ctime>
 
 #include "lib/server/answer_fields.h"
-#include "lib/server/chat_prompt_input.h"
 #include "lib/server/constraint_fields.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_format.h"
+#include "lib/server/reasoning_fields.h"
+#include "lib/server/response_calls.h"
+#include "lib/server/responses_input.h"
 #include "lib/server/tool_choice.h"
 
 namespace ktx::server {
 namespace {
 
+struct ResponseRequest {
+  AnswerFields fields;
+  Json echoed;  // fields of the answer
+  std::vector<ClientTool> tools;
+  Notes notes;
+  std::vector<AnswerSpec> specs;
+};
+
 class ResponseAnswer final : public AnswerJob {
  public:
-  ResponseAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, bool stream, Json echoed)
+  ResponseAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, ResponseRequest& request)
       : AnswerJob(std::move(model), std::move(reply)),
-        stream_(stream),
+        stream_(request.fields.stream),
         id_(new_id("resp_")),
         created_(std::time(nullptr)),
-        echoed_(std::move(echoed)) {}
+        echoed_(std::move(request.echoed)),
+        tools_(std::move(request.tools)) {}
 
  private:
   Json response(const char* status) const {
     Json json = {{"id", id_},           {"object", "response"}, {"created_at", created_},
                  {"status", status},    {"error", nullptr},     {"incomplete_details", nullptr},
-                 {"model", model().id}, {"output", output_},    {"parallel_tool_calls", true},
-                 {"store", false}};
+                 {"model", model().id}, {"output", output_}};
     json.update(echoed_);
     return json;
   }
@@ -39,56 +49,99 @@ class ResponseAnswer final : public AnswerJob {
     if (so_far_) whole["timings"] = timings_json(*so_far_);
     reply().write(sse(type, whole));
   }
+  // With the place of the open item.
+  void item_event(const char* type, const Json& more) {
+    if (!stream_) return;
+    Json json = {{"item_id", output_.back()["id"]}, {"output_index", output_.size() - 1}};
+    json.update(more);
+    event(type, std::move(json));
+  }
+  void part_event(const char* type, const Json& more) {
+    Json json = {{"content_index", 0}};
+    json.update(more);
+    item_event(type, json);
+  }
 
-  size_t index() const { return output_.size() - 1; }
+  // The part of a message or of reasoning.
+  Json part() const {
+    if (open_ == "reasoning") return {{"type", "reasoning_text"}, {"text", text_}};
+    return {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}};
+  }
 
   void open_item(const std::string& type, Json item) {
-    if (open_ == type && type == "message") return;
     close_item();
     open_ = type;
     output_.push_back(std::move(item));
     if (!stream_) return;
-    event("response.output_item.added", {{"output_index", index()}, {"item", output_.back()}});
-    if (type == "message") {
-      event("response.content_part.added",
-            {{"item_id", output_.back()["id"]},
-             {"output_index", index()},
-             {"content_index", 0},
-             {"part", {{"type", "output_text"}, {"text", ""}, {"annotations", Json::array()}}}});
+    event("response.output_item.added",
+          {{"output_index", output_.size() - 1}, {"item", output_.back()}});
+  }
+
+  // Goes on in a message or in reasoning, or begins one.
+  void add_text(const std::string& type, const std::string& text) {
+    if (text.empty()) return;
+    const bool reasoning = type == "reasoning";
+    if (open_ != type) {
+      Json item = {{"type", type},
+                   {"id", new_id(reasoning ? "rs_" : "msg_")},
+                   {"content", Json::array()},
+                   {"status", "in_progress"}};
+      if (reasoning) item["summary"] = Json::array();
+      if (!reasoning) item["role"] = "assistant";
+      open_item(type, std::move(item));
+      part_event("response.content_part.added", {{"part", part()}});
     }
+    text_ += text;
+    Json delta = {{"delta", text}};
+    if (!reasoning) delta["logprobs"] = Json::array();
+    part_event(reasoning ? "response.reasoning_text.delta" : "response.output_text.delta", delta);
   }
 
   void close_item(const char* status = "completed") {
     if (open_.empty()) return;
     Json& item = output_.back();
     item["status"] = status;
-    if (open_ == "message") {
-      const Json part = {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}};
-      item["content"] = Json::array({part});
-      if (stream_) {
-        const Json where = {
-            {"item_id", item["id"]}, {"output_index", index()}, {"content_index", 0}};
-        Json done = where;
-        done["text"] = text_;
-        event("response.output_text.done", done);
-        Json part_done = where;
-        part_done["part"] = part;
-        event("response.content_part.done", part_done);
-      }
+    if (open_ == "call") {
+      close_call(item);
+    } else {
+      item["content"] = Json::array({part()});
+      Json said = {{"text", text_}};
+      if (open_ == "message") said["logprobs"] = Json::array();
+      part_event(open_ == "message" ? "response.output_text.done" : "response.reasoning_text.done",
+                 said);
+      part_event("response.content_part.done", {{"part", part()}});
       text_.clear();
-    } else if (open_ == "reasoning") {
-      item["content"] = Json::array({{{"type", "reasoning_text"}, {"text", reasoning_}}});
-      reasoning_.clear();
-    } else if (open_ == "function_call" && stream_) {
-      event("response.function_call_arguments.done", {{"item_id", item["id"]},
-                                                      {"output_index", index()},
-                                                      {"name", item["name"]},
-                                                      {"arguments", item["arguments"]}});
     }
     if (stream_) {
-      event("response.output_item.done", {{"output_index", index()}, {"item", item}});
+      event("response.output_item.done", {{"output_index", output_.size() - 1}, {"item", item}});
     }
     open_.clear();
+  }
+
+  void begin_call(const std::string& name, const std::string& id) {
+    const ClientTool* tool = client_tool(tools_, name);
+    form_ = tool == nullptr ? CallForm::Function : tool->form;
+    open_item("call", begun_call_item(tool, name, id));
+  }
+
+  // Arguments of functions are told as they come; others are known when they are whole.
+  void add_arguments(const std::string& said) {
+    if (said.empty()) return;
+    text_ += said;
+    if (form_ != CallForm::Function) return;
+    item_event("response.function_call_arguments.delta", {{"delta", said}});
+  }
+
+  void close_call(Json& item) {
+    complete_call_item(form_, text_, item);
+    text_.clear();
+    if (form_ == CallForm::Function) {
+      item_event("response.function_call_arguments.done",
+                 {{"name", item["name"]}, {"arguments", item["arguments"]}});
+    } else if (form_ == CallForm::Custom) {
+      item_event("response.custom_tool_call_input.delta", {{"delta", item["input"]}});
+      item_event("response.custom_tool_call_input.done", {{"input", item["input"]}});
+    }
   }
 
   void on_accepted() override {
@@ -105,60 +158,17 @@ class ResponseAnswer final : public AnswerJob {
 
   void on_piece(size_t, Piece piece) override {
     so_far_ = std::move(piece.so_far);
-    if (!piece.reasoning.empty()) {
-      if (open_ != "reasoning") {
-        open_item("reasoning", {{"type", "reasoning"},
-                                {"id", new_id("rs_")},
-                                {"summary", Json::array()},
-                                {"content", Json::array()},
-                                {"status", "in_progress"}});
-      }
-      reasoning_ += piece.reasoning;
-      if (stream_) {
-        event("response.reasoning_text.delta", {{"item_id", output_.back()["id"]},
-                                                {"output_index", index()},
-                                                {"content_index", 0},
-                                                {"delta", piece.reasoning}});
-      }
-    }
-    if (!piece.text.empty()) {
-      open_item("message", {{"type", "message"},
-                            {"id", new_id("msg_")},
-                            {"role", "assistant"},
-                            {"content", Json::array()},
-                            {"status", "in_progress"}});
-      text_ += piece.text;
-      if (stream_) {
-        event("response.output_text.delta", {{"item_id", output_.back()["id"]},
-                                             {"output_index", index()},
-                                             {"content_index", 0},
-                                             {"delta", piece.text},
-                                             {"logprobs", Json::array()}});
-      }
-    }
+    add_text("reasoning", piece.reasoning);
+    add_text("message", piece.text);
     for (const text::ToolCall& call : piece.calls) {
       begin_call(call.name, call.id);
-      output_.back()["arguments"] = call.arguments;
+      add_arguments(call.arguments);
       close_item();
     }
     for (const text::ToolCallPiece& said : piece.call_pieces) {
       if (said.begins) begin_call(said.name, said.id);
-      if (said.arguments.empty()) continue;
-      Json& arguments = output_.back()["arguments"];
-      arguments = arguments.get<std::string>() + said.arguments;
-      event("response.function_call_arguments.delta", {{"item_id", output_.back()["id"]},
-                                                       {"output_index", index()},
-                                                       {"delta", said.arguments}});
+      add_arguments(said.arguments);
     }
-  }
-
-  void begin_call(const std::string& name, const std::string& id) {
-    open_item("function_call", {{"type", "function_call"},
-                                {"id", new_id("fc_")},
-                                {"call_id", id.empty() ? new_id("call_") : id},
-                                {"name", name},
-                                {"arguments", ""},
-                                {"status", "in_progress"}});
   }
 
   void on_choice_end(size_t, const ChoiceEnd& end) override { end_ = end; }
@@ -175,6 +185,7 @@ class ResponseAnswer final : public AnswerJob {
     if (cut && !output_.empty()) output_.back()["status"] = "incomplete";
     Json json = response(cut ? "incomplete" : "completed");
     if (cut) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (!cut) json["completed_at"] = std::time(nullptr);
     const runtime::RequestEnd& result = end_.result;
     json["id_slot"] = result.slot;
     so_far_ = result;  // the last event has the timings of the whole
@@ -194,55 +205,68 @@ class ResponseAnswer final : public AnswerJob {
   const std::string id_;
   const int64_t created_;
   const Json echoed_;
+  const std::vector<ClientTool> tools_;
   int64_t sequence_ = 0;
-  std::string open_, text_, reasoning_;
+  std::string open_;  // the last item, while more of it comes: "message", "reasoning", "call"
+  CallForm form_ = CallForm::Function;
+  std::string text_;  // of the open item: its text or the arguments of the call
   Json output_ = Json::array();
   std::optional<runtime::RequestEnd> so_far_;
   ChoiceEnd end_;
 };
 
-// Items of `input` as messages.
-std::optional<ApiError> convert_input(const Json& input, Json& messages) {
-  if (input.is_string()) {
-    messages.push_back({{"role", "user"}, {"content", input}});
-    return std::nullopt;
+// Fields that need what is kept between requests.
+void refuse_stored(FieldReader& in) {
+  const std::pair<const char*, const char*> kStored[] = {
+      {"previous_response_id", "send the whole conversation"},
+      {"conversation", "send the whole conversation as 'input'"},
+      {"prompt", "send 'instructions' and 'input'"},
+  };
+  for (const auto& [name, advice] : kStored) {
+    const Json* value = in.get(name);
+    if (value == nullptr || *value == "") continue;
+    in.fail(name, fmt::format("'{}': nothing is stored here; {}", name, advice));
   }
-  if (!input.is_array()) {
-    return ApiError{400, "'input' must be a string or a list of items", "input", ""};
+  if (in.flag("background", false)) {
+    in.fail("background", "'background': answers are not kept here; use 'stream' and wait for it");
   }
-  for (const Json& item : input) {
-    const std::string type = item.is_object() ? string_or(item, "type", "message") : "other";
-    if (type == "message") {
-      messages.push_back(item);
-    } else if (type == "function_call") {
-      messages.push_back(
-          {{"role", "assistant"},
-           {"content", nullptr},
-           {"tool_calls", Json::array({{{"id", string_or(item, "call_id", "")},
-                                        {"type", "function"},
-                                        {"function",
-                                         {{"name", string_or(item, "name", "")},
-                                          {"arguments", string_or(item, "arguments", "{}")}}}}})}});
-    } else if (type == "function_call_output") {
-      messages.push_back({{"role", "tool"},
-                          {"tool_call_id", string_or(item, "call_id", "")},
-                          {"content", item.contains("output") ? item["output"] : Json("")}});
-    } else if (type != "reasoning") {
-      return ApiError{400,
-                      fmt::format("'input' has an item of type '{}', expected message, "
-                                  "function_call or function_call_output",
-                                  type),
-                      "input", ""};
-    }
-  }
-  return std::nullopt;
 }
 
-struct ResponseRequest {
-  AnswerFields fields;
-  Json echoed;  // fields of the answer
-  std::vector<AnswerSpec> specs;
-};
+// Fields of the request that come back in the response, with the value of those that are missing.
+Json echo(const Json& body, const AnswerFields& fields) {
+  Json echoed = {{"background", false},
+                 {"conversation", nullptr},
+                 {"instructions", nullptr},
+                 {"max_output_tokens", nullptr},
+                 {"max_tool_calls", nullptr},
+                 {"metadata", Json::object()},
+                 {"parallel_tool_calls", true},
+                 {"previous_response_id", nullptr},
+                 {"prompt_cache_key", nullptr},
+                 {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+                 {"safety_identifier", nullptr},
+                 {"service_tier", "default"},
+                 {"text", {{"format", {{"type", "text"}}}}},
+                 {"tool_choice", "auto"},
+                 {"tools", Json::array()},
+                 {"top_logprobs", 0},
+                 {"truncation", "disabled"},
+                 {"user", nullptr}};
+  for (auto& [name, value] : echoed.items()) {
+    const auto given = body.find(name);
+    if (given == body.end() || given->is_null()) continue;
+    if (value.is_object() && given->is_object()) {
+      value.update(*given);
+    } else {
+      value = *given;
+    }
+  }
+  echoed["service_tier"] = "default";
+  echoed["temperature"] = decimal(fields.sampling.temperature);
+  echoed["top_p"] = decimal(fields.sampling.top_p);
+  echoed["store"] = false;
+  return echoed;
+}
 
 std::optional<ApiError> read_response(const ServerContext& context, const Json& body,
                                       ResponseRequest& request) {
@@ -253,10 +277,8 @@ std::optional<ApiError> read_response(const ServerContext& context, const Json& 
     fields.max_tokens = *limit;
   }
   fields.n = 1;
+  refuse_stored(in);
   const std::string instructions = in.text("instructions");
-  if (!in.text("previous_response_id").empty()) {
-    in.fail("previous_response_id", "responses are not stored here; send the whole conversation");
-  }
   const Json* given = in.get("input");
   if (given == nullptr) in.fail("input", "'input' is missing");
   const Json* tools = in.list("tools");
@@ -267,34 +289,23 @@ std::optional<ApiError> read_response(const ServerContext& context, const Json& 
       read_format(*format, "text.format", in, fields.constraint);
     }
   }
-  std::string effort;
-  if (const Json* reasoning = in.object("reasoning")) effort = string_or(*reasoning, "effort", "");
-  if (in.error()) return in.error();
-  Json messages = Json::array();
-  if (!instructions.empty()) messages.push_back({{"role", "system"}, {"content", instructions}});
-  if (auto error = convert_input(*given, messages)) return error;
   ChatInput input;
-  if (!effort.empty()) set_reasoning_effort(effort, input.extra);
-  if (auto error = read_messages(messages, input.messages)) return error;
+  read_reasoning_fields(model, in, input, fields.reasoning);
+  if (in.error()) return in.error();
+  RequestTools offered;
   if (tools != nullptr) {
-    if (auto error = read_tools(*tools, ToolForm::Flat, input.tools)) {
-      return error;
-    }
+    if (auto error = read_tools(*tools, ToolForm::Flat, "tools", offered)) return error;
   }
-  if (auto error =
-          apply_tool_choice(model, choice, ToolForm::Flat, input.tools, fields.constraint)) {
+  if (auto error = read_responses_input(*given, instructions, input, offered)) return error;
+  if (auto error = use_tools(model, choice, ToolForm::Flat, offered, input, fields.constraint)) {
     return error;
   }
+  request.tools = std::move(offered.clients);
+  request.notes = input.notes;
   if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) {
     return error;
   }
-  Json& echoed = request.echoed = {{"instructions", nullptr},
-                                   {"metadata", Json::object()},
-                                   {"temperature", decimal(fields.sampling.temperature)},
-                                   {"top_p", decimal(fields.sampling.top_p)},
-                                   {"tool_choice", choice == nullptr ? Json("auto") : *choice},
-                                   {"tools", tools == nullptr ? Json::array() : *tools}};
-  if (!instructions.empty()) echoed["instructions"] = instructions;
+  request.echoed = echo(body, fields);
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
   return std::nullopt;
 }
@@ -307,8 +318,8 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   ResponseRequest response;
   if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
-  std::make_shared<ResponseAnswer>(context.model, reply, response.fields.stream,
-                                   std::move(response.echoed))
+  send_notes(response.notes, *reply);
+  std::make_shared<ResponseAnswer>(context.model, reply, response)
       ->start(std::move(response.specs));
 }
 
@@ -318,6 +329,7 @@ void post_responses_input_tokens(const ServerContext& context, const HttpRequest
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   ResponseRequest response;
   if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
+  send_notes(response.notes, *reply);
   send_input_tokens(*reply, response.specs[0].prompt.size());
 }
 

@@ -122,6 +122,7 @@ class InstanceReply final : public HttpReply {
     return done_;
   }
   void set_error(std::string what) override { all_->client().set_error(std::move(what)); }
+  void add_note(const std::string& what) override { all_->client().add_note(what); }
   void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override {
     all_->client().add_tokens(prompt, cached, completion);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/server/answer_job.h"
+#include "lib/server/anthropic_error.h"
 #include "lib/server/constraint_fields.h"
 #include "lib/server/ollama_format.h"
 #include "lib/server/requested_model.h"
@@ -26,7 +27,14 @@ HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
   http.more_headers = [access](const HttpRequest& request) {
     HttpHeaders headers = cors_headers(access, request);
     headers.emplace_back("X-Request-Id", request.id);
+    if (takes_anthropic_errors(request)) headers.emplace_back("Request-Id", request.id);
     return headers;
+  };
+  http.fault_body = [](const HttpRequest& request, int& status, std::string_view message) {
+    const ApiError error = {status, std::string(message), "", ""};
+    if (!takes_anthropic_errors(request)) return dump(to_json(error));
+    status = anthropic_status(status);
+    return anthropic_error(error, request.id);
   };
   http.log = std::move(log);
   return http;
@@ -129,6 +137,7 @@ Status Server::log_state() {
 namespace {
 
 void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError& error) {
+  if (takes_anthropic_errors(request)) return send_anthropic_error(reply, error, request.id);
   const bool ollama = request.path.rfind("/api/", 0) == 0;
   ollama ? send_ollama_error(reply, error) : send_error(reply, error);
 }
@@ -218,7 +227,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
     }
   }
   if (const auto error = no_figures(route, access->keys, key_of(*access, request))) {
-    return send_error(*reply, *error);
+    return send_in_shape(request, *reply, *error);
   }
   if (route.endpoint == get_page && !options_.web_ui) {
     return send_error(*reply, {404, "this server has no page (--web-ui off)", "", "no_page"});
@@ -307,6 +316,7 @@ void Server::log(const HttpLogEntry& entry) {
     json["cached_tokens"] = figures.cached_tokens;
     json["completion_tokens"] = figures.completion_tokens;
   }
+  if (!figures.notes.empty()) json["notes"] = figures.notes;
   if (!entry.error.empty()) json["error"] = entry.error;
   const std::lock_guard lock(log_mutex_);
   log_->add(dump(json) + "\n");

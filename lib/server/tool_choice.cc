@@ -191,6 +191,16 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   return std::nullopt;
 }
 
+std::optional<ApiError> use_tools(const ServedModel& model, const Json* choice, ToolForm form,
+                                  const RequestTools& tools, ChatInput& input,
+                                  Constraint& constraint) {
+  input.notes.insert(input.notes.end(), tools.notes.begin(), tools.notes.end());
+  input.tools = tools.functions;
+  const Json shown = choice == nullptr ? Json() : shown_choice(*choice, tools);
+  return apply_tool_choice(model, choice == nullptr ? nullptr : &shown, form, input.tools,
+                           constraint);
+}
+
 std::optional<ApiError> make_chat_specs(const ServerContext& context, const AnswerFields& fields,
                                         ChatInput input, std::vector<AnswerSpec>& specs) {
   const ServedModel& model = *context.model;

@@ -5,6 +5,7 @@
 
 #include "lib/server/answer_fields.h"
 #include "lib/server/chat_prompt_input.h"
+#include "lib/server/client_tools.h"
 
 namespace ktx::server {
 
@@ -15,6 +16,11 @@ namespace ktx::server {
 // tools; a forced call is a constraint of the answer. `form`: how the request has its tools.
 std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice,
                                           ToolForm form, Json& tools, Constraint& constraint);
+
+// The tools of a request and its tool_choice, in the client's names, become those of `input`.
+std::optional<ApiError> use_tools(const ServedModel& model, const Json* choice, ToolForm form,
+                                  const RequestTools& tools, ChatInput& input,
+                                  Constraint& constraint);
 
 // From a conversation to a spec for each choice, as make_specs() does from a prompt: the
 // prompt is rendered, reasoning and tool calls will be split off the answers. A

@@ -10,21 +10,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Compiles m.gguf and, once it has been opened, does something to it: the compiler waits meanwhile for a
-// reader of what it prints of its passes.
+// Compiles m.gguf and, once it has been opened, does something to it: the compiler waits meanwhile
+// for a reader of what it prints of its passes.
 Finished compile_while(const TempDir& dir, const std::string& change) {
-  return run_program({"/bin/bash", "-c",
-                      "cd '" + dir.path() + "' && cp '" + model_gguf("qwen3moe") +
-                          "' m.gguf && touch -d @1 m.gguf && mkfifo err && { '" + ktx_compile() +
-                          "' m.gguf -o m.ktxplan --print-after=all 2> err & p=$!; } && exec 3< err && "
-                          "read -r -u 3 _ && sleep 0.1 && { " +
-                          change + "; } && cat <&3 | tail -n 3; wait $p"});
+  return run_program(
+      {"/bin/bash", "-c",
+       "cd '" + dir.path() + "' && cp '" + model_gguf("qwen3moe") +
+           "' m.gguf && touch -d @1 m.gguf && mkfifo err && { '" + ktx_compile() +
+           "' m.gguf -o m.ktxplan --print-after=all 2> err & p=$!; } && exec 3< err && "
+           "read -r -u 3 _ && sleep 0.1 && { " +
+           change + "; } && cat <&3 | tail -n 3; wait $p"});
 }
 
 TEST(ChangedSource, IsNoticedAlsoWithTheSameSizeAndTime) {
   const TempDir dir;
   const Finished run = compile_while(
-      dir, "printf x | dd of=m.gguf bs=1 seek=1000000 conv=notrunc status=none; touch -d @1 m.gguf");
+      dir,
+      "printf x | dd of=m.gguf bs=1 seek=1000000 conv=notrunc status=none; touch -d @1 m.gguf");
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.out, HasSubstr("m.gguf: the file was changed or replaced while it was read"));
   for (const char* file : {"m.ktxplan", "m.ktxplan.work"}) {

@@ -238,6 +238,7 @@ Status serve(const Options& options) {
   const bool ipv6 = options.serve.host.find(':') != std::string::npos;
   const std::string host = ipv6 ? "[" + options.serve.host + "]" : options.serve.host;
   const std::string url = fmt::format("{}://{}:{}", scheme, host, server.port());
+  for (const std::string& line : unknown_serve_variables()) note("warning: " + line);
   note(fmt::format("listening on {}", url));
   if (!server_settings.access.loopback && server_settings.access.keys.empty()) {
     note("everybody who reaches this address may use the model; --api-key asks for a key");

@@ -1,6 +1,7 @@
 #include "tools/ktx-run/serve_settings.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -108,7 +109,35 @@ std::optional<Setting> from_environment(std::string_view name) {
   return std::nullopt;
 }
 
+// KTX_SERVE_PORT_8080_TCP_ADDR, KTX_SERVE_SERVICE_HOST: of Kubernetes.
+bool is_service_link(std::string_view name, std::string_view value) {
+  return name.starts_with("KTX_SERVE_SERVICE_") || name.starts_with("KTX_SERVE_PORT_") ||
+         value.starts_with("tcp://") || value.starts_with("udp://");
+}
+
 }  // namespace
+
+std::vector<std::string> unknown_serve_variables() {
+  constexpr std::string_view kPrefix = "KTX_SERVE_";
+  std::vector<std::string> known = {"CONFIG"}, lines;  // without the prefix: that one is right
+  for (const size_t option : settings()) {
+    known.push_back(variable(ktx_run_tool().options[option].name, ""));
+  }
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view setting = *each;
+    const std::string_view name = setting.substr(0, setting.find('='));
+    const std::string_view value = setting.substr(std::min(name.size() + 1, setting.size()));
+    if (!name.starts_with(kPrefix) || is_service_link(name, value)) continue;
+    const std::string_view option = name.substr(kPrefix.size());
+    if (std::count(known.begin(), known.end(), option) > 0) continue;
+    const std::string near = nearest_name(option, known);
+    lines.push_back(fmt::format("{} is no option and has no effect; {}", printable(name),
+                                near.empty() ? "`ktx-run serve --help` lists them"
+                                             : fmt::format("did you mean {}{}?", kPrefix, near)));
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
 
 Status add_serve_settings(ParsedLine& line) {
   std::string config = from_environment("config").value_or(Setting()).value;

