@@ -127,6 +127,8 @@ TEST(ResponsesInput, MistakesAreNamedWithTheirPlace) {
       {{"x"}, "'input[0]' is \"x\", expected an object"},
       {{user("a"), {{"type", "telepathy"}}}, "'input[1]' is of type 'telepathy', expected message"},
       {{{{"type", "item_reference"}, {"id", "i"}}}, "'input[0]' is of type 'item_reference'"},
+      {{{{"type", "compaction_trigger"}}},
+       "'input[0]' is of type 'compaction_trigger', which is not read (compaction: conversations"},
       {{{{"role", "robot"}, {"content", "a"}}}, "'input[0].role' is \"robot\""},
       {{{{"type", "message"}, {"content", "a"}}}, "'input[0]' has no role"},
       {{{{"role", "user"}}}, "'input[0]' has no content"},
