@@ -65,7 +65,7 @@ void add_end_tokens(TokenizerData& data, std::span<const int64_t> ids) {
 // Tokens beyond a SentencePiece vocabulary, and the true types of those inside.
 struct AddedToken {
   std::string text;
-  bool special = false;
+  bool special = false, lstrip = false, rstrip = false, single_word = false;
 };
 using AddedTokens = std::map<uint64_t, AddedToken>;  // by id
 
@@ -78,14 +78,18 @@ AddedTokens added_tokens(const Json& config, const Json& added) {
                           key.find_first_not_of("0123456789") == std::string::npos;
       const std::string text = token_text(*decoder, key.c_str());
       if (!digits || text.empty()) continue;
-      const Json* special = json_member(value, "special");
-      tokens[std::stoull(key)] = {text, special && special->is_boolean() && special->get<bool>()};
+      const auto flag = [&](const char* name) {
+        const Json* found = json_member(value, name);
+        return found && found->is_boolean() && found->get<bool>();
+      };
+      tokens[std::stoull(key)] = {text, flag("special"), flag("lstrip"), flag("rstrip"),
+                                  flag("single_word")};
     }
   }
   if (added.is_object()) {
     for (const auto& [text, value] : added.items()) {
       if (value.is_number_unsigned()) {
-        tokens.try_emplace(value.get<uint64_t>(), AddedToken{text, false});
+        tokens.try_emplace(value.get<uint64_t>(), AddedToken{.text = text});
       }
     }
   }
@@ -100,6 +104,9 @@ Status add_tokens(const AddedTokens& added, TokenizerData& data) {
                                printable(token.text), id, data.tokens.size())};
     }
     const TokenType type = token.special ? TokenType::Control : TokenType::UserDefined;
+    if (token.lstrip) data.lstrip.push_back(static_cast<uint32_t>(id));
+    if (token.rstrip) data.rstrip.push_back(static_cast<uint32_t>(id));
+    if (token.single_word) data.single_word.push_back(static_cast<uint32_t>(id));
     if (id < data.tokens.size()) {
       if (data.tokens[id] == token.text && data.types[id] == TokenType::Normal) {
         data.types[id] = type;

@@ -353,7 +353,8 @@ TEST(HfTokenizer, ReadsTheFilesBeside) {
   write(path + "/tokenizer.model", small_model());
   write(path + "/tokenizer_config.json", R"({
     "bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": false,
-    "added_tokens_decoder": {"8": {"content": "<|im_start|>", "special": true}},
+    "added_tokens_decoder": {"8": {"content": "<|im_start|>", "special": true,
+      "rstrip": true}, "9": {"content": "<extra>", "lstrip": true, "single_word": true}},
     "chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})");
   write(path + "/added_tokens.json", R"({"<extra>": 9, "<|im_start|>": 8})");
   write(path + "/generation_config.json", R"({"eos_token_id": [2, 8, 4000]})");
@@ -363,6 +364,9 @@ TEST(HfTokenizer, ReadsTheFilesBeside) {
   EXPECT_EQ(hf->data.types[7], TokenType::Unused);
   EXPECT_EQ(hf->data.types[8], TokenType::Control);
   EXPECT_EQ(hf->data.types[9], TokenType::UserDefined);
+  EXPECT_THAT(hf->data.rstrip, ElementsAre(8));
+  EXPECT_THAT(hf->data.lstrip, ElementsAre(9));
+  EXPECT_THAT(hf->data.single_word, ElementsAre(9));
   EXPECT_THAT(hf->data.eog, ElementsAre(2, 8));
   EXPECT_FALSE(hf->data.add_bos);
   EXPECT_EQ(hf->chat_template, "D");
