@@ -304,10 +304,10 @@ class Merger {
     if (!scalar) {
       const bool list = std::holds_alternative<std::vector<double>>(value->value);
       const bool layers = list && as_kind(value->value, KeyKind::Counts);
-      keys_.diags.error(
-          {config_.file()}, "I004",
-          fmt::format("key '{}' is {}, expected {}", row.key, describe_layers(value->value),
-                      layers ? "the same number for every layer" : expected_of(row.kind)));
+      keys_.diags.error({config_.file()}, "I004",
+                        config_.in_own_words(fmt::format(
+                            "key '{}' is {}, expected {}", row.key, describe_layers(value->value),
+                            layers ? "the same number for every layer" : expected_of(row.kind))));
     }
     return scalar;
   }

@@ -441,7 +441,7 @@ void apply_form(HfConfig& config) {
     for (const auto& [alias, key] : form.aliases) {
       if (!config.has(alias)) continue;
       config.erase(key);
-      rename(config, alias, key);
+      config.take_alias(alias, key);
     }
     const auto positions = config.i64("max_position_embeddings");
     if (form.behind_padding && positions && !config.has("position_offset")) {
@@ -487,23 +487,36 @@ void HfConfig::normalise() {
     if (key[0] == '\0') {
       erase(alias);
     } else {
-      rename(*this, alias, key);
+      take_alias(alias, key);
     }
   }
 }
 
+void HfConfig::take_alias(const std::string& alias, const std::string& key) {
+  if (has(alias) && (!has(key) || is_null(key))) aliases_[key] = alias;
+  rename(*this, alias, key);
+}
+
+namespace {
+
+void replace_quoted(std::string& message, std::string_view key, std::string_view by) {
+  const std::string quoted = fmt::format("'{}'", key), own = fmt::format("'{}'", by);
+  for (size_t at = message.find(quoted); at != message.npos;
+       at = message.find(quoted, at + own.size())) {
+    message.replace(at, quoted.size(), own);
+  }
+}
+
+}  // namespace
+
 std::string HfConfig::in_own_words(std::string message) const {
+  for (const auto& [key, alias] : aliases_) replace_quoted(message, key, alias);
   const families::Family* family = of_gguf_ ? families::find_model_type(model_type()) : nullptr;
   if (family == nullptr) return message;
   for (std::span<const families::ConfigKey> stretch : family->keys) {
     for (const families::ConfigKey& row : stretch) {
       if (row.gguf_key[0] == '\0') continue;
-      const std::string quoted = fmt::format("'{}'", row.key);
-      const std::string own = fmt::format("'{}.{}'", family->gguf_arch, row.gguf_key);
-      for (size_t at = message.find(quoted); at != message.npos;
-           at = message.find(quoted, at + own.size())) {
-        message.replace(at, quoted.size(), own);
-      }
+      replace_quoted(message, row.key, fmt::format("{}.{}", family->gguf_arch, row.gguf_key));
     }
   }
   return message;

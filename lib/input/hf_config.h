@@ -74,7 +74,7 @@ class HfConfig {
   bool is_of_gguf() const { return of_gguf_; }
   void set_of_gguf() { of_gguf_ = true; }
   // A message with keys in quotes ('head_dim'): those of a GGUF get the names that they have there
-  // ('llama.attention.key_length').
+  // ('llama.attention.key_length'), and those of a config the names that it wrote ('moe_topk').
   std::string in_own_words(std::string message) const;
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
@@ -96,11 +96,14 @@ class HfConfig {
 
   void set(std::string key, ConfigScalar value, ConfigOrigin origin = ConfigOrigin::Config);
   void erase(std::string_view key);
+  // The value of `alias` becomes that of `key` unless that has one.
+  void take_alias(const std::string& alias, const std::string& key);
   void normalise();
 
  private:
   std::string file_;
   bool of_gguf_ = false;
+  std::map<std::string, std::string, std::less<>> aliases_;  // by key: what the config wrote
   std::map<std::string, ConfigValue, std::less<>> values_;
 };
 

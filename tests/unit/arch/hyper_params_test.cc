@@ -107,6 +107,9 @@ TEST(HyperParams, FormsInWhichModelsWerePublished) {
                   {"num_shared_expert", {1, 1}},
                   {"norm_topk_prob", true}});
   EXPECT_EQ(read(hunyuan).params->router.top_k, 4);
+  EXPECT_EQ(read(hunyuan, {{"moe_topk", {1, 2}}}).messages,
+            "'moe_topk' is 1 in layer 0 and 2 in layer 1, expected an integer, the same for every "
+            "layer\n");
   const json chatglm = {{"model_type", "chatglm"},
                         {"hidden_size", 256},
                         {"num_layers", 2},
@@ -130,6 +133,8 @@ TEST(HyperParams, FormsInWhichModelsWerePublished) {
   EXPECT_EQ(glm->context, 8192);
   EXPECT_TRUE(glm->qkv_bias);
   EXPECT_FALSE(read(chatglm, {{"add_qkv_bias", false}}).params->qkv_bias);
+  EXPECT_EQ(read(chatglm, {{"multi_query_group_num", 0}}).messages,
+            "'multi_query_group_num' is 0, expected 1 to 65536\n");
   json granite = llama();
   granite.update({{"model_type", "granitemoehybrid"},
                   {"layer_types", {"attention", "attention"}},
