@@ -38,7 +38,7 @@ struct Reasoner {
     list.push_back({"qz"});
     text::TokenizerData data = tiny_bpe(list, {"q z"}).take();
     data.ids.eos = kEnd;
-    data.ids.eog = {kEnd};
+    data.eog = {kEnd};
     return text::Tokenizer::create(std::move(data)).take();
   }
   // The pieces that may come; "any" for all but the end, with those that may not behind it.
