@@ -67,6 +67,7 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     spec.sampling.seed += static_cast<uint64_t>(i);
     spec.stop = fields.stop;
     spec.logprobs = fields.logprobs;
+    spec.prompt_logprobs = fields.prompt_logprobs;
     spec.sampled_logprobs = fields.sampled_logprobs;
     spec.slot = fields.slot;
     if (context.model->context_shift) {
@@ -83,8 +84,8 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
       spec.max_seconds = fields.max_seconds;
     }
-    if (auto error =
-            make_filter(*context.model, fields.constraint, fields.ignore_eos, spec.filter)) {
+    if (auto error = make_filter(*context.model, fields.constraint, fields.ignore_eos, spec.filter,
+                                 i == 0 ? &spec.notes : nullptr)) {
       return error;
     }
     specs.push_back(std::move(spec));

@@ -23,6 +23,7 @@ struct AnswerFields {
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
   int logprobs = -1;
+  bool prompt_logprobs = false;
   bool sampled_logprobs = false;
   int slot = -1;                // -1: any
   runtime::ContextShift shift;  // where the server has --context-shift

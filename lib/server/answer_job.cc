@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lib/server/answer_reader.h"
@@ -21,7 +22,7 @@ struct AnswerJob::Choice {
   int64_t prompt_tokens = 0;
   AnswerReader reader;
   std::vector<int32_t> tokens;
-  std::vector<PieceLogprob> logprobs;
+  std::vector<PieceLogprob> logprobs, of_prompt;
   bool tell_times = false;
   Piece answered;  // to be sent first
   int64_t reasoning_tokens = 0;
@@ -80,6 +81,11 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     }
     choice->prompt_tokens = static_cast<int64_t>(spec.prompt.size());
     choice->tell_times = spec.tell_times;
+    if (spec.prompt_logprobs) {
+      choice->of_prompt.reserve(spec.prompt.size());
+      choice->of_prompt.push_back({spec.prompt.empty() ? -1 : spec.prompt[0], {std::nan(""), {}}});
+    }
+    for (const std::string& note : spec.notes) reply_->add_note(note);
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
@@ -93,6 +99,14 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.max_tokens = spec.max_tokens;
     request.sampling = std::move(spec.sampling);
     request.logprobs = spec.logprobs;
+    if (spec.prompt_logprobs) {
+      request.prompt_logprobs = std::max(spec.logprobs, 0);
+      request.on_prompt_logprobs = [self, i, ids = request.prompt](
+                                       int64_t position, const runtime::Logprobs& logprobs) {
+        const std::lock_guard lock(self->mutex_);
+        self->choices_[i]->of_prompt.push_back({ids[static_cast<size_t>(position)], logprobs});
+      };
+    }
     request.sampled_logprobs = spec.sampled_logprobs;
     request.slot = spec.slot;
     request.shift = spec.shift;
@@ -142,6 +156,7 @@ bool AnswerJob::add_token(size_t index, const runtime::TokenEvent& token) {
   const std::lock_guard lock(mutex_);
   if (refused_) return false;
   Choice& choice = *choices_[index];
+  tell_prompt(choice, index);
   choice.tokens.push_back(token.id);
   if (token.logprobs != nullptr) choice.logprobs.push_back({token.id, *token.logprobs});
   Piece piece = choice.reader.add({&token.id, 1});
@@ -154,6 +169,10 @@ bool AnswerJob::add_token(size_t index, const runtime::TokenEvent& token) {
 void AnswerJob::tell_progress(size_t index, const runtime::PromptProgress& progress) {
   const std::lock_guard lock(mutex_);
   if (!refused_) on_progress(index, progress);
+}
+
+void AnswerJob::tell_prompt(Choice& choice, size_t index) {
+  if (!choice.of_prompt.empty()) on_prompt(index, std::exchange(choice.of_prompt, {}));
 }
 
 void AnswerJob::send(size_t index, Piece piece, bool last) {
@@ -214,6 +233,7 @@ void AnswerJob::tell_end(size_t index, const runtime::RequestEnd& end) {
   }
   if (!result.failed) {
     const AnswerReader& reader = choice.reader;
+    tell_prompt(choice, index);
     send(index, choice.reader.finish(result.finish_reason == "length"), true);
     if (reader.called_tools() && result.finish_reason == "stop")
       result.finish_reason = "tool_calls";

@@ -31,6 +31,7 @@ struct AnswerSpec {
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
   int logprobs = -1;
+  bool prompt_logprobs = false;   // also of the prompt's tokens: on_prompt() is called
   bool sampled_logprobs = false;  // of what was drawn from (runtime::GenerationRequest)
   int slot = -1;                  // the place in the batch; -1: any
   std::optional<runtime::ContextShift> shift;
@@ -50,13 +51,14 @@ struct AnswerSpec {
   // To go on with an interrupted answer (runtime::GenerationRequest).
   std::optional<runtime::SamplerState> sampler;
   int64_t answered_tokens = 0;
-  bool tell_answered = false;  // the pieces begin with what these have said
-  double max_seconds = 0;      // 0: no limit
+  bool tell_answered = false;      // the pieces begin with what these have said
+  double max_seconds = 0;          // 0: no limit
+  std::vector<std::string> notes;  // for the client: what of the request was passed over
 };
 
 struct PieceLogprob {
   int32_t id = -1;
-  runtime::Logprobs logprobs;
+  runtime::Logprobs logprobs;  // a NaN for the first token of a prompt, which has none
 };
 
 // What came, in this order. Several may be empty, not all.
@@ -90,6 +92,8 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  protected:
   virtual void on_accepted() = 0;  // before the first piece
   virtual void on_progress(size_t /*choice*/, const runtime::PromptProgress&) {}
+  // Of every token of its prompt, before its first piece or its end.
+  virtual void on_prompt(size_t /*choice*/, std::vector<PieceLogprob>) {}
   virtual void on_piece(size_t choice, Piece piece) = 0;
   virtual void on_choice_end(size_t choice, const ChoiceEnd& end) = 0;
   virtual void on_all_ended() = 0;
@@ -104,6 +108,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   struct Choice;
   bool add_token(size_t index, const runtime::TokenEvent& token);
   void tell_progress(size_t index, const runtime::PromptProgress& progress);
+  void tell_prompt(Choice& choice, size_t index);
   void send(size_t index, Piece piece, bool last);
   void end_choice(size_t index, const runtime::RequestEnd& end);
   void tell_end(size_t index, const runtime::RequestEnd& end);

@@ -8,6 +8,7 @@
 #include "lib/server/openai_format.h"
 #include "lib/server/reasoning_fields.h"
 #include "lib/server/tool_choice.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::server {
 namespace {
@@ -103,7 +104,7 @@ class MessageAnswer final : public AnswerJob {
     }
     for (const text::ToolCall& call : piece.calls) {
       begin_call(call.name, call.id);
-      Json input = Json::parse(call.arguments, nullptr, false);
+      Json input = text::parse_json(call.arguments);
       if (!input.is_discarded()) content_.back()["input"] = std::move(input);
     }
     for (const text::ToolCallPiece& said : piece.call_pieces) {

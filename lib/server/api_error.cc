@@ -1,5 +1,7 @@
 #include "lib/server/api_error.h"
 
+#include "lib/text/exact_json.h"
+
 namespace ktx::server {
 
 std::string_view error_type(int status) {
@@ -43,7 +45,7 @@ nlohmann::ordered_json to_json(const ApiError& error) {
 }
 
 std::string dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return text::json_text(json);
 }
 
 }  // namespace ktx::server

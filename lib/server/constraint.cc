@@ -63,13 +63,16 @@ class GrammarFilter final : public runtime::TokenFilter {
 }  // namespace
 
 std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& constraint,
-                                    bool ignore_end,
-                                    std::unique_ptr<runtime::TokenFilter>& filter) {
+                                    bool ignore_end, std::unique_ptr<runtime::TokenFilter>& filter,
+                                    std::vector<std::string>* notes) {
   if (constraint.kind == Constraint::Kind::None) return std::nullopt;
   Result<text::Grammar> grammar = model.grammars->get(constraint);
+  // A tool's place stands in the message.
+  const std::string at = !constraint.tools.empty() ? "" : fmt::format("'{}': ", constraint.field);
+  for (size_t i = 0; notes != nullptr && grammar && i < grammar->notes().size(); ++i) {
+    notes->push_back(at + grammar->notes()[i]);
+  }
   if (!grammar) {
-    // A tool's place stands in the message.
-    const std::string at = !constraint.tools.empty() ? "" : fmt::format("'{}': ", constraint.field);
     return ApiError{400, at + grammar.error().message, constraint.field, "invalid_schema"};
   }
   filter = std::make_unique<GrammarFilter>(grammar.take(), ignore_end);

@@ -8,6 +8,7 @@
 
 #include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::server {
 namespace {
@@ -84,7 +85,7 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
                                 human_bytes(bytes), human_bytes(kMaxTreeBytes)),
                     "", ""};
   }
-  body = Json::parse(text, nullptr, false);
+  body = text::parse_json(text);
   if (body.is_discarded()) {
     Watcher watcher;
     Json::sax_parse(text, &watcher);
@@ -102,7 +103,7 @@ Json parse_nested(const std::string& text) {
   const bool fits = json_nesting(text) <= kMaxJsonNesting &&
                     json_member_pairs(text) <= kMaxMemberPairs &&
                     json_tree_bytes(text) <= kMaxTreeBytes;
-  return fits ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
+  return fits ? text::parse_json(text) : Json(Json::value_t::discarded);
 }
 
 void FieldReader::fail(const std::string& name, const std::string& message) {
@@ -144,6 +145,20 @@ std::optional<int64_t> FieldReader::maybe_whole(const char* name, int64_t low, i
   if (number && *number >= low && *number <= high) return number;
   fail(name, fmt::format("'{}{}' is {}, expected a whole number from {} to {}", path_, name,
                          show(*value), low, high));
+  return std::nullopt;
+}
+
+std::optional<uint64_t> FieldReader::maybe_seed(const char* name) {
+  const Json* value = get(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_integer()) return value->get<uint64_t>();
+  const double real = value->is_number_float() ? value->get<double>() : std::nan("");
+  if (real == std::floor(real) && real >= -0x1p63 && real < 0x1p64) {
+    return real < 0 ? static_cast<uint64_t>(static_cast<int64_t>(real))
+                    : static_cast<uint64_t>(real);
+  }
+  fail(name, fmt::format("'{}{}' is {}, expected a whole number from {} to {}", path_, name,
+                         show(*value), INT64_MIN, UINT64_MAX));
   return std::nullopt;
 }
 

@@ -46,6 +46,8 @@ class FieldReader {
   std::optional<double> maybe_number(const char* name, double low, double high);
   int64_t whole(const char* name, int64_t otherwise, int64_t low, int64_t high);
   std::optional<int64_t> maybe_whole(const char* name, int64_t low, int64_t high);
+  // Any 64 bits: what clients know as a negative number, too.
+  std::optional<uint64_t> maybe_seed(const char* name);
   bool flag(const char* name, bool otherwise);
   std::string text(const char* name, const std::string& otherwise = "");
   // A string, or a list of strings; at most `most`.

@@ -12,6 +12,7 @@
 #include "lib/server/sampling_fields.h"
 #include "lib/server/text_input.h"
 #include "lib/server/tool_choice.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::server {
 namespace {
@@ -64,7 +65,7 @@ class OllamaAnswer final : public AnswerJob {
     for (Json& item : told["content"]) logprobs_.push_back(std::move(item));
     Json calls = Json::array();
     for (const text::ToolCall& call : piece.calls) {
-      Json arguments = Json::parse(call.arguments, nullptr, false);
+      Json arguments = text::parse_json(call.arguments);
       if (arguments.is_discarded()) arguments = Json::object();
       calls.push_back(
           {{"id", call.id.empty() ? new_id("call_") : call.id},

@@ -1,19 +1,43 @@
 // POST /v1/completions: plain prompts, as texts or as token ids.
+//
+// With `echo` and `logprobs` the prompt's own tokens have log-probabilities, too, by which
+// evaluation harnesses score choices.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "lib/server/endpoints.h"
 #include "lib/server/openai_answer.h"
 #include "lib/server/resumed_slot.h"
 #include "lib/server/text_input.h"
+#include "lib/text/utf8.h"
 
 namespace ktx::server {
 namespace {
 
-constexpr size_t kMaxPrompts = 16;
+constexpr size_t kMaxPrompts = 256;
+// Of one request: an answer has a number and a name for each, some 100 bytes.
+constexpr size_t kMaxPromptLogprobs = 2'000'000;
 
-// A key must be text, which a token need not be: other bytes become U+FFFD.
-std::string valid_text(std::string_view bytes) {
-  return Json::parse(dump(std::string(bytes))).get<std::string>();
+// A token as text, by which clients tell tokens from each other: one that is no text, or that has
+// the text of another one, is "bytes:\xe4\xbd", as with OpenAI.
+std::string token_name(const text::Tokenizer& tokenizer, int32_t id) {
+  const std::string_view piece = tokenizer.piece(id);
+  const bool is_text = text::valid_utf8_prefix(piece) == piece.size();
+  const bool other =
+      tokenizer.type(id) == text::TokenType::Byte && tokenizer.find(piece).has_value();
+  if (is_text && !other) return std::string(piece);
+  std::string name = "bytes:";
+  for (const char byte : piece) name += fmt::format("\\x{:02x}", static_cast<uint8_t>(byte));
+  return name;
+}
+
+// How a prompt's tokens stand in its text: SentencePiece puts a space in front, and a token in
+// front of all (BOS) is not in it.
+std::string_view piece_in(std::string_view rest, std::string_view piece, bool first) {
+  if (first && piece.starts_with(' ') && !rest.starts_with(piece)) piece.remove_prefix(1);
+  return piece;
 }
 
 class Completion final : public OpenAiAnswer {
@@ -24,7 +48,10 @@ class Completion final : public OpenAiAnswer {
                      {"text_completion", "text_completion"}, echoes.size()),
         echoes_(std::move(echoes)),
         parts_(echoes_.size()) {
-    for (size_t i = 0; i < parts_.size(); ++i) parts_[i].shown_bytes = echoes_[i].size();
+    for (size_t i = 0; i < parts_.size() && !fields.prompt_logprobs; ++i) {
+      parts_[i].shown_bytes = echoes_[i].size();
+    }
+    tells_prompt_ = fields.prompt_logprobs;
   }
 
  private:
@@ -32,6 +59,7 @@ class Completion final : public OpenAiAnswer {
     std::string text;
     std::vector<PieceLogprob> logprobs;
     size_t shown_bytes = 0;
+    std::string_view echo;  // where its tokens are told, too
   };
 
   Json logprobs_json(Part& part, const std::vector<PieceLogprob>& list) const {
@@ -40,19 +68,45 @@ class Completion final : public OpenAiAnswer {
                  {"token_logprobs", Json::array()},
                  {"top_logprobs", Json::array()},
                  {"text_offset", Json::array()}};
+    const text::Tokenizer& tokenizer = *model().tokenizer;
     for (const PieceLogprob& item : list) {
-      const std::string piece(model().tokenizer->piece(item.id));
-      json["tokens"].push_back(piece);
-      json["token_logprobs"].push_back(item.logprobs.logprob);
-      Json top = Json::object();
-      for (const runtime::TokenLogprob& best : item.logprobs.top) {
-        top[valid_text(model().tokenizer->piece(best.id))] = best.logprob;
-      }
-      json["top_logprobs"].push_back(std::move(top));
       json["text_offset"].push_back(part.shown_bytes);
-      part.shown_bytes += piece.size();
+      if (std::isnan(item.logprobs.logprob)) {  // the first token of a prompt
+        json["token_logprobs"].push_back(nullptr);
+        json["top_logprobs"].push_back(nullptr);
+      } else {
+        json["token_logprobs"].push_back(item.logprobs.logprob);
+        json["top_logprobs"].push_back(top_json(item.logprobs.top));
+      }
+      std::string name = token_name(tokenizer, item.id);
+      const std::string_view piece = tokenizer.piece(item.id);
+      // In the prompt's text.
+      const size_t at = part.shown_bytes;
+      const std::string_view echo = part.echo;
+      if (at < echo.size()) {
+        const std::string_view shown = piece_in(echo.substr(at), piece, at == 0);
+        if (shown.size() < piece.size() && name == piece) name = shown;
+        if (at == 0 && !echo.starts_with(shown)) {
+          json["tokens"].push_back(std::move(name));
+          continue;
+        }
+        part.shown_bytes += shown.size();
+      } else {
+        part.shown_bytes += piece.size();
+      }
+      json["tokens"].push_back(std::move(name));
     }
     return json;
+  }
+
+  Json top_json(const std::vector<runtime::TokenLogprob>& list) const {
+    Json top = Json::object();
+    for (const runtime::TokenLogprob& best : list) {
+      std::string name = token_name(*model().tokenizer, best.id);
+      if (top.contains(name)) name = fmt::format("token_id:{}", best.id);
+      top[name] = best.logprob;
+    }
+    return top;
   }
 
   static Json entry(size_t choice, const std::string& text, Json logprobs, Json finish) {
@@ -63,9 +117,17 @@ class Completion final : public OpenAiAnswer {
   }
 
   void begin_stream() override {
-    for (size_t i = 0; i < parts_.size(); ++i) {
+    for (size_t i = 0; i < parts_.size() && !tells_prompt_; ++i) {
       if (!echoes_[i].empty()) chunk(entry(i, echoes_[i], nullptr, nullptr));
     }
+  }
+
+  void on_prompt(size_t choice, std::vector<PieceLogprob> logprobs) override {
+    Part& part = parts_[choice];
+    part.echo = echoes_[choice];
+    if (stream())
+      return chunk(entry(choice, echoes_[choice], logprobs_json(part, logprobs), nullptr));
+    part.logprobs = std::move(logprobs);
   }
 
   void on_piece(size_t choice, Piece piece) override {
@@ -94,6 +156,7 @@ class Completion final : public OpenAiAnswer {
 
   const std::vector<std::string> echoes_;
   std::vector<Part> parts_;
+  bool tells_prompt_ = false;
 };
 
 }  // namespace
@@ -111,10 +174,14 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   }
   if (const auto top = in.maybe_whole("logprobs", 0, 20)) fields.logprobs = static_cast<int>(*top);
   const bool echo = in.flag("echo", false);
+  fields.prompt_logprobs = echo && fields.logprobs >= 0;
   if (!in.text("suffix").empty()) in.fail("suffix", "'suffix' is not supported");
   const int64_t best_of = in.whole("best_of", fields.n, 1, kMaxChoices);
   if (best_of != fields.n) in.fail("best_of", "'best_of' other than 'n' is not supported");
   const std::optional<int64_t> slot = read_resume_slot(model, in);
+  if (slot && fields.prompt_logprobs) {
+    in.fail("echo", "'echo' with 'logprobs' cannot go on with a slot; leave one of them out");
+  }
   if (in.error()) return send_error(*reply, *in.error());
   std::vector<TextInput> prompts;
   runtime::SlotText resumed;
@@ -123,6 +190,18 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
                 : read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, prompts);
   };
   if (const auto error = read()) return send_error(*reply, *error);
+  size_t told = 0;
+  for (const TextInput& prompt : prompts) {
+    told += prompt.ids.size() * static_cast<size_t>(fields.n) *
+            static_cast<size_t>(1 + std::max(fields.logprobs, 0));
+  }
+  if (fields.prompt_logprobs && told > kMaxPromptLogprobs) {
+    return send_error(*reply, {400,
+                               fmt::format("'echo' with 'logprobs' would tell {} numbers, at most "
+                                           "{} are possible; send fewer prompts at once",
+                                           told, kMaxPromptLogprobs),
+                               "echo", ""});
+  }
   if (slot) prompts.push_back({resumed.tokens, model.tokenizer->decode(resumed.tokens, true)});
   std::vector<AnswerSpec> specs;
   std::vector<std::string> echoes;

@@ -119,14 +119,18 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
   FieldReader in(body);
   const std::string content = in.text("content", in.text("prompt"));
   const bool special = in.flag("add_special", false);
+  const bool controls = in.flag("parse_special", true);
   const bool pieces = in.flag("with_pieces", false);
   if (in.error()) return send_error(*reply, *in.error());
   if (const auto error = check_size(*context.model, "content", content.size())) {
     return send_error(*reply, *error);
   }
   const text::Tokenizer& tokenizer = *context.model->tokenizer;
-  const std::vector<int32_t> ids = special ? tokenizer.encode_prompt(content)
-                                           : tokenizer.encode(content, {.parse_special = true});
+  const std::vector<int32_t> ids =
+      special && controls
+          ? tokenizer.encode_prompt(content)
+          : tokenizer.encode(content, {.parse_special = controls,
+                                       .add_bos = special && tokenizer.data().add_bos});
   // Written as it is found: a million values of the JSON library take 100 bytes and more each. A
   // token with its piece is written once, however often it comes.
   std::vector<std::string> written(pieces ? static_cast<size_t>(tokenizer.size()) : 0);

@@ -13,6 +13,7 @@
 #include "lib/server/answer_job.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/json_fields.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::server {
 namespace {
@@ -108,7 +109,7 @@ class InstanceReply final : public HttpReply {
   void send(int, std::string_view, std::string body, const HttpHeaders&) override {
     const std::lock_guard lock(mutex_);
     if (std::exchange(done_, true)) return;
-    Json answer = Json::parse(body, nullptr, false);
+    Json answer = text::parse_json(body);
     all_->set(index_, answer.is_discarded() ? Json(std::move(body)) : std::move(answer));
   }
   void begin(int status, std::string_view type, const HttpHeaders& headers) override {

@@ -211,9 +211,10 @@ void read_sampling(FieldReader& in, uint64_t seed, const text::Tokenizer& tokeni
     in.fail("mirostat", "'mirostat' is 1, and only 0 and 2 are possible here; send 2");
   }
   options.mirostat = mirostat == 2;
-  const std::optional<int64_t> asked = in.maybe_whole("seed", INT64_MIN, INT64_MAX);
   // -1 means "any" to Ollama and llama.cpp.
-  options.seed = asked && *asked != -1 ? static_cast<uint64_t>(*asked) : seed;
+  const Json* asked = in.get("seed");
+  const bool any = asked != nullptr && dump(*asked) == "-1";
+  options.seed = any ? seed : in.maybe_seed("seed").value_or(seed);
   read_bias(in, tokenizer, options);
   read_dry(in, tokenizer, options.dry);
   read_samplers(in, options);

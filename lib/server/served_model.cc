@@ -12,7 +12,8 @@
 namespace ktx::server {
 
 uint64_t ServedModel::new_seed() const {
-  return seed ? *seed : std::random_device{}() * uint64_t{0x9E3779B97F4A7C15};
+  // 53 bits: it is told, and clients that read numbers as doubles send it back.
+  return seed ? *seed : std::random_device{}() * uint64_t{0x9E3779B97F4A7C15} >> 11;
 }
 
 runtime::Pooling pooling_of(const plan::PlanFacts& facts) {

@@ -181,10 +181,14 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
     constraint.field = "tools";
     return std::nullopt;
   }
-  if (constraint.kind != Constraint::Kind::None) {
+  // A format is that of an answer in words, of which a call needs none.
+  const bool is_format = constraint.kind == Constraint::Kind::JsonSchema ||
+                         constraint.kind == Constraint::Kind::JsonObject;
+  if (constraint.kind != Constraint::Kind::None && !is_format) {
     return bad_choice(fmt::format(
         "a forced tool call and '{}' exclude each other; send one of them", constraint.field));
   }
+  constraint = {};
   constraint.kind = Constraint::Kind::ToolCall;
   constraint.tools = std::move(callable);
   constraint.field = "tools";

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "lib/plan/device_memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/server/served_model.h"
@@ -113,10 +114,14 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   const Options& options = common.options;
   auto model = std::make_shared<server::ServedModel>();
   runtime::EngineOptions engine = engine_options(options.engine);
-  // The mean of a text needs a row of logits for each of its tokens: some at a time.
-  constexpr int64_t kMeanRows = 16;
+  // The mean of a text needs a row of logits for each of its tokens: some at a time. So do the
+  // log-probabilities of a prompt, for which a GPU, whose memory is planned, has fewer.
+  constexpr int64_t kMeanRows = 16, kToldRows = 8;
   const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
-  engine.sequence_logits = pooling == runtime::Pooling::Last ? 1 : kMeanRows;
+  const plan::PlanFile file = KTX_TRY(plan::PlanFile::open(plan.path));
+  engine.sequence_logits = pooling != runtime::Pooling::Last       ? kMeanRows
+                           : plan::any_host_uses_gpus(file.view()) ? 1
+                                                                   : kToldRows;
   KTX_TRY(make_room_for_drafts(options.draft, plan.path, engine));
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));

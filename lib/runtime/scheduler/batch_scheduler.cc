@@ -115,7 +115,7 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   if (request.embed && *request.embed != Pooling::Last) {
     request.reuse_cache = request.embed == Pooling::Scores;
   }
-  if (facts.encoder) request.reuse_cache = false;
+  if (facts.encoder || request.prompt_logprobs >= 0) request.reuse_cache = false;
   if (request.sampler) sampler->set_state(*request.sampler);
   request.answered_tokens = std::clamp<int64_t>(request.answered_tokens, 0, count);
   for (int32_t id : std::span(request.prompt).last(request.answered_tokens)) {

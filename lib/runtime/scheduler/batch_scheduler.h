@@ -148,12 +148,13 @@ class BatchScheduler {
   void start_filters(const StepItems& step);
   void take_results(const StepItems& step);
   void take_rows(Running& running, int64_t row, int64_t rows, std::optional<Result<Choice>> first);
+  bool tell_prompt(Running& running, int64_t row, int64_t rows);
   void keep_prefixes(const StepItems& step);
   std::vector<std::optional<Result<Choice>>> choose_first(const StepItems& step);
   Result<Choice> choose(Running& running, int64_t row);
   Result<Choice> choose_unguarded(Running& running, int64_t row);
   bool next_token(Running& running, Result<Choice> choice);
-  void limit_mean_pooling(std::vector<int64_t>& shares) const;
+  void limit_rows(std::vector<int64_t>& shares) const;
   void take_scores(Running& running, int64_t row);
   void pool_rows(Running& running, int64_t row, int64_t rows);
   void show_hidden(const StepItems& step);

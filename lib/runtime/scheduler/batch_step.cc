@@ -26,10 +26,11 @@ namespace {
 constexpr int64_t kBlock = KvCache::kBlockTokens;
 
 // How many of the best logits a request can do with; -1: it needs all.
-int32_t best_needed(const Engine& engine, const GenerationRequest& request,
-                    const Sampler& sampler) {
+int32_t best_needed(const Engine& engine, const GenerationRequest& request, const Sampler& sampler,
+                    bool all_rows) {
   if (!engine.plan().facts.gives_logits()) return -1;
   if (request.embed) return 1;  // wants none
+  if (all_rows) return -1;
   if (request.logprobs > kMostBestLogits) return -1;
   const int32_t chosen = sampler.best_needed();
   return chosen < 0 ? -1 : std::max(chosen, static_cast<int32_t>(request.logprobs));
@@ -214,7 +215,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
                                     ? plan_whole_texts(candidates, engine_.chunk_tokens())
                                     : plan_step(candidates, engine_.chunk_tokens(), kBlock,
                                                 engine_.has_states() ? kernels::kDeltaChunk : 1);
-  if (!engine_.plan().facts.encoder) limit_mean_pooling(shares);
+  if (!engine_.plan().facts.encoder) limit_rows(shares);
   int64_t budget = engine_.chunk_tokens();
   for (int64_t share : shares) budget -= share;
 
@@ -236,12 +237,13 @@ BatchScheduler::StepItems BatchScheduler::gather() {
 BatchItem BatchScheduler::item_of(Running& running) {
   const auto count = static_cast<int64_t>(running.step_ids.size()) - running.guesses;
   const bool last = count == running.to_begin();
-  const bool all = running.guesses > 0 || pools_all(engine_, running.request);
+  const bool each = running.tells_prompt();
+  const bool all = running.guesses > 0 || each || pools_all(engine_, running.request);
   BatchItem item;
   item.sequence = &*running.sequence;
   item.tokens = running.step_ids;
   item.want = all ? Want::All : last ? Want::Last : Want::None;
-  item.best = best_needed(engine_, running.request, running.sampler);
+  item.best = best_needed(engine_, running.request, running.sampler, each);
   item.snapshots = running.snapshots;
   item.rollback = running.guesses;
   if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
@@ -278,11 +280,52 @@ void BatchScheduler::take_results(const StepItems& step) {
       if (running.ends_as) continue;
       if (running.in_prompt()) running.tell_progress();
       if (step.rows(i) == 0) continue;
-      take_rows(running, row, step.rows(i), std::move(choices[i]));
+      int64_t first = 0;
+      if (step.tells_prompt(i)) {
+        if (!tell_prompt(running, row, step.rows(i)) || running.remaining() > 0) continue;
+        first = step.rows(i) - 1;
+      }
+      take_rows(running, row + first, step.rows(i) - first, std::move(choices[i]));
     } catch (...) {
       end(running, EndReason::Failed, exception_text());
     }
   }
+}
+
+bool BatchScheduler::StepItems::tells_prompt(size_t i) const {
+  return items[i].want == Want::All && who[i]->guesses == 0 && who[i]->request.prompt_logprobs >= 0;
+}
+
+// Each row of a prompt has the log-probabilities of the token behind it. False: the request ended.
+bool BatchScheduler::tell_prompt(Running& running, int64_t row, int64_t rows) {
+  const GenerationRequest& request = running.request;
+  const int64_t begin = running.computed() - rows;  // the text's token of the first row
+  const auto size = static_cast<int64_t>(request.prompt.size());
+  // What was told before the request had to begin anew is not told again.
+  const int64_t from = std::max<int64_t>(0, running.next_told - 1 - begin);
+  const int64_t to = std::min(rows, size - 1 - begin);
+  if (to <= from) return true;
+  std::vector<Result<Logprobs>> found(static_cast<size_t>(to - from), Logprobs());
+  for (int64_t r = from; r < to; ++r) {
+    const Status fetched = engine_.fetch_logits(row + r);
+    if (!fetched) return end(running, EndReason::Failed, fetched.error().message), false;
+  }
+  const auto one = [&](int64_t i) {
+    const int32_t id = request.prompt[static_cast<size_t>(begin + from + i + 1)];
+    found[static_cast<size_t>(i)] =
+        logprobs(engine_.logits(row + from + i), id, request.prompt_logprobs);
+  };
+  if (engine_.gpus().empty()) {
+    engine_.share_out(to - from, one);
+  } else {
+    for (int64_t i = 0; i < to - from; ++i) one(i);
+  }
+  for (const Result<Logprobs>& each : found) {
+    if (!each) return end(running, EndReason::Failed, each.error().message), false;
+    if (request.on_prompt_logprobs) request.on_prompt_logprobs(running.next_told, *each);
+    ++running.next_told;
+  }
+  return true;
 }
 
 // What the rows from `row` on are to their request.
@@ -313,7 +356,12 @@ std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choos
   int64_t row = 0;
   for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
     const Running& running = *step.who[i];
-    if (step.rows(i) > 0 && !running.request.embed && !running.ends_as) todo.push_back({i, row});
+    if (step.rows(i) == 0 || running.request.embed || running.ends_as) continue;
+    if (!step.tells_prompt(i)) {
+      todo.push_back({i, row});
+    } else if (running.remaining() == 0) {
+      todo.push_back({i, row + step.rows(i) - 1});
+    }
   }
   const auto one = [&](int64_t t) {
     const auto [item, first] = todo[static_cast<size_t>(t)];
@@ -361,18 +409,20 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
   }
 }
 
-// Every row that is pooled is a row of logits too, of which a step has few: each of the
+// Every row that is pooled or told is a row of logits too, of which a step has few: each of the
 // others may need its own, what is left is shared by those that want all of theirs.
-void BatchScheduler::limit_mean_pooling(std::vector<int64_t>& shares) const {
-  int64_t rows = engine_.max_outputs(), pooling = 0;
-  for (const auto& running : running_) {
-    const bool every = pools_all(engine_, running->request);
-    pooling += every;
-    if (!every) rows -= 1 + most_guesses();
+void BatchScheduler::limit_rows(std::vector<int64_t>& shares) const {
+  const auto wants_all = [&](size_t i) {
+    return shares[i] > 0 &&
+           (pools_all(engine_, running_[i]->request) || running_[i]->tells_prompt());
+  };
+  int64_t rows = engine_.max_outputs(), all = 0;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    all += wants_all(i);
+    if (!wants_all(i)) rows -= 1 + most_guesses();
   }
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (!pools_all(engine_, running_[i]->request)) continue;
-    shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / pooling));
+    if (wants_all(i)) shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / all));
   }
 }
 

@@ -7,6 +7,9 @@
 //   request.on_token = [](const TokenEvent& token) { print(token.id); return true; };
 //   request.on_end = [](const RequestEnd& end) { ... };
 //
+// With `prompt_logprobs` the log-probabilities of the prompt's own tokens are told as they are
+// computed: all of it is, also what the cache has.
+//
 // A request with `embed` has no answer: the hidden states of its text are pooled to one vector.
 //
 // The callbacks run on the engine's thread, between two steps: they must be quick and must not
@@ -94,6 +97,9 @@ struct GenerationRequest {
   int logprobs = -1;  // how many of the best tokens to tell; -1: none
   // Tells these of what the token was drawn from, instead of the model's own distribution.
   bool sampled_logprobs = false;
+  // Likewise for each token of the prompt but the first, whose position comes with them, in order.
+  int prompt_logprobs = -1;
+  std::function<void(int64_t position, const Logprobs&)> on_prompt_logprobs;
   std::function<bool(int32_t)> is_end;  // null: no token ends the answer
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   bool reuse_cache = true;              // false: compute all of the prompt

@@ -53,6 +53,10 @@ struct BatchScheduler::Running {
   int64_t to_begin() const { return static_cast<int64_t>(tokens.size()) - begun(); }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
   bool in_prompt() const { return result.completion_tokens == 0; }
+  // Its next rows of logits are those of the prompt's tokens, of which each is needed.
+  bool tells_prompt() const {
+    return request.prompt_logprobs >= 0 && next_told < static_cast<int64_t>(request.prompt.size());
+  }
   // Tokens of the answer, with those that an interrupted one had before; of a text that was
   // shifted, as many as it still has.
   int64_t answered() const {
@@ -95,6 +99,7 @@ struct BatchScheduler::Running {
   Speculation::Text draft;
   std::vector<float> pooled;  // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;
+  int64_t next_told = 1;  // the token of the prompt whose log-probabilities are told next
   bool asked_cache = false;
   int64_t in_flight = 0;  // steps that have begun and have no results yet
   int64_t last_step = 0;  // by number

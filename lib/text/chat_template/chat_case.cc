@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/support/strings.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text {
 namespace {
@@ -16,11 +17,11 @@ Error wrong_type(std::string_view key, std::string_view wanted, const Json& valu
 }  // namespace
 
 Result<RenderInput> parse_chat_case(std::string_view case_json, const RenderInput& base) {
+  Json json = parse_json(case_json);
   // The only exceptions here are nlohmann's; without a text that parses there is
   // nothing to say but where it does not.
-  Json json;
   try {
-    json = Json::parse(case_json);
+    if (json.is_discarded()) json = Json::parse(case_json);
   } catch (const std::exception& e) {
     return Error{fmt::format("chat case: not JSON: {}", e.what())};
   }

@@ -98,6 +98,7 @@ const Builtin* find_method(Kind kind, std::string_view name) {
     case Kind::Dict:
       return find_row(dict_methods(), name);
     case Kind::Int:
+    case Kind::WideInt:
     case Kind::Float:
     case Kind::Bool:
       return find_row(number_methods(), name);

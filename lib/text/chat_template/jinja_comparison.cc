@@ -21,6 +21,10 @@ int compare_numbers(const Value& a, const Value& b) {
                            : static_cast<long double>(v.as_double());
   };
   const long double x = wide(a), y = wide(b);
+  if (x == y && a.is(Kind::WideInt) && b.is(Kind::WideInt)) {
+    const int digits = a.text().compare(b.text());  // of the same length
+    return x < 0 ? -digits : digits;
+  }
   return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
 }
 

@@ -154,6 +154,7 @@ bool is_iterable(const Value& value) {
     case Kind::None:
     case Kind::Bool:
     case Kind::Int:
+    case Kind::WideInt:
     case Kind::Float:
     case Kind::Namespace:
     case Kind::Callable:

@@ -10,6 +10,7 @@
 #include "lib/text/chat_template/jinja_print.h"
 #include "lib/text/chat_template/jinja_sort.h"
 #include "lib/text/chat_template/unicode_text.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text::jinja {
 namespace {
@@ -81,6 +82,8 @@ class Writer {
         return out_.append(value.as_bool() ? "true" : "false");
       case Kind::Int:
         return out_.append(fmt::format("{}", value.as_int()));
+      case Kind::WideInt:
+        return out_.append(value.text());
       case Kind::Float:
         return out_.append(json_float(value.as_double()));
       case Kind::String:
@@ -129,6 +132,7 @@ class Writer {
     if (key.is_none()) return std::string("null");
     if (key.is(Kind::Bool)) return std::string(key.as_bool() ? "true" : "false");
     if (key.is(Kind::Int)) return fmt::format("{}", key.as_int());
+    if (key.is(Kind::WideInt)) return key.text();
     if (key.is(Kind::Float)) return json_float(key.as_double());
     return Error{fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key))};
   }
@@ -180,11 +184,11 @@ Result<Value> convert(Meter& meter, const nlohmann::ordered_json& json, int dept
       return Value::integer(json.get<int64_t>());
     case Type::number_unsigned: {
       const auto number = json.get<uint64_t>();
-      if (number > uint64_t{INT64_MAX}) {
-        return Error{fmt::format("integer {} does not fit in 63 bits", number)};
-      }
+      if (number > uint64_t{INT64_MAX}) return make_wide_int(meter, std::to_string(number));
       return Value::integer(static_cast<int64_t>(number));
     }
+    case Type::binary:
+      return make_wide_int(meter, wide_digits(json));
     case Type::number_float:
       return Value::real(json.get<double>());
     case Type::string:

@@ -3,7 +3,7 @@
 //   {'a': [1, 2.0], 'b': "é"} | tojson          ->  {"a": [1, 2.0], "b": "é"}
 //
 // Output as in HF: json.dumps(ensure_ascii=False), not HTML-escaped, keys in their order.
-// Parsing keeps the order of keys; integers must fit in 64 bits.
+// Parsing keeps the order of keys, and all digits of integers.
 #pragma once
 
 #include <nlohmann/json.hpp>

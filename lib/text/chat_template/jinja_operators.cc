@@ -202,7 +202,7 @@ Result<Value> apply_binary(Meter& meter, BinaryOp op, const Value& a, const Valu
 Result<Value> apply_unary(UnaryOp op, const Value& value) {
   if (op == UnaryOp::Not) return Value::boolean(!truthy(value));
   if (value.is_undefined()) return undefined_error(value);
-  if (value.is(Kind::Float)) {
+  if (value.is_real()) {
     return op == UnaryOp::Plus ? value : Value::real(-value.as_double());
   }
   if (value.is_integral()) {

@@ -53,6 +53,8 @@ Status append_value(MeteredText& out, Meter& meter, const Value& value, bool rep
       return out.append(value.as_bool() ? "True" : "False");
     case Kind::Int:
       return out.append(fmt::format("{}", value.as_int()));
+    case Kind::WideInt:
+      return out.append(value.text());
     case Kind::Float:
       return out.append(float_repr(value.as_double()));
     case Kind::String:

@@ -31,6 +31,10 @@ Result<Value> test_bool(Call& call) {
   return Value::boolean(call.self.is(Kind::Bool) && call.self.as_bool() == wanted);
 }
 
+Result<Value> test_integer(Call& call) {
+  return Value::boolean(call.self.is(Kind::Int) || call.self.is(Kind::WideInt));
+}
+
 Result<Value> test_number(Call& call) {
   return Value::boolean(call.self.is_number());
 }
@@ -119,7 +123,7 @@ constexpr Builtin kTests[] = {
     {"boolean", "", test_kind<Kind::Bool>},
     {"true", "", test_bool<true>},
     {"false", "", test_bool<false>},
-    {"integer", "", test_kind<Kind::Int>},
+    {"integer", "", test_integer},
     {"float", "", test_kind<Kind::Float>},
     {"number", "", test_number},
     {"string", "", test_kind<Kind::String>},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 
 #include "lib/text/chat_template/jinja_operators.h"
@@ -27,6 +28,7 @@ Result<size_t> hash_key(const Value& key, bool nested = false) {
       return hash_text(key.text());
     case Kind::Bool:
     case Kind::Int:
+    case Kind::WideInt:
     case Kind::Float:
       return std::hash<double>{}(key.as_double());
     case Kind::None:
@@ -239,6 +241,11 @@ void inherit_origin(const Value& made, const Value& from) {
   string.spans = same ? from.string().spans : TextSpans{{0, string.text.size()}};
 }
 
+Value make_wide_int(Meter& meter, std::string digits) {
+  const double about = std::strtod(digits.c_str(), nullptr);
+  return Value(about, make_string(meter, std::move(digits)).shared());
+}
+
 Value make_constant(std::string text) {
   auto object = std::make_shared<StringObject>();
   object->text = std::move(text);
@@ -297,6 +304,7 @@ std::string_view type_name(const Value& value) {
     case Kind::Bool:
       return "bool";
     case Kind::Int:
+    case Kind::WideInt:
       return "int";
     case Kind::Float:
       return "float";

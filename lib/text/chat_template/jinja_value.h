@@ -8,7 +8,8 @@
 // namespaces, generators and loops, as in HF's immutable sandbox) never changed
 // after it was made. Strings are UTF-8; positions and lengths that a template
 // sees are in code points. Integers are int64: an overflow is an error, where
-// Python would grow.
+// Python would grow. Wider ones that come from outside keep their digits, to be printed;
+// in arithmetic they are floats.
 //
 // A Meter bounds what one rendering may use. Making a value never fails; it
 // charges the meter, and the interpreter's next step fails when a limit is
@@ -57,6 +58,7 @@ enum class Kind : uint8_t {
   None,
   Bool,
   Int,
+  WideInt,  // an integer that does not fit: its digits, and about its value
   Float,
   String,
   List,
@@ -106,6 +108,8 @@ class Value {
   }
   Value(Kind kind, std::shared_ptr<Object> object)
       : kind_(kind), int_(0), object_(std::move(object)) {}
+  Value(double about, std::shared_ptr<Object> digits)  // a WideInt
+      : kind_(Kind::WideInt), float_(about), object_(std::move(digits)) {}
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
@@ -113,16 +117,17 @@ class Value {
   bool is_none() const { return kind_ == Kind::None; }
   bool is_string() const { return kind_ == Kind::String; }
   bool is_integral() const { return kind_ == Kind::Int || kind_ == Kind::Bool; }
-  bool is_number() const { return is_integral() || kind_ == Kind::Float; }
+  bool is_real() const { return kind_ == Kind::Float || kind_ == Kind::WideInt; }
+  bool is_number() const { return is_integral() || is_real(); }
 
   // Each is our bug on another kind.
   bool as_bool() const { return int_ != 0; }
   int64_t as_int() const { return int_; }  // also of a Bool
   double as_double() const {               // of any number
-    return kind_ == Kind::Float ? float_ : static_cast<double>(int_);
+    return is_real() ? float_ : static_cast<double>(int_);
   }
   const StringObject& string() const { return object<StringObject>(); }
-  const std::string& text() const;  // of a String
+  const std::string& text() const;  // of a String; the digits of a WideInt
   const std::string* undefined_story()
       const;  // why it is undefined; null without a story, or when it is defined
   const ListObject& list() const { return object<ListObject>(); }  // List, Tuple, DictView
@@ -242,6 +247,7 @@ Value make_string(Meter& meter, std::string text, bool markup = false, TextSpans
 Value make_part(Meter& meter, const StringObject& whole, size_t begin, size_t bytes);
 // A new string, or strings in a new list, made of what `from` says whether it came from outside.
 void inherit_origin(const Value& made, const Value& from);
+Value make_wide_int(Meter& meter, std::string digits);
 Value make_constant(std::string text);  // for a parsed template: charged to no meter
 Value make_list(Meter& meter, std::vector<Value> items);
 Value make_tuple(Meter& meter, std::vector<Value> items);

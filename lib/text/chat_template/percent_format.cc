@@ -120,6 +120,7 @@ Result<std::string> convert_percent(Meter& meter, const Value& value, FormatSpec
     spec.fill.assign(1, '0');
   }
   if (!decimal && !radix) return pad(format_float(value.as_double(), spec), spec, '>');
+  if (value.is(Kind::WideInt)) return pad(value.text(), spec, '>');
   int64_t integer = value.as_int();
   if (value.is(Kind::Float)) {
     if (!(std::abs(value.as_double()) < 9.2e18)) {

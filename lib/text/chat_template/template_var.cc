@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/support/strings.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text {
 namespace {
@@ -27,7 +28,7 @@ Result<nlohmann::ordered_json> parse_template_vars(std::span<const std::string> 
           fmt::format("'{}' is not KEY=VALUE; try: enable_thinking=false", printable(var))};
     }
     const std::string text = var.substr(equals + 1);
-    nlohmann::ordered_json value = nlohmann::ordered_json::parse(text, nullptr, false);
+    nlohmann::ordered_json value = parse_json(text);
     out[var.substr(0, equals)] = value.is_discarded() ? nlohmann::ordered_json(text) : value;
   }
   return out;

@@ -97,6 +97,7 @@ Result<Value> filter_int(Call& call) {
   const Value& self = call.self;
   if (self.is_undefined()) return undefined_error(self);
   if (self.is_integral()) return Value::integer(self.as_int());
+  if (self.is(Kind::WideInt)) return self;
   if (self.is(Kind::Float)) return truncate_float(self.as_double(), fallback);
   if (!self.is_string()) return fallback;
   const int64_t base = KTX_TRY(call.integer(1, 10));
@@ -123,7 +124,7 @@ Result<Value> filter_float(Call& call) {
 Result<Value> filter_abs(Call& call) {
   const Value& self = call.self;
   if (self.is_undefined()) return undefined_error(self);
-  if (self.is(Kind::Float)) return Value::real(std::abs(self.as_double()));
+  if (self.is_real()) return Value::real(std::abs(self.as_double()));
   if (!self.is_integral()) {
     return Error{fmt::format("bad operand type for abs(): '{}'", type_name(self))};
   }
@@ -155,7 +156,8 @@ Result<Value> filter_round(Call& call) {
     return Error{fmt::format("type {} doesn't define __round__ method", type_name(self))};
   }
   if (method == "common") {
-    if (self.is(Kind::Float)) return Value::real(round_to(self.as_double(), precision));
+    if (self.is(Kind::WideInt) && precision >= 0) return self;
+    if (self.is_real()) return Value::real(round_to(self.as_double(), precision));
     if (precision >= 0) return Value::integer(self.as_int());
     if (precision < -18) return Value::integer(0);
     int64_t unit = 1;

@@ -168,6 +168,12 @@ void measure_runs(Automaton& a) {
       status[path[i]] = kKnown;
     }
   }
+  // A byte that is an item of a loop: as many as the loop has left.
+  for (uint32_t s = 0; s < a.states.size(); ++s) {
+    if (a.again[s] != s || next[s] == kDead || !a.states[next[s]].only_final()) continue;
+    a.runs[s].room = kNoEnd;
+    a.runs[s].closed = false;
+  }
 }
 
 }  // namespace ktx::text::grammar

@@ -98,6 +98,9 @@ class FollowFinder {
     };
     add(a_.start);
     for (const Call& call : a_.calls) add(call.start);
+    for (const Loop& loop : a_.loops) {
+      if (loop.next != kDead) add(loop.next);
+    }
     for (uint32_t& rule : rule_) rule = rule == kNone ? 0 : rule;
   }
 
@@ -107,9 +110,14 @@ class FollowFinder {
     std::vector<uint32_t> todo;
     for (uint32_t s = 0; s < a_.states.size(); ++s) {
       for (const Call& call : calls_of(s)) {
-        const uint32_t callee = rule_[call.start];
-        follow_[callee] |= first_[call.target];
-        if (nullable_[call.target] && callee != rule_[s]) passed_on[rule_[s]].push_back(callee);
+        const uint32_t again = call.loop < 0 ? kDead : a_.loops[call.loop].next;
+        for (const uint32_t start : {call.start, again}) {
+          if (start == kDead) continue;
+          const uint32_t callee = rule_[start];
+          follow_[callee] |= first_[call.target];
+          if (again != kDead) follow_[callee] |= first_[again];
+          if (nullable_[call.target] && callee != rule_[s]) passed_on[rule_[s]].push_back(callee);
+        }
       }
     }
     for (uint32_t rule = 0; rule < follow_.size(); ++rule) todo.push_back(rule);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "lib/text/exact_json.h"
 #include "lib/text/grammar/gbnf.h"
 #include "lib/text/grammar/grammar_automaton.h"
 #include "lib/text/grammar/json_schema.h"
@@ -108,6 +109,7 @@ struct Grammar::Compiled {
   // Of the texts. Empty: not needed.
   std::vector<nlohmann::ordered_json> schemas;
   grammar::SchemaPlaces places;
+  std::vector<std::string> notes;
 
   Compiled(std::shared_ptr<const GrammarVocabulary> v, grammar::Automaton a)
       : vocabulary(std::move(v)), automaton(std::move(a)), masks(automaton.states.size()) {
@@ -129,6 +131,7 @@ Result<Grammar> Grammar::from_rules(const grammar::GrammarRules& rules,
                                     std::vector<std::string> roots) {
   auto compiled =
       std::make_shared<Compiled>(std::move(vocabulary), KTX_TRY(grammar::build_automaton(rules)));
+  compiled->notes = rules.notes;
   if (rules.distinct_items) {
     compiled->schemas = std::move(schemas);
     for (size_t i = 0; i < compiled->schemas.size(); ++i) {
@@ -150,8 +153,7 @@ Result<Grammar> Grammar::compile(const GrammarSource& source,
     case GrammarKind::JsonSchema:
       rules = KTX_TRY(grammar::parse_json_schema(source.text));
       if (rules.distinct_items) {
-        return from_rules(rules, std::move(vocabulary),
-                          {nlohmann::ordered_json::parse(source.text, nullptr, false)});
+        return from_rules(rules, std::move(vocabulary), {parse_json(source.text)});
       }
       break;
     case GrammarKind::JsonObject:
@@ -205,6 +207,9 @@ grammar::GbnfTokens GrammarVocabulary::gbnf_tokens() const {
 
 const GrammarVocabulary& Grammar::vocabulary() const {
   return *compiled_->vocabulary;
+}
+const std::vector<std::string>& Grammar::notes() const {
+  return compiled_->notes;
 }
 size_t Grammar::memory_bytes() const {
   return compiled_->automaton.memory_bytes() + compiled_->masks.memory_bytes();
@@ -346,6 +351,14 @@ bool GrammarState::fill_mask(std::span<uint32_t> mask) const {
   std::vector<Config> behind;
   bool complete = true;
   for (const Config& config : place_->configs) {
+    const bool counted =
+        compiled_->automaton.again[config.state] != grammar::kDead && config.frame != 0 &&
+        matcher.items_left(config.frame) <= static_cast<int64_t>(tables.tokens.longest);
+    if (counted) {
+      grammar::mark_counted_tokens(compiled_->automaton, matcher, config, tables.tokens,
+                                   compiled_->terminals, mask);
+      continue;
+    }
     const auto allowed = compiled_->masks.get(compiled_->automaton, config.state, tables.tokens,
                                               compiled_->terminals);
     complete = !allowed->exhausted && !matcher.exhausted();
@@ -354,7 +367,7 @@ bool GrammarState::fill_mask(std::span<uint32_t> mask) const {
     for (const int32_t token : allowed->list) mask[token / 32] |= 1u << (token % 32);
     if (config.frame == 0 || allowed->rests.empty()) continue;
     behind.clear();
-    matcher.enter(matcher.below(config.frame), behind, 0);
+    matcher.leave(config.frame, behind);
     grammar::mark_tokens(compiled_->automaton, matcher, behind, allowed->rests, mask);
     matcher.drop_frames(frames);
   }

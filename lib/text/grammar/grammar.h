@@ -103,6 +103,8 @@ class Grammar {
                                            bool answers = false);
 
   const GrammarVocabulary& vocabulary() const;
+  // What of a schema says nothing to the grammar though it may be meant to: unknown keywords.
+  const std::vector<std::string>& notes() const;
   // Of the automaton and of the masks that were found so far: grows while it is used.
   size_t memory_bytes() const;
 

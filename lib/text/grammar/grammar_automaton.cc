@@ -13,6 +13,7 @@
 #include "lib/text/grammar/byte_runs.h"
 #include "lib/text/grammar/follow_bytes.h"
 #include "lib/text/grammar/grammar_fragments.h"
+#include "lib/text/grammar/grammar_matcher.h"
 #include "lib/text/grammar/plain_room.h"
 
 namespace ktx::text::grammar {
@@ -70,13 +71,21 @@ class Live {
   std::vector<uint32_t> todo_;
 };
 
+// What the attempts to build an automaton have cost together.
+struct BuildWork {
+  size_t spent = 0;
+  bool full = false;  // there were too many states
+};
+
 class AutomatonBuilder {
  public:
-  explicit AutomatonBuilder(const Fragments& fragments)
+  AutomatonBuilder(const Fragments& fragments, BuildWork& work)
       : fragments_(fragments),
         live_(fragments),
         mark_(fragments.states.size(), 0),
-        is_end_(fragments.states.size()) {
+        is_end_(fragments.states.size()),
+        work_(work.spent),
+        full_(work.full) {
     for (const Unit& unit : fragments.units) is_end_[unit.end] = true;
   }
 
@@ -87,9 +96,17 @@ class AutomatonBuilder {
     for (uint32_t u = 0; u < fragments_.units.size(); ++u) {
       const uint32_t start = fragments_.units[u].start;
       start_of_unit_.push_back(live_.unit(u) ? subset({&start, 1}) : kDead);
+      if (live_.unit(u)) unit_of_state_[start_of_unit_[u]] = u;
     }
     for (uint32_t s = 0; s < out_.states.size(); ++s) {
       KTX_TRY(expand(s));
+    }
+    for (const UnitLoop& loop : fragments_.loops) {
+      out_.loops.push_back({start_of_unit_[loop.next], loop.min, loop.max});
+    }
+    for (const uint32_t unit : unit_of_state_) {
+      const int32_t again = fragments_.units[unit].again;
+      out_.again.push_back(again < 0 ? kDead : start_of_unit_[static_cast<size_t>(again)]);
     }
     out_.start = start_of_unit_[0];
     KTX_TRY(refuse_left_recursion());
@@ -141,6 +158,7 @@ class AutomatonBuilder {
       if (added) {
         out_.states.emplace_back();
         sets_.push_back(&found->first);
+        unit_of_state_.push_back(unit_);
       }
     }
     if (seeds.size() == 1) of_one_[seeds[0]] = id;
@@ -148,7 +166,9 @@ class AutomatonBuilder {
   }
 
   Status expand(uint32_t id) {
+    unit_ = unit_of_state_[id];
     if (out_.states.size() > kMaxStates) {
+      full_ = true;
       return Error{
           fmt::format("the grammar is too large: it needs more than {} states; use smaller counts, "
                       "or fewer rules or properties",
@@ -162,8 +182,8 @@ class AutomatonBuilder {
     const std::vector<uint32_t>& set = *sets_[id];
     State state;
     targets_.resize(out_.class_count);
-    std::vector<uint32_t> classes;  // that lead somewhere
-    std::map<uint32_t, std::vector<uint32_t>> calls;
+    std::vector<uint32_t> classes;                                        // that lead somewhere
+    std::map<std::pair<uint32_t, int32_t>, std::vector<uint32_t>> calls;  // by unit and loop
     for (const uint32_t s : set) {
       const FragmentState& fragment = fragments_.states[s];
       state.final |= is_end_[s];
@@ -177,7 +197,7 @@ class AutomatonBuilder {
       }
       for (const UnitEdge& edge : fragment.units) {
         if (live_.unit(edge.unit) && live_.state(edge.target)) {
-          calls[edge.unit].push_back(edge.target);
+          calls[{edge.unit, edge.loop}].push_back(edge.target);
         }
       }
     }
@@ -192,8 +212,9 @@ class AutomatonBuilder {
     }
     for (const uint32_t c : classes) targets_[c].clear();
     state.first_call = static_cast<uint32_t>(out_.calls.size());
-    for (const auto& [unit, call_targets] : calls) {
-      out_.calls.push_back({start_of_unit_[unit], subset(call_targets)});
+    for (const auto& [called, call_targets] : calls) {
+      const auto [unit, loop] = called;
+      out_.calls.push_back({start_of_unit_[unit], subset(call_targets), loop});
     }
     if (calls.size() > UINT16_MAX)
       return Error{"the grammar is too large: 65536 ways at one place"};
@@ -280,18 +301,130 @@ class AutomatonBuilder {
   std::unordered_map<uint32_t, uint32_t> of_one_;
   std::vector<uint32_t> start_of_unit_;
   std::vector<bool> is_end_;
-  size_t work_ = 0;
+  std::vector<uint32_t> unit_of_state_;
+  uint32_t unit_ = 0;  // whose states are made
+  size_t& work_;
+  bool& full_;
+};
+
+// Finds loops whose items cannot be counted while a text is read from the left: where one ends and
+// the next begins, or something else does, is known only later, so that a text has as many readings
+// as there are counts. As copies these are states of one automaton.
+class AmbiguousLoops {
+ public:
+  AmbiguousLoops(const Automaton& automaton, BuildWork& work)
+      : a_(automaton), matcher_(automaton), work_(work) {}
+
+  std::vector<size_t> find() {
+    constexpr size_t kMostAtOnce = 16;  // loops that may begin at one place
+    std::vector<bool> found(a_.loops.size(), false);
+    for (uint32_t s = 0; s < a_.states.size() && !a_.loops.empty(); ++s) {
+      for (const Call& call : calls_of(s)) {
+        if (call.loop < 0 || found[call.loop]) continue;
+        const uint32_t next = a_.loops[call.loop].next;
+        if (next == kDead) continue;
+        // (Its own bytes: another item, and with it another count, could begin beside this one.)
+        found[call.loop] = calls_of(s).size() > kMostAtOnce ||
+                           (bytes(s) & first(call.start)).any() ||
+                           (first(next) & first(call.target)).any() || runs_on(call.start, next);
+      }
+    }
+    std::vector<size_t> out;
+    for (size_t l = 0; l < found.size(); ++l) {
+      if (found[l]) out.push_back(l);
+    }
+    return out;
+  }
+
+ private:
+  std::span<const Call> calls_of(uint32_t state) const {
+    return std::span(a_.calls).subspan(a_.states[state].first_call, a_.states[state].call_count);
+  }
+  ByteSet bytes(uint32_t state) const {
+    ByteSet out;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      if (a_.next(state, static_cast<uint8_t>(byte)) != kDead) out.set(byte);
+    }
+    return out;
+  }
+  // What may come first from a state on, behind its rule too where that may end.
+  const ByteSet& first(uint32_t state) {
+    const auto [known, added] = first_.try_emplace(state);
+    if (!added) return known->second;
+    std::vector<Config> configs;
+    matcher_.begin_work();
+    const size_t frames = matcher_.frame_count();
+    if (matcher_.enter({state, 0}, configs, 0)) known->second |= a_.follow(state);
+    for (const Config& config : configs) known->second |= bytes(config.state);
+    matcher_.drop_frames(frames);
+    work_.spent += 256 * configs.size();
+    return known->second;
+  }
+  // Where an item may end it may also go on, in the way in which the next one begins. `start`: of
+  // the item, `next`: of another one.
+  bool runs_on(uint32_t start, uint32_t next) {
+    const auto [known, added] = runs_on_.try_emplace(next, false);
+    if (!added) return known->second;
+    const ByteSet begins = first(next);
+    std::vector<bool> seen(a_.states.size(), false);
+    std::vector<uint32_t> todo = {start, next};
+    while (!todo.empty() && !known->second) {
+      const uint32_t s = todo.back();
+      todo.pop_back();
+      if (seen[s]) continue;
+      seen[s] = true;
+      work_.spent += 1 + a_.class_count / 8;
+      if (work_.spent > kMaxCompileWork) return known->second = true;
+      ByteSet more = a_.states[s].final ? bytes(s) : ByteSet();
+      for (const Call& call : calls_of(s)) {
+        if (a_.states[s].final) more |= first(call.start);
+        if (a_.states[call.target].final) todo.push_back(call.start);  // the item may end with it
+        todo.push_back(call.target);
+      }
+      known->second = (more & begins).any();
+      for (uint32_t c = 0; c < a_.class_count; ++c) {
+        const uint32_t to = a_.edges[size_t{s} * a_.class_count + c];
+        if (to != kDead) todo.push_back(to);
+      }
+    }
+    return known->second;
+  }
+
+  const Automaton& a_;
+  Matcher matcher_;
+  BuildWork& work_;
+  std::unordered_map<uint32_t, ByteSet> first_;
+  std::unordered_map<uint32_t, bool> runs_on_;  // by `next`
 };
 
 }  // namespace
 
+// Copies where they fit, else loops.
 Result<Automaton> build_automaton(const GrammarRules& rules) {
-  const Fragments fragments = KTX_TRY(build_fragments(rules));
-  Automaton automaton = KTX_TRY(AutomatonBuilder(fragments).build());
-  measure_room(automaton);
-  find_follow_bytes(automaton);
-  measure_runs(automaton);
-  return automaton;
+  constexpr int64_t kFewStates = 100;  // of copies, also where there are too many of others
+  constexpr int kMostRounds = 4;
+  BuildWork work;
+  LoopChoice choice;
+  for (int round = 0;; ++round) {
+    if (round == kMostRounds) choice.most_copied = INT64_MAX;
+    work.full = false;
+    Result<Fragments> fragments = build_fragments(rules, choice, work.full);
+    Result<Automaton> built = fragments ? AutomatonBuilder(*fragments, work).build()
+                                        : Result<Automaton>(fragments.error());
+    if (!built && work.full && choice.most_copied > kFewStates && round < kMostRounds) {
+      choice.most_copied = kFewStates;
+      continue;
+    }
+    if (!built) return built.error();
+    Automaton automaton = built.take();
+    find_follow_bytes(automaton);
+    const std::vector<size_t> ambiguous = AmbiguousLoops(automaton, work).find();
+    for (const size_t loop : ambiguous) choice.copied.insert(fragments->loops[loop].expr);
+    if (!ambiguous.empty()) continue;
+    measure_room(automaton);
+    measure_runs(automaton);
+    return automaton;
+  }
 }
 
 }  // namespace ktx::text::grammar

@@ -3,7 +3,9 @@
 //
 // A state has edges by byte (equivalent bytes share a class), calls of rules (match that rule,
 // continue at `target`), and may end its rule. Small non-recursive rules are inlined into their
-// callers, so most JSON Schemas are one automaton without calls, and need no stack.
+// callers, so most JSON Schemas are one automaton without calls, and need no stack. A repetition
+// with a large limit is a loop: its item is called again and again, and its frame on the stack
+// counts.
 //
 // Every state that an edge leads to can reach the end of its rule: a text with a live state can
 // be completed.
@@ -27,6 +29,14 @@ using ByteSet = std::bitset<256>;
 struct Call {
   uint32_t start = 0;   // of the called rule
   uint32_t target = 0;  // where to go on behind it
+  int32_t loop = -1;    // in loops; -1: once
+};
+
+// An item is called at least `min` times and at most `max`, the first time by the call and then
+// from `next` on, where its separator stands.
+struct Loop {
+  uint32_t next = kDead;
+  int min = 1, max = kNoLimit;
 };
 
 struct State {
@@ -53,6 +63,9 @@ struct Automaton {
   std::vector<State> states;
   std::vector<uint32_t> edges;  // [state * class_count + class], kDead where none
   std::vector<Call> calls;
+  std::vector<Loop> loops;
+  // By state, of the items of loops: where the next item begins; kDead for others.
+  std::vector<uint32_t> again;
   // How many plain characters (token_trie.h) may come from a state on, whichever they
   // are, up to kNoEnd: a string without a limit. Tokens of plain characters alone need
   // not be followed.
@@ -69,9 +82,9 @@ struct Automaton {
   uint32_t start = 0;
 
   size_t memory_bytes() const {
-    return states.size() * (sizeof(State) + 2 + sizeof(Run) + sizeof(uint32_t)) +
+    return states.size() * (sizeof(State) + 2 + sizeof(Run) + 2 * sizeof(uint32_t)) +
            edges.size() * sizeof(uint32_t) + calls.size() * sizeof(Call) +
-           follow_of_rule.size() * sizeof(ByteSet);
+           loops.size() * sizeof(Loop) + follow_of_rule.size() * sizeof(ByteSet);
   }
   const ByteSet& follow(uint32_t state) const { return follow_of_rule[rule_of_state[state]]; }
   uint32_t next(uint32_t state, uint8_t byte) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -20,6 +21,7 @@ constexpr int64_t kInlineSize = 300;     // states of a rule that is copied into
 constexpr int kInlineDepth = 100;        // of expressions in each other
 constexpr int64_t kOutlineSize = 250;    // a repeated part above this …
 constexpr int64_t kOutlineTotal = 4000;  // … that would take this much is called instead
+constexpr int64_t kFewCopies = 4;        // no loop
 
 Error too_large() {
   return Error{
@@ -33,6 +35,8 @@ struct ExprFacts {
   int64_t size = 0;  // states it takes, about
   int depth = 0;
   bool cyclic = false;  // part of a recursion
+  bool nullable = false;
+  int uses = 0;
 };
 
 // Marks the expressions of recursions: strongly connected components (Tarjan), without
@@ -105,11 +109,12 @@ class Recursions {
 
 class Builder {
  public:
-  explicit Builder(const GrammarRules& rules)
-      : rules_(rules), facts_(rules.exprs.size()), uses_(rules.rules.size(), 0) {}
+  Builder(const GrammarRules& rules, const LoopChoice& loops)
+      : rules_(rules), loops_(loops), facts_(rules.exprs.size()), uses_(rules.rules.size(), 0) {}
 
-  Result<Fragments> build() {
+  Result<Fragments> build(bool& full) {
     for (const Expr& expr : rules_.exprs) {
+      for (const int part : expr.parts) ++facts_[part].uses;
       if (expr.kind != ExprKind::Rule) continue;
       ++uses_[expr.rule];
       if (rules_.rules[expr.rule].expr < 0) {
@@ -121,11 +126,18 @@ class Builder {
     Recursions(rules_, facts_).mark_from(root);
     measure(root);
     unit(root);
-    for (size_t u = 0; u < out_.units.size(); ++u) {
+    for (size_t u = 0; u < out_.units.size() && !full_; ++u) {
       const Unit unit = out_.units[u];
-      build(unit.expr, unit.start, unit.end);
-      if (full_) return too_large();
+      if (unit.item < 0) {
+        build(unit.expr, unit.start, unit.end);
+        continue;
+      }
+      const uint32_t behind = state();
+      build(unit.separator, unit.start, behind);
+      if (!full_) call(static_cast<uint32_t>(unit.item), behind, unit.end);
     }
+    full = full_;
+    if (full_) return too_large();
     return std::move(out_);
   }
 
@@ -138,6 +150,48 @@ class Builder {
 
   // Sizes and depths, parts before wholes; a recursion is a call and ends there.
   void measure(int root) {
+    std::vector<int> order;
+    find_order(root, order);
+    find_nullable(order);
+    for (const int index : order) measure_one(index, facts_[index]);
+  }
+  void find_nullable(const std::vector<int>& order) {
+    constexpr int kMostRounds = 32;  // of recursions in each other
+    bool changed = true;
+    for (int round = 0; changed && round < kMostRounds; ++round) {
+      changed = false;
+      for (const int index : order) {
+        if (facts_[index].nullable || !may_be_empty(rules_.exprs[index])) continue;
+        facts_[index].nullable = changed = true;
+      }
+    }
+    // Not known: then nothing is a loop.
+    for (const int index : order) facts_[index].nullable |= changed;
+  }
+  bool may_be_empty(const Expr& expr) const {
+    const auto empty = [&](int part) { return facts_[part].nullable; };
+    switch (expr.kind) {
+      case ExprKind::Text:
+        return expr.text.empty();
+      case ExprKind::Sequence:
+        return std::all_of(expr.parts.begin(), expr.parts.end(), empty);
+      case ExprKind::Alternatives:
+        return std::any_of(expr.parts.begin(), expr.parts.end(), empty);
+      case ExprKind::Repeat:
+      case ExprKind::List:
+        return expr.min == 0 || (empty(expr.parts[0]) && empty(expr.parts.back()));
+      case ExprKind::Joined:
+        return std::find(expr.required.begin(), expr.required.end(), true) == expr.required.end() ||
+               std::any_of(expr.parts.begin() + 1, expr.parts.end(), empty);
+      case ExprKind::Set:
+        return !rules_.sets[expr.set].is_empty() && rules_.sets[expr.set].states[0].accepts;
+      case ExprKind::Rule:
+        return facts_[rules_.rules[expr.rule].expr].nullable;
+      default:
+        return false;
+    }
+  }
+  void find_order(int root, std::vector<int>& order) {
     std::vector<std::pair<int, bool>> todo = {{root, false}};
     std::vector<uint8_t> seen(rules_.exprs.size(), 0);
     while (!todo.empty()) {
@@ -145,7 +199,7 @@ class Builder {
       todo.pop_back();
       const Expr& expr = rules_.exprs[index];
       if (ready) {
-        measure_one(expr, facts_[index]);
+        order.push_back(index);
         continue;
       }
       if (seen[index]) continue;
@@ -155,8 +209,19 @@ class Builder {
       if (expr.kind == ExprKind::Rule) todo.push_back({rules_.rules[expr.rule].expr, false});
     }
   }
-  void measure_one(const Expr& expr, ExprFacts& facts) {
+  // A loop in place of copies.
+  bool is_loop(int index) const {
+    const Expr& expr = rules_.exprs[index];
+    if (expr.kind != ExprKind::Repeat && expr.kind != ExprKind::List) return false;
+    const int64_t count = copies(expr);
+    int64_t item = 0;
+    for (const int part : expr.parts) item += facts_[part].size;
+    return count > kFewCopies && count > loops_.most_copied / std::max<int64_t>(item, 1) &&
+           !facts_[expr.parts[0]].nullable && !loops_.copied.contains(index);
+  }
+  void measure_one(int index, ExprFacts& facts) {
     constexpr int64_t kHuge = int64_t{1} << 40;
+    const Expr& expr = rules_.exprs[index];
     for (const int part : expr.parts) {
       facts.size += facts_[part].size;
       facts.depth = std::max(facts.depth, facts_[part].depth);
@@ -174,7 +239,8 @@ class Builder {
         break;
       case ExprKind::Repeat:
       case ExprKind::List:
-        facts.size *= copies(expr);
+        if (is_loop(index)) break;
+        facts.size = facts.size > kHuge / copies(expr) ? kHuge : facts.size * copies(expr);
         break;
       case ExprKind::Set:
         for (const RegularSet::State& state : rules_.sets[expr.set].states) {
@@ -204,29 +270,62 @@ class Builder {
     return static_cast<uint32_t>(out_.states.size()) - 1;
   }
   void empty(uint32_t from, uint32_t to) { out_.states[from].empty.push_back(to); }
-  uint32_t unit(int expr) {
-    const auto [found, added] = unit_of_.try_emplace(expr, out_.units.size());
-    if (added) {
-      const uint32_t start = state();
-      out_.units.push_back({expr, start, state()});
-    }
-    return static_cast<uint32_t>(found->second);
+  uint32_t add_unit(int expr) {
+    const uint32_t start = state();
+    out_.units.push_back({expr, start, state()});
+    return static_cast<uint32_t>(out_.units.size()) - 1;
   }
-  void call(int expr, uint32_t from, uint32_t to) {
-    const uint32_t callee = unit(expr);
-    out_.states[from].units.push_back({callee, to});
+  uint32_t unit(int expr) {
+    const auto known = unit_of_.find(expr);
+    return known != unit_of_.end() ? known->second : unit_of_[expr] = add_unit(expr);
+  }
+  void call(uint32_t unit, uint32_t from, uint32_t to, int32_t loop = -1) {
+    if (!full_) out_.states[from].units.push_back({unit, to, loop});
+  }
+  // The units of a loop's item: the first one, and those behind separators. All loops of the same
+  // item share them.
+  struct LoopUnits {
+    uint32_t first, next;
+  };
+  LoopUnits loop_units(int item, int separator) {
+    const auto [known, added] = loop_units_.try_emplace({item, separator}, LoopUnits{});
+    if (!added) return known->second;
+    LoopUnits& units = known->second;
+    units.first = units.next = add_unit(item);
+    if (separator >= 0) {
+      units.next = add_unit(-1);
+      out_.units[units.next].separator = separator;
+      out_.units[units.next].item = static_cast<int32_t>(units.first);
+    }
+    for (const uint32_t each : {units.first, units.next}) {
+      out_.units[each].again = static_cast<int32_t>(units.next);
+    }
+    return units;
+  }
+  void build_loop(int index, uint32_t from, uint32_t to) {
+    const Expr& expr = rules_.exprs[index];
+    const LoopUnits units =
+        loop_units(expr.parts[0], expr.kind == ExprKind::List ? expr.parts[1] : -1);
+    const auto loop = static_cast<int32_t>(out_.loops.size());
+    out_.loops.push_back({units.next, std::max(1, expr.min), expr.max, index});
+    if (expr.min == 0) empty(from, to);
+    call(units.first, from, to, loop);
   }
 
   // Ways from one state to another that match the expression.
   void build(int index, uint32_t from, uint32_t to) {
     if (full_) return;
     const Expr& expr = rules_.exprs[index];
+    if (is_loop(index)) return build_loop(index, from, to);
     switch (expr.kind) {
       case ExprKind::Text:
         return build_text(expr.text, from, to);
       case ExprKind::Class:
         return build_class(expr.ranges, from, to);
       case ExprKind::Set:
+        if (facts_[index].size > kInlineSize && facts_[index].uses > 1) {
+          return build_shared_set(index, from, to);
+        }
         return build_set(rules_.sets[expr.set], from, to);
       case ExprKind::Token:
         return build_token(expr.token, expr.others, from, to);
@@ -242,7 +341,7 @@ class Builder {
       case ExprKind::Joined:
         return build_joined(expr, from, to);
       case ExprKind::Rule:
-        if (called(expr)) return call(rules_.rules[expr.rule].expr, from, to);
+        if (called(expr)) return call(unit(rules_.rules[expr.rule].expr), from, to);
         return build(rules_.rules[expr.rule].expr, from, to);
     }
   }
@@ -288,6 +387,13 @@ class Builder {
       same = next;
     }
   }
+  // Called where it stands, but in its own unit.
+  void build_shared_set(int index, uint32_t from, uint32_t to) {
+    if (from == out_.units[unit(index)].start) {
+      return build_set(rules_.sets[rules_.exprs[index].set], from, to);
+    }
+    call(unit(index), from, to);
+  }
   void build_set(const RegularSet& set, uint32_t from, uint32_t to) {
     std::vector<uint32_t> states;
     for (size_t s = 0; s < set.states.size() && !full_; ++s) states.push_back(state());
@@ -315,7 +421,7 @@ class Builder {
     }
   }
   void build_item(int part, bool outlined, uint32_t from, uint32_t to) {
-    if (outlined) return call(part, from, to);
+    if (outlined) return call(unit(part), from, to);
     build(part, from, to);
   }
   // min to max items, with a separator between them (-1: none).
@@ -415,22 +521,25 @@ class Builder {
   }
 
   const GrammarRules& rules_;
+  const LoopChoice& loops_;
   std::vector<ExprFacts> facts_;
   std::vector<int> uses_;
   Fragments out_;
-  std::unordered_map<int, size_t> unit_of_;
+  std::unordered_map<int, uint32_t> unit_of_;
+  std::map<std::pair<int, int>, LoopUnits> loop_units_;  // by item and separator
   bool full_ = false;
 };
 
 }  // namespace
 
-Result<Fragments> build_fragments(const GrammarRules& rules) {
+Result<Fragments> build_fragments(const GrammarRules& rules, const LoopChoice& loops, bool& full) {
+  full = false;
   if (rules.too_large()) {
     return Error{fmt::format("the grammar is too large: more than {} parts; make it smaller",
                              kMaxExpressions)};
   }
   if (rules.root < 0 || rules.rules[rules.root].expr < 0) return Error{"the grammar has no root"};
-  return Builder(rules).build();
+  return Builder(rules, loops).build(full);
 }
 
 }  // namespace ktx::text::grammar

@@ -16,10 +16,14 @@ bool contains(const std::vector<Config>& configs, size_t first, const Config& co
 
 }  // namespace
 
-uint32_t Matcher::push(uint32_t target, uint32_t below) {
+uint32_t Matcher::push(const Call& call, uint32_t below, int32_t count) {
   const size_t oldest = frames_.size() - std::min(frames_.size() - 1, kFramesCompared);
   for (size_t f = frames_.size() - 1; f >= oldest && f > 0; --f) {
-    if (frames_[f].target == target && frames_[f].below == below) return static_cast<uint32_t>(f);
+    const Frame& frame = frames_[f];
+    if (frame.target == call.target && frame.below == below && frame.loop == call.loop &&
+        frame.count == count) {
+      return static_cast<uint32_t>(f);
+    }
   }
   work_ += 1 + kFramesCompared / kComparesPerWork;
   const uint32_t depth = frames_[below].depth + 1;
@@ -27,7 +31,7 @@ uint32_t Matcher::push(uint32_t target, uint32_t below) {
     dropped_ = true;
     return 0;
   }
-  frames_.push_back({target, below, depth});
+  frames_.push_back({call.target, below, depth, call.loop, count});
   return static_cast<uint32_t>(frames_.size()) - 1;
 }
 
@@ -53,8 +57,35 @@ bool Matcher::enter_unseen(Config config, std::vector<Config>& configs, size_t f
     add(config, configs, first);
     return false;
   }
-  bool bottom = false;
   todo_.assign(1, config);
+  return follow_todo(configs, first);
+}
+
+void Matcher::end_call(uint32_t frame) {
+  const Frame ended = frames_[frame];
+  if (ended.loop < 0) {
+    todo_.push_back({ended.target, ended.below});
+    return;
+  }
+  const Loop& loop = automaton_->loops[ended.loop];
+  if (ended.count >= loop.min) todo_.push_back({ended.target, ended.below});
+  if (loop.next == kDead || items_left(frame) <= 0) return;
+  const bool counted = loop.max != kNoLimit || ended.count < loop.min;
+  const uint32_t next =
+      push({0, ended.target, ended.loop}, ended.below, ended.count + (counted ? 1 : 0));
+  if (next != 0) todo_.push_back({loop.next, next});
+}
+
+void Matcher::leave(uint32_t frame, std::vector<Config>& configs) {
+  seen_.clear();
+  todo_.clear();
+  end_call(frame);
+  follow_todo(configs, configs.size());
+}
+
+bool Matcher::follow_todo(std::vector<Config>& configs, size_t first) {
+  const Automaton& a = *automaton_;
+  bool bottom = false;
   while (!todo_.empty() && !exhausted()) {
     const Config at = todo_.back();
     todo_.pop_back();
@@ -70,18 +101,19 @@ bool Matcher::enter_unseen(Config config, std::vector<Config>& configs, size_t f
     for (uint32_t c = 0; c < state.call_count; ++c) {
       const Call& call = a.calls[state.first_call + c];
       uint32_t frame = at.frame;
-      if (!a.states[call.target].only_final()) {
-        frame = push(call.target, at.frame);
+      if (call.loop >= 0 || !a.states[call.target].only_final()) {
+        frame = push(call, at.frame, 1);
         if (frame == 0) continue;
       }
       todo_.push_back({call.start, frame});
     }
     if (!state.final) continue;
-    if (at.frame == 0) {
-      bottom = true;
-    } else {
-      todo_.push_back(below(at.frame));
+    if (at.frame != 0) {
+      end_call(at.frame);
+      continue;
     }
+    bottom = true;
+    if (a.again[at.state] != kDead) todo_.push_back({a.again[at.state], 0});
   }
   return bottom;
 }

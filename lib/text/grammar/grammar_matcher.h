@@ -14,6 +14,8 @@
 
 #include "lib/text/grammar/grammar_automaton.h"
 
+// An item of a loop that stands at the bottom (a mask is found for a state alone) may be followed
+// by any number of others.
 namespace ktx::text::grammar {
 
 inline constexpr uint32_t kMaxStackDepth = 256;
@@ -51,8 +53,14 @@ class Matcher {
   // the end of `configs`. True as for enter().
   bool step(std::vector<Config>& configs, size_t begin, size_t end, uint8_t byte);
 
-  // The configuration behind the call that `frame` stands for; not of the bottom.
-  Config below(uint32_t frame) const { return {frames_[frame].target, frames_[frame].below}; }
+  // What may come behind the end of the call that `frame` stands for; not of the bottom.
+  void leave(uint32_t frame, std::vector<Config>& configs);
+  // How many more items may follow the one of `frame`; INT32_MAX where none are counted.
+  int32_t items_left(uint32_t frame) const {
+    const int32_t loop = frames_[frame].loop;
+    const int max = loop < 0 ? kNoLimit : automaton_->loops[loop].max;
+    return max == kNoLimit ? INT32_MAX : max - frames_[frame].count;
+  }
 
   size_t frame_count() const { return frames_.size(); }
   void drop_frames(size_t count) { frames_.resize(count); }
@@ -64,13 +72,18 @@ class Matcher {
     uint32_t target = 0;
     uint32_t below = 0;
     uint32_t depth = 0;
+    int32_t loop = -1;
+    int32_t count = 0;  // items of the loop, the one at hand included; no further than is needed
   };
   // The frame for a call; 0 when the stack is too deep.
-  uint32_t push(uint32_t target, uint32_t below);
+  uint32_t push(const Call& call, uint32_t below, int32_t count);
   // Adds a configuration behind `first` unless it is there; dropped() at kMaxConfigs.
   void add(Config config, std::vector<Config>& configs, size_t first);
   // enter() within a step: what another configuration of it has led to is left out.
   bool enter_unseen(Config config, std::vector<Config>& configs, size_t first);
+  // Adds to todo_ what may come behind the call that `frame` stands for.
+  void end_call(uint32_t frame);
+  bool follow_todo(std::vector<Config>& configs, size_t first);
 
   const Automaton* automaton_;
   std::vector<Frame> frames_;

@@ -70,7 +70,8 @@ struct GrammarRules {
   std::vector<Rule> rules;
   std::vector<RegularSet> sets;
   int root = -1;
-  bool distinct_items = false;  // some arrays need unique_items.h beside the automaton
+  bool distinct_items = false;     // some arrays need unique_items.h beside the automaton
+  std::vector<std::string> notes;  // what of a schema was passed over
 
   int text(std::string_view bytes);
   int one_of(std::vector<CodeRange> ranges);

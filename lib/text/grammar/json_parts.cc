@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "lib/text/grammar/number_ranges.h"
 #include "lib/text/utf8.h"
 
 namespace ktx::text::grammar {
 namespace {
 
 constexpr int kMaxIndent = 20;
-constexpr int kMaxUniformLength = 500;  // counted with all escapes
 constexpr size_t kMaxKeyCompared = 64;  // code points; keys that begin alike are kept out
 
 const std::vector<CodeRange> kDigit = {{'0', '9'}};
@@ -86,31 +86,19 @@ int JsonParts::character() {
   return character_;
 }
 
-int JsonParts::short_character() {
-  if (short_ < 0) {
-    short_ =
-        g_.alternatives({raw_character(), g_.sequence({g_.text("\\"), g_.one_of(kShortEscapes)})});
-  }
-  return short_;
-}
-
 int JsonParts::string(int min, int max) {
-  if (max > kMaxUniformLength || min > kMaxUniformLength) {
-    if (max != kNoLimit) max = std::max(min, std::min(max, kMaxCountedLength));
-    return g_.sequence({g_.text("\""), g_.repeat(short_character(), min, max), g_.text("\"")});
-  }
   return g_.sequence({g_.text("\""), g_.repeat(character(), min, max), g_.text("\"")});
 }
 
 int JsonParts::integer() {
-  const int digits = g_.repeat(g_.one_of(kDigit), 0, kMaxDigits - 1);
+  const int digits = g_.repeat(g_.one_of(kDigit), 0, kFreeDigits - 1);
   return g_.sequence({g_.optional(g_.text("-")),
                       g_.alternatives({g_.text("0"), g_.sequence({g_.one_of(kNonzero), digits})})});
 }
 
 int JsonParts::number() {
   const int digit = g_.one_of(kDigit);
-  const int fraction = g_.sequence({g_.text("."), g_.repeat(digit, 1, kMaxDigits)});
+  const int fraction = g_.sequence({g_.text("."), g_.repeat(digit, 1, kMaxFraction)});
   const int exponent =
       g_.sequence({g_.one_of({{'e', 'e'}, {'E', 'E'}}),
                    g_.optional(g_.one_of({{'+', '+'}, {'-', '-'}})), g_.repeat(digit, 1, 2)});

@@ -2,8 +2,8 @@
 //
 // The allowed text is JSON as models write it, and always parses: between the parts of objects
 // and arrays nothing, one space, or one line end and an indentation of up to 20; a space behind
-// a colon; numbers of up to 16 digits on each side of the point, with exponents of two digits,
-// which fit a double.
+// a colon; numbers of up to 40 digits before the point and 16 behind it, with exponents of two
+// digits, which fit a double.
 #pragma once
 
 #include <string>
@@ -14,18 +14,13 @@
 
 namespace ktx::text::grammar {
 
-// Of a string with a limit: a longer limit is cut down to this.
-inline constexpr int kMaxCountedLength = 4000;
-inline constexpr int kMaxDigits = 16;  // of a number's whole part, and of its fraction
-
 class JsonParts {
  public:
   explicit JsonParts(GrammarRules& rules) : g_(rules) {}
 
   int space();
-  int character();        // of a string: as it is or escaped
-  int short_character();  // the same without \\uXXXX, for strings that are counted
-  int raw_character();    // of a string, not escaped
+  int character();      // of a string: as it is or escaped
+  int raw_character();  // of a string, not escaped
   int string(int min, int max);
   int integer();
   int number();
@@ -47,7 +42,7 @@ class JsonParts {
   int bracketed(std::string_view open, int inner, std::string_view close);
 
   GrammarRules& g_;
-  int space_ = -1, character_ = -1, short_ = -1, raw_ = -1, any_ = -1, separator_ = -1;
+  int space_ = -1, character_ = -1, raw_ = -1, any_ = -1, separator_ = -1;
 };
 
 // `text` as a JSON string with its quotes.

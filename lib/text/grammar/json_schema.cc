@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/text/exact_json.h"
 #include "lib/text/grammar/json_parts.h"
 #include "lib/text/grammar/schema_conditions.h"
 #include "lib/text/grammar/schema_converter.h"
@@ -47,10 +48,6 @@ Status refuse_own_keywords(const Json& root) {
 
 }  // namespace
 
-std::string json_text(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Result<int> SchemaConverter::convert() {
   KTX_TRY(check_extent(root_));
   KTX_TRY(refuse_own_keywords(root_));
@@ -79,7 +76,7 @@ Result<int> SchemaConverter::rule_of(const std::string& pointer) {
 }
 
 Status SchemaConverter::check(const Json& json, const std::string& path) {
-  KTX_TRY(check_keywords(json, path));
+  KTX_TRY(check_keywords(json, path, &g_.notes));
   if (&json != &root_) KTX_TRY(check_inner_id(json, path));
   return {};
 }

@@ -8,10 +8,13 @@
 namespace ktx::text::grammar {
 namespace {
 
-constexpr int64_t kMost = 999'999'999'999'999;  // 15 digits
+constexpr int64_t kMost = 999'999'999'999'999'999;
+// Without a bound: what doubles tell apart.
+constexpr int64_t kMostFree = 999'999'999'999'999;
+constexpr size_t kMostDigits = 18;
 
 int64_t whole_part(const Decimal& number) {
-  const auto value = static_cast<int64_t>(std::stoll(number.whole));  // 16 digits at most
+  const int64_t value = number.whole.size() > kMostDigits ? kMost + 1 : std::stoll(number.whole);
   return number.negative ? -value : value;
 }
 // The least and the greatest whole number within a bound.
@@ -77,8 +80,10 @@ class Multiples {
 }  // namespace
 
 Result<int> whole_multiples(GrammarRules& g, const NumberBounds& bounds, int64_t step) {
-  int64_t low = bounds.low ? least(*bounds.low, bounds.low_open) : -kMost;
-  int64_t high = bounds.high ? greatest(*bounds.high, bounds.high_open) : kMost;
+  int64_t low = bounds.low ? least(*bounds.low, bounds.low_open) : -kMostFree;
+  int64_t high = bounds.high ? greatest(*bounds.high, bounds.high_open) : kMostFree;
+  if (!bounds.high && low > kMostFree) high = kMost;
+  if (!bounds.low && high < -kMostFree) low = -kMost;
   low = std::max(low, -kMost);
   high = std::min(high, kMost);
   std::vector<int> ways;

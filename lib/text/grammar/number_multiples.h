@@ -3,7 +3,7 @@
 //   of 5    ->   0 | 5 | -?[1-9]… that end with 0 or 5
 //   of 7, from 0 to 20   ->   0 | 7 | 14
 //
-// Numbers have up to 15 digits.
+// Numbers have up to 18 digits.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ktx::text::grammar {
 
 inline constexpr int64_t kMaxListedMultiples = 1000;
 
-// `step` is from 1 to 10^15. An error where there are more multiples than can be listed, and the
+// `step` is from 1 to 10^18. An error where there are more multiples than can be listed, and the
 // last two digits do not tell them (of 5, 4 and 100 they do, of 3 and 8 not).
 Result<int> whole_multiples(GrammarRules& rules, const NumberBounds& bounds, int64_t step);
 

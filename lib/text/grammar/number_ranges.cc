@@ -1,9 +1,7 @@
 #include "lib/text/grammar/number_ranges.h"
 
 #include <algorithm>
-#include <charconv>
-
-#include "lib/text/grammar/json_parts.h"
+#include <utility>
 
 namespace ktx::text::grammar {
 namespace {
@@ -17,18 +15,24 @@ class Digits {
          bool high_open, bool integer)
       : g_(rules),
         low_(low),
-        high_(high ? *high : Decimal{false, std::string(kMaxDigits, '9'), ""}),
+        high_(std::move(high)),
         low_open_(low_open),
         high_open_(high_open),
-        integer_(integer) {
-    if (!high) high_.fraction = std::string(kMaxDigits, '9');
-  }
+        integer_(integer) {}
 
   int build() {
+    const size_t shortest = low_.whole.size();
+    const size_t longest = high_ ? high_->whole.size() : std::max(kFreeDigits, shortest + 1);
     std::vector<int> ways;
-    for (size_t length = low_.whole.size(); length <= high_.whole.size(); ++length) {
-      ways.push_back(whole(0, length, length == low_.whole.size(), length == high_.whole.size()));
+    // As many digits as a bound has, and between them any.
+    ways.push_back(whole(0, shortest, true, high_ && shortest == longest));
+    const size_t most = std::min(high_ ? longest - 1 : longest, kMaxWholeDigits);
+    if (shortest < most) {
+      const int rest =
+          g_.repeat(digit('0', '9'), static_cast<int>(shortest), static_cast<int>(most) - 1);
+      ways.push_back(g_.sequence({digit('1', '9'), rest, behind_whole(false, false)}));
     }
+    if (high_ && shortest < longest) ways.push_back(whole(0, longest, false, true));
     return g_.alternatives(std::move(ways));
   }
 
@@ -65,7 +69,7 @@ class Digits {
     }
     const char from = at == 0 && length > 1 ? '1' : '0';
     return ways(from, '9', at_low ? std::optional(low_.whole[at]) : std::nullopt,
-                at_high ? std::optional(high_.whole[at]) : std::nullopt,
+                at_high ? std::optional(high_->whole[at]) : std::nullopt,
                 [&](bool low, bool high) { return whole(at + 1, length, low, high); });
   }
   int behind_whole(bool at_low, bool at_high) {
@@ -78,21 +82,21 @@ class Digits {
   // The number ends behind `at` digits of the fraction that equal the bounds'.
   bool ends_within(size_t at, bool at_low, bool at_high) const {
     const bool low_is_more = at < low_.fraction.size();
-    const bool high_is_more = at < high_.fraction.size();
+    const bool high_is_more = high_ && at < high_->fraction.size();
     if (at_low && (low_is_more || low_open_)) return false;
     return !(at_high && !high_is_more && high_open_);
   }
   // At least one more digit of the fraction.
   int fraction(size_t at, bool at_low, bool at_high) {
-    if (at == kMaxDigits) return g_.nothing();
+    if (at == kMaxFraction) return g_.nothing();
     if (!at_low && !at_high) {
-      return g_.repeat(digit('0', '9'), 1, kMaxDigits - static_cast<int>(at));
+      return g_.repeat(digit('0', '9'), 1, static_cast<int>(kMaxFraction - at));
     }
     const auto digit_of = [&](const std::string& bound) {
       return at < bound.size() ? bound[at] : '0';
     };
     return ways('0', '9', at_low ? std::optional(digit_of(low_.fraction)) : std::nullopt,
-                at_high ? std::optional(digit_of(high_.fraction)) : std::nullopt,
+                at_high ? std::optional(digit_of(high_->fraction)) : std::nullopt,
                 [&](bool low, bool high) {
                   std::vector<int> out;
                   if (ends_within(at + 1, low, high)) out.push_back(g_.text(""));
@@ -102,54 +106,12 @@ class Digits {
   }
 
   GrammarRules& g_;
-  Decimal low_, high_;
+  const Decimal low_;
+  const std::optional<Decimal> high_;
   bool low_open_, high_open_, integer_;
 };
 
-// -1, 0 or 1: a below, equal to or above b, by value without sign.
-int compare_size(const Decimal& a, const Decimal& b) {
-  if (a.whole.size() != b.whole.size()) return a.whole.size() < b.whole.size() ? -1 : 1;
-  if (const int whole = a.whole.compare(b.whole)) return whole < 0 ? -1 : 1;
-  const int fraction = a.fraction.compare(b.fraction);  // a prefix is smaller: as numbers too
-  return fraction < 0 ? -1 : fraction > 0;
-}
-
 }  // namespace
-
-std::optional<Decimal> parse_decimal(std::string_view number) {
-  Decimal out;
-  if (number.starts_with('-')) {
-    out.negative = true;
-    number.remove_prefix(1);
-  }
-  int exponent = 0;
-  if (const size_t e = number.find_first_of("eE"); e != std::string_view::npos) {
-    std::string_view digits = number.substr(e + 1);
-    if (digits.starts_with('+')) digits.remove_prefix(1);
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), exponent).ec != std::errc()) {
-      return std::nullopt;
-    }
-    number = number.substr(0, e);
-  }
-  if (exponent < -400 || exponent > 400) return std::nullopt;
-  const size_t point = std::min(number.find('.'), number.size());
-  std::string digits(number.substr(0, point));
-  if (point < number.size()) digits += number.substr(point + 1);
-  int whole_digits = static_cast<int>(point) + exponent;
-  if (whole_digits < 0) {
-    digits.insert(0, static_cast<size_t>(-whole_digits), '0');
-    whole_digits = 0;
-  }
-  if (static_cast<size_t>(whole_digits) > digits.size()) digits.resize(whole_digits, '0');
-  out.whole = digits.substr(0, whole_digits);
-  out.fraction = digits.substr(whole_digits);
-  out.whole.erase(0, std::min(out.whole.find_first_not_of('0'), out.whole.size()));
-  if (out.whole.empty()) out.whole = "0";
-  out.fraction.erase(out.fraction.find_last_not_of('0') + 1);
-  if (out.whole.size() > kMaxDigits || out.fraction.size() > kMaxDigits) return std::nullopt;
-  if (out.whole == "0" && out.fraction.empty()) out.negative = false;
-  return out;
-}
 
 int number_in_range(GrammarRules& g, const NumberBounds& b) {
   std::vector<int> ways;

@@ -2,29 +2,25 @@
 //
 //   integers from -3 to 12   ->   -[0-3] | [0-9] | 1[0-2]
 //
-// Whole parts and fractions have at most kMaxDigits digits; no exponents.
+// No exponents.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "lib/support/result.h"
+#include "lib/text/grammar/decimal.h"
 #include "lib/text/grammar/grammar_rules.h"
 
 namespace ktx::text::grammar {
 
-// A decimal number: sign, digits without leading zeros ("0" for zero), digits of the
-// fraction without trailing zeros.
-struct Decimal {
-  bool negative = false;
-  std::string whole = "0";
-  std::string fraction;
-  bool operator==(const Decimal&) const = default;
-};
+// Digits that numbers are written with: of a whole part within bounds (2^256 has 78), of one
+// without (2^128 has 39), and of a fraction (as many as a double tells apart).
+inline constexpr size_t kMaxWholeDigits = 80;
+inline constexpr size_t kFreeDigits = 40;
+inline constexpr size_t kMaxFraction = 16;
 
-// From the text of a JSON number ("-1.5e3"); nothing when it has too many digits.
-std::optional<Decimal> parse_decimal(std::string_view number);
-
+// With at most so many digits.
 struct NumberBounds {
   std::optional<Decimal> low, high;
   bool low_open = false, high_open = false;  // the bound itself is not allowed

@@ -85,6 +85,12 @@ void measure_room(Automaton& a) {
       status[path[i]] = kKnown;
     }
   }
+  // A character that is an item of a loop: as many as the loop has left.
+  for (uint32_t s = 0; s < a.states.size(); ++s) {
+    if (a.again[s] != s || next[s] == kDead || !a.states[next[s]].only_final()) continue;
+    a.room[s] = kNoEnd;
+    a.closed[s] = 0;
+  }
 }
 
 }  // namespace ktx::text::grammar

@@ -5,6 +5,8 @@
 #include <optional>
 #include <unordered_set>
 
+#include "lib/text/exact_json.h"
+#include "lib/text/grammar/decimal.h"
 #include "lib/text/grammar/schema_converter.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_negation.h"
@@ -156,8 +158,10 @@ Result<std::optional<int>> SchemaConverter::unique_array(const Json& json, const
   size_t bytes = 0;
   for (const Json& value : KTX_TRY(listed_values(item, at(path, "items")))) {
     // 1 and 1.0 are equal.
-    const std::string key =
-        value.is_number() ? fmt::format("{:.17g}", value.get<double>()) : json_text(value);
+    const Decimal number = is_numeric(value) ? decimal_of(value) : Decimal();
+    const std::string key = is_numeric(value) ? fmt::format("{:d} {}.{}", number.negative,
+                                                            number.whole, number.fraction)
+                                              : json_text(value);
     if (!known.insert(key).second) continue;
     texts.push_back(g_.text(json_text(value)));
     bytes += key.size();

@@ -17,9 +17,6 @@
 
 namespace ktx::text::grammar {
 
-// A value as JSON in one line.
-std::string json_text(const nlohmann::ordered_json& value);
-
 class SchemaConverter {
  public:
   using Json = nlohmann::ordered_json;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/text/exact_json.h"
+#include "lib/text/grammar/decimal.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_pointer.h"
 #include "lib/text/grammar/schema_values.h"
@@ -14,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxDepth = 12;
+constexpr int kMaxDisjointDepth = 12;
 constexpr uint64_t kWorkOfPair = 50;
 
 bool admits_no_others(const Json& schema) {
@@ -23,7 +25,7 @@ bool admits_no_others(const Json& schema) {
 }
 
 // It stands for itself: nothing else must be merged to know its types and properties.
-bool is_plain(const Json& schema) {
+bool stands_alone(const Json& schema) {
   for (const char* keyword : {"enum", "const", "$ref", "anyOf", "oneOf", "allOf", kAlso, "if"}) {
     if (schema.contains(keyword)) return false;
   }
@@ -38,7 +40,8 @@ class Disjoint {
   bool are(const Json& made, const Json& other, bool whole, int depth) {
     if (made == Json(false) || other == Json(false)) return true;
     if (!made.is_object() || !other.is_object()) return false;
-    if (depth > kMaxDepth || !work_.merging.spend(kWorkOfPair + made.size() + other.size())) {
+    if (depth > kMaxDisjointDepth ||
+        !work_.merging.spend(kWorkOfPair + made.size() + other.size())) {
       return false;
     }
     return parts_are(made, other, whole, depth) || values_are(made, other) ||
@@ -98,7 +101,7 @@ class Disjoint {
       if (types) out.insert(types->begin(), types->end());
     } else {
       const auto types =
-          whole && is_plain(schema) ? types_of_keywords(schema) : std::vector<std::string>();
+          whole && stands_alone(schema) ? types_of_keywords(schema) : std::vector<std::string>();
       out.insert(types.begin(), types.end());
       if (out.empty()) {
         return {"string", "number", "integer", "boolean", "null", "array", "object"};
@@ -127,7 +130,7 @@ class Disjoint {
   static bool ranges_are(const Json& a, const Json& b, const char* low, const char* high) {
     const auto above = [&](const Json& upper, const Json& lower) {
       const Json begin = upper.value(low, Json()), end = lower.value(high, Json());
-      return begin.is_number() && end.is_number() && begin > end;
+      return is_numeric(begin) && is_numeric(end) && compare_numbers(begin, end) > 0;
     };
     return above(a, b) || above(b, a);
   }
@@ -141,7 +144,7 @@ class Disjoint {
     // Without a word about others an object that names properties has no others.
     const bool is_closed =
         !made.contains("patternProperties") &&
-        (admits_no_others(made) || (whole && is_plain(made) && !says_others && !mine.empty()));
+        (admits_no_others(made) || (whole && stands_alone(made) && !says_others && !mine.empty()));
     const bool other_is_closed = !other.contains("patternProperties") &&
                                  other.value("additionalProperties", Json()) == Json(false);
     const auto all_false = std::all_of(mine.begin(), mine.end(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/support/json_nesting.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text::grammar {
 namespace {
@@ -62,7 +63,8 @@ Result<Json> parse_schema_text(std::string_view text) {
   }
   // The only exceptions here are nlohmann's; they say where the text is no JSON.
   try {
-    return Json::parse(text);
+    Json schema = parse_json(text);
+    return schema.is_discarded() ? Json::parse(text) : std::move(schema);
   } catch (const std::exception& e) {
     return Error{fmt::format("the schema is not JSON: {}", e.what())};
   }

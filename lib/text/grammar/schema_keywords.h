@@ -28,8 +28,11 @@ Error schema_error(const std::string& path, std::string_view what);
 Error wrong_type(const std::string& path, std::string_view keyword,
                  const nlohmann::ordered_json& value, std::string_view wanted);
 
-// Refuses keywords that are unknown or that no grammar can keep (schema_keywords.def).
-Status check_keywords(const nlohmann::ordered_json& schema, const std::string& path);
+// Refuses keywords that no grammar can keep (schema_keywords.def) and names that are one of them
+// but for a typing error ("minLenght", "min_length", "minimumLength"). Other unknown keywords are
+// annotations, as the specification says; what is passed over goes to `notes` (may be null).
+Status check_keywords(const nlohmann::ordered_json& schema, const std::string& path,
+                      std::vector<std::string>* notes = nullptr);
 // Says nothing about the text: it may stand beside anything.
 bool is_note(std::string_view keyword);
 // Whether all its keywords but `but` are notes.

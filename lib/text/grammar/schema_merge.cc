@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/text/exact_json.h"
+#include "lib/text/grammar/decimal.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/string_formats.h"
 
@@ -264,8 +266,10 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
     switch (row->rule) {
       case MergeRule::Larger:
       case MergeRule::Smaller:
-        if (!value.is_number() || !mine->is_number()) return clash();
-        if (row->rule == MergeRule::Larger ? value > *mine : value < *mine) *mine = value;
+        if (!is_numeric(value) || !is_numeric(*mine)) return clash();
+        if (compare_numbers(value, *mine) == (row->rule == MergeRule::Larger ? 1 : -1)) {
+          *mine = value;
+        }
         break;
       case MergeRule::Union:
         if (!value.is_array() || !mine->is_array()) return clash();
@@ -314,7 +318,7 @@ Result<Json> merge_schemas(const Json& a, const Json& b, const std::string& path
         if (*mine != value) more.push_back({kPatterns, value});
         break;
       case MergeRule::Steps:
-        if (!mine->is_number() || !value.is_number()) return clash();
+        if (!is_numeric(*mine) || !is_numeric(value)) return clash();
         if (*mine != value) more.push_back({kSteps, value});
         break;
       case MergeRule::Choices:

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/text/exact_json.h"
 #include "lib/text/grammar/schema_drafts.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_pointer.h"
@@ -89,7 +90,7 @@ class Negation {
     }
     if (keyword == "if") return of_condition(schema, path, depth);
     if (keyword == "not") return Json{{"allOf", Json::array({value})}, {kNegated, true}};
-    if (keyword == "multipleOf" && value.is_number()) return unlike_number(value);
+    if (keyword == "multipleOf" && is_numeric(value)) return unlike_number(value);
     if (keyword == "$ref" && value.is_string()) {
       const Json* target = KTX_TRY(resolve_pointer(root_, value.get<std::string>(), path));
       return of(*target, path, depth + 1);
@@ -131,9 +132,9 @@ class Negation {
           {"type", "array"}, {"items", KTX_TRY(of(value, path, depth + 1))}, {kNegated, true}};
     }
     for (const NegatedBound& row : kNegatedBounds) {
-      if (keyword != row.keyword || !value.is_number()) continue;
+      if (keyword != row.keyword || !is_numeric(value)) continue;
       if (row.more == 0) return Json{{"type", row.type}, {row.other, value}};
-      const double count = value.get<double>() + row.more;
+      const double count = number_value(value) + row.more;
       if (count < 0) return Json(false);
       return Json{{"type", row.type}, {row.other, count}};
     }

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/text/exact_json.h"
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_numbers.h"
 #include "lib/text/grammar/string_formats.h"
@@ -77,7 +78,7 @@ Result<const RegularSet*> pattern_set(const std::string& pattern, SchemaWork& wo
   std::unique_ptr<const RegularSet>& known = work.patterns[pattern];
   if (known == nullptr) {
     GrammarRules rules;
-    const int expr = KTX_TRY(pattern_string(rules, pattern));
+    const int expr = KTX_TRY(pattern_string(rules, pattern, work.regular));
     known = std::make_unique<const RegularSet>(KTX_TRY(regular_set(rules, expr, work.regular)));
   }
   return known.get();
@@ -110,16 +111,19 @@ Result<int> string_schema(const Json& json, const std::string& path, GrammarRule
   if (strings.unlike.empty() && patterns == 1) {
     const std::string& pattern =
         strings.patterns.empty() ? strings.format : strings.patterns.front();
-    // A limit is as high as of a string without a pattern.
-    const int most = max == kNoLimit ? max : std::max(min, std::min(max, kMaxCountedLength));
-    const Result<int> out = pattern_string(g, pattern, {min, most});
+    const Result<int> out = pattern_string(g, pattern, work.regular, {min, max});
     if (out) return *out;
   }
+  // Fields often say the same: they share the set.
+  const std::string key =
+      json_text(Json::array({min, max, strings.patterns, strings.format, strings.unlike}));
+  const auto known = work.string_sets.find(key);
+  if (known != work.string_sets.end()) return known->second;
   Result<RegularSet> set = set_of(strings, true, work);
   // A format may be passed over, lengths and patterns may not.
   if (!set && !strings.format.empty()) set = set_of(strings, false, work);
   if (!set) return schema_error(path, set.error().message);
-  return g.set(set.take());
+  return work.string_sets[key] = g.set(set.take());
 }
 
 }  // namespace ktx::text::grammar

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
+#include "lib/text/exact_json.h"
+#include "lib/text/grammar/decimal.h"
 #include "lib/text/grammar/json_parts.h"
 #include "lib/text/grammar/schema_drafts.h"
 #include "lib/text/grammar/schema_extent.h"
@@ -23,11 +24,21 @@ size_t length_of(std::string_view text) {
   for (; !text.empty(); ++count) text.remove_prefix(decode_utf8(text).length);
   return count;
 }
-bool is_whole(double number) {
-  return number == std::floor(number);
+bool is_whole(const Json& number) {
+  return decimal_of(number).fraction.empty();
 }
-bool is_multiple(double number, double step) {
-  const double times = number / step;
+// Exact for integers.
+bool is_multiple(const Json& number, const Json& step) {
+  const Decimal value = decimal_of(number), by = decimal_of(step);
+  if (value.fraction.empty() && by.fraction.empty() && by.whole.size() <= 18) {
+    const int64_t divisor = std::max<int64_t>(1, std::stoll(by.whole));
+    int64_t rest = 0;
+    for (const char digit : value.whole) {
+      rest = static_cast<int64_t>((static_cast<__int128>(rest) * 10 + (digit - '0')) % divisor);
+    }
+    return rest == 0;
+  }
+  const double times = number_value(number) / number_value(step);
   return std::abs(times - std::round(times)) < 1e-9 * std::max(1.0, std::abs(times));
 }
 bool lists(const Json& values, const Json& value) {
@@ -46,13 +57,15 @@ constexpr CountRow kCounts[] = {
 };
 struct BoundRow {
   const char* keyword;
-  std::function<bool(double, double)> holds;
+  bool (*holds)(const Json& number, const Json& bound);
 };
-const BoundRow kBounds[] = {
-    {"minimum", std::greater_equal<double>()},
-    {"exclusiveMinimum", std::greater<double>()},
-    {"maximum", std::less_equal<double>()},
-    {"exclusiveMaximum", std::less<double>()},
+constexpr BoundRow kBounds[] = {
+    {"minimum", [](const Json& n, const Json& bound) { return compare_numbers(n, bound) >= 0; }},
+    {"exclusiveMinimum",
+     [](const Json& n, const Json& bound) { return compare_numbers(n, bound) > 0; }},
+    {"maximum", [](const Json& n, const Json& bound) { return compare_numbers(n, bound) <= 0; }},
+    {"exclusiveMaximum",
+     [](const Json& n, const Json& bound) { return compare_numbers(n, bound) < 0; }},
     {"multipleOf", is_multiple},
 };
 
@@ -76,7 +89,7 @@ class Check {
       const auto types = KTX_TRY(type_names(schema, path_));
       if (std::none_of(types.begin(), types.end(), [&](const std::string& type) {
             return is_type(value, type) ||
-                   (type == "integer" && value.is_number() && is_whole(value.get<double>()));
+                   (type == "integer" && is_numeric(value) && is_whole(value));
           })) {
         return false;
       }
@@ -85,8 +98,8 @@ class Check {
     if (schema.contains("enum") && !lists(schema["enum"], value)) return false;
     for (const Json& unlike : schema.value(kUnlike, Json::array())) {
       if (unlike.contains("enum") && lists(unlike["enum"], value)) return false;
-      if (unlike.contains("multipleOf") && value.is_number() &&
-          is_multiple(value.get<double>(), unlike["multipleOf"].get<double>())) {
+      if (unlike.contains("multipleOf") && is_numeric(value) &&
+          is_multiple(value, unlike["multipleOf"])) {
         return false;
       }
       if (unlike.contains("pattern") && value.is_string() &&
@@ -140,20 +153,20 @@ class Check {
     for (const CountRow& row : kCounts) {
       if (!schema.contains(row.keyword) || !is_type(value, row.type)) continue;
       const Json& count = schema[row.keyword];
-      if (!count.is_number()) return wrong_type(path_, row.keyword, count, "a number");
+      if (!is_numeric(count)) return wrong_type(path_, row.keyword, count, "a number");
       const auto size = static_cast<double>(
           value.is_string() ? length_of(value.get_ref<const std::string&>()) : value.size());
-      if (row.most ? size > count.get<double>() : size < count.get<double>()) return false;
+      if (row.most ? size > number_value(count) : size < number_value(count)) return false;
     }
-    if (value.is_number()) {
+    if (is_numeric(value)) {
       for (const BoundRow& row : kBounds) {
         if (!schema.contains(row.keyword)) continue;
         const Json& bound = schema[row.keyword];
-        if (!bound.is_number()) return wrong_type(path_, row.keyword, bound, "a number");
-        if (!row.holds(value.get<double>(), bound.get<double>())) return false;
+        if (!is_numeric(bound)) return wrong_type(path_, row.keyword, bound, "a number");
+        if (!row.holds(value, bound)) return false;
       }
       for (const Json& step : schema.value(kSteps, Json::array())) {
-        if (!is_multiple(value.get<double>(), step.get<double>())) return false;
+        if (!is_multiple(value, step)) return false;
       }
     }
     if (value.is_string()) {

@@ -17,7 +17,8 @@ struct SchemaWork {
   int merge_count = 0;
   int conversions = 0;
   int negations = 0;
-  size_t listed_work = 0;  // of arrays without repeated values
+  size_t listed_work = 0;                            // of arrays without repeated values
+  std::unordered_map<std::string, int> string_sets;  // expressions, by what is said of the strings
   // JSON strings by pattern, quotes included.
   std::unordered_map<std::string, std::unique_ptr<const RegularSet>> patterns;
 };

@@ -39,6 +39,7 @@ struct EscapeRow {
   uint32_t code;
 };
 constexpr int kManyCharacters = 1'000'000;  // lengths are not counted further
+constexpr int kMaxLookAheads = 4;           // in each other
 
 constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'},
                                   {'f', '\f'}, {'v', '\v'}, {'0', 0}};
@@ -70,8 +71,9 @@ int json_characters(GrammarRules& g, const Ranges& ranges) {
 class Parser {
  public:
   enum class Form { JsonString, WholeText };
-  Parser(GrammarRules& rules, std::string_view text, Form form, const LengthBounds& length)
-      : g_(rules), text_(text), form_(form), wanted_(length) {}
+  Parser(GrammarRules& rules, std::string_view text, Form form, RegularWork& work,
+         const LengthBounds& length)
+      : g_(rules), text_(text), form_(form), work_(work), wanted_(length) {}
 
   Result<int> parse() {
     if (text_.size() > kMaxPatternBytes) {
@@ -143,7 +145,7 @@ class Parser {
         if (part.length.min == part.length.max) continue;
         // Each gets its share; the last ones what the first ones could not use.
         const int room = part.length.max == kNoLimit ? kNoLimit : part.length.max - part.length.min;
-        int share = spare == kNoLimit ? kNoLimit : (spare + open - 1) / open;
+        int share = spare == kNoLimit ? kNoLimit : spare / open + (spare % open > 0 ? 1 : 0);
         if (room != kNoLimit) share = share == kNoLimit ? room : std::min(share, room);
         const int more = share == kNoLimit ? missing : std::min(missing, share);
         missing -= more;
@@ -155,9 +157,39 @@ class Parser {
       }
       if (missing > 0) return g_.nothing();
     }
+    return joined(parts);
+  }
+  int joined(const std::vector<Part>& parts) {
     std::vector<int> exprs;
     for (const Part& part : parts) exprs.push_back(part.expr);
     return exprs.empty() ? g_.text("") : g_.sequence(std::move(exprs));
+  }
+
+  // What a text must begin with, or must not.
+  struct LookAhead {
+    RegularSet texts;
+    bool wanted = true;
+  };
+  Result<std::vector<LookAhead>> look_aheads() {
+    std::vector<LookAhead> out;
+    while (take("(?=") || take("(?!")) {
+      const bool wanted = text_[at_ - 1] == '=';
+      if (looking_ == kMaxLookAheads) return error("look-aheads are nested too deep");
+      ++looking_;
+      const Part inner = KTX_TRY(alternatives(0));
+      --looking_;
+      if (!take(")")) return error("'(' without ')'");
+      out.push_back({KTX_TRY(regular_set(g_, inner.expr, work_)), wanted});
+    }
+    return out;
+  }
+  Result<Part> looked_at(const std::vector<Part>& parts, const std::vector<LookAhead>& looks) {
+    RegularSet set = KTX_TRY(regular_set(g_, joined(parts), work_));
+    for (const LookAhead& look : looks) {
+      set = look.wanted ? KTX_TRY(common(set, look.texts, work_))
+                        : KTX_TRY(without(set, look.texts, work_));
+    }
+    return Part{set.is_empty() ? g_.nothing() : g_.set(std::move(set)), {0, kNoLimit}, -1};
   }
   Error error(std::string_view what) const {
     return Error{fmt::format("pattern '{}', character {}: {}", printable(text_), at_ + 1, what)};
@@ -175,37 +207,39 @@ class Parser {
     std::vector<int> ways;
     LengthBounds length;
     do {
-      // Each alternative of the whole pattern has its own anchors.
+      // Each alternative of the whole pattern has its own anchors and look-aheads.
       const bool outer = depth == 0;
-      const bool at_begin = outer && take("^");
+      bool at_begin = (outer && take("^")) || looking_ > 0;
+      const std::vector<LookAhead> looks =
+          outer ? KTX_TRY(look_aheads()) : std::vector<LookAhead>();
+      at_begin = (outer && take("^")) || at_begin;
       std::vector<Part> parts = KTX_TRY(sequence(depth));
       const bool at_end = outer && take("$");
-      const bool open = outer && form_ == Form::JsonString;
-      if (open && !at_begin) parts.insert(parts.begin(), anything());
+      const bool open = outer && (form_ == Form::JsonString || looking_ > 0);
       if (open && !at_end) parts.push_back(anything());
+      if (!looks.empty()) parts = {KTX_TRY(looked_at(parts, looks))};
+      if (open && !at_begin) parts.insert(parts.begin(), anything());
       const LengthBounds here = sum(parts);
       const bool endless = here.max == kNoLimit || length.max == kNoLimit;
       length = ways.empty() ? here
                             : LengthBounds{std::min(length.min, here.min),
                                            endless ? kNoLimit : std::max(length.max, here.max)};
-      if (outer) {
-        ways.push_back(KTX_TRY(fitted(std::move(parts))));
-      } else {
-        std::vector<int> exprs;
-        for (const Part& part : parts) exprs.push_back(part.expr);
-        ways.push_back(exprs.empty() ? g_.text("") : g_.sequence(std::move(exprs)));
-      }
+      ways.push_back(outer && looking_ == 0 ? KTX_TRY(fitted(std::move(parts))) : joined(parts));
     } while (take("|"));
     return Part{g_.alternatives(std::move(ways)), length};
   }
   Result<std::vector<Part>> sequence(int depth) {
     std::vector<Part> parts;
     while (at_ < text_.size() && peek() != '|' && peek() != ')') {
-      if (peek() == '$' && depth == 0 && (at_ + 1 == text_.size() || text_[at_ + 1] == '|')) break;
+      if (peek() == '$' && depth == 0 && ends_behind(at_ + 1)) break;
       const Part part = KTX_TRY(primary(depth));
       parts.push_back(KTX_TRY(repetition(part)));
     }
     return parts;
+  }
+  // Is that the end of an alternative of the whole pattern, or of a look-ahead?
+  bool ends_behind(size_t at) const {
+    return at == text_.size() || text_[at] == '|' || (looking_ > 0 && text_[at] == ')');
   }
   Result<Part> primary(int depth) {
     const char c = peek();
@@ -214,7 +248,9 @@ class Parser {
       return error("nothing to repeat");
     }
     if (take("(")) {
-      if (take("?") && !take(":")) return error("look-around and named groups are not supported");
+      if (take("?") && !take(":") && !take_name()) {
+        return error("look-around is supported at the begin only");
+      }
       const Part inner = KTX_TRY(alternatives(depth + 1));
       if (!take(")")) return error("'(' without ')'");
       return inner;
@@ -222,6 +258,19 @@ class Parser {
     if (take("[")) return characters(KTX_TRY(char_class()));
     if (take(".")) return characters(complement(kLineEnds));
     return characters(KTX_TRY(character(nullptr)));
+  }
+  // Of a group: <year> or P<year>.
+  bool take_name() {
+    const size_t begin = at_;
+    (void)take("P");
+    const bool named = take("<") && peek() != '=' && peek() != '!';
+    const size_t end = text_.find('>', at_);
+    if (!named || end == std::string_view::npos) {
+      at_ = begin;
+      return false;
+    }
+    at_ = end + 1;
+    return true;
   }
   Result<Part> repetition(const Part& part) {
     int min = 0, max = kNoLimit;
@@ -319,22 +368,25 @@ class Parser {
   GrammarRules& g_;
   std::string_view text_;
   const Form form_;
+  RegularWork& work_;
   const LengthBounds wanted_;
   size_t at_ = 0;
+  int looking_ = 0;  // look-aheads in each other
 };
 
 }  // namespace
 
-Result<int> pattern_string(GrammarRules& rules, std::string_view pattern,
+Result<int> pattern_string(GrammarRules& rules, std::string_view pattern, RegularWork& work,
                            const LengthBounds& length) {
-  return Parser(rules, pattern, Parser::Form::JsonString, length).parse();
+  return Parser(rules, pattern, Parser::Form::JsonString, work, length).parse();
 }
 int any_characters(GrammarRules& g, const LengthBounds& length) {
   const int any = g.repeat(json_characters(g, complement({})), length.min, length.max);
   return g.sequence({g.text("\""), any, g.text("\"")});
 }
 Result<int> pattern_text(GrammarRules& rules, std::string_view pattern) {
-  return Parser(rules, pattern, Parser::Form::WholeText, {}).parse();
+  RegularWork work;
+  return Parser(rules, pattern, Parser::Form::WholeText, work, {}).parse();
 }
 
 }  // namespace ktx::text::grammar

@@ -5,7 +5,9 @@
 // The part of ECMA regular expressions that has a plain meaning for whole texts:
 // characters, `.`, classes, \d \w \s and their opposites, \n \r \t \f \v \0 \xHH
 // \uHHHH, groups (also (?:…)), |, * + ? {n} {n,} {n,m} (also lazy), ^ at the begin and
-// $ at the end. Not: look-around, back references, \b, named groups, ^ and $ within.
+// $ at the end; named groups are groups. Look-aheads at the begin, which say what the text must
+// (not) begin with, (?=.*\d) (?!foo), become a set (regular_set.h). Not: other look-around, back
+// references, \b, ^ and $ within.
 // Without ^ or $ other text may stand there. Characters that JSON escapes are written
 // in one form (\n, \u001f); all others as they are.
 #pragma once
@@ -31,7 +33,7 @@ struct LengthBounds {
 // characters are made shorter or longer, together no longer than `length.max`, which may be
 // narrower than both say ([a-z]+@[a-z]+ with at most 9 is [a-z]{1,4}@[a-z]{1,4}). An error where
 // other parts have several lengths. Expects length.min <= length.max.
-Result<int> pattern_string(GrammarRules& rules, std::string_view pattern,
+Result<int> pattern_string(GrammarRules& rules, std::string_view pattern, RegularWork& work,
                            const LengthBounds& length = {});
 
 // A JSON string of any characters, each written in one way.

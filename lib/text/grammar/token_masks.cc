@@ -18,6 +18,13 @@ bool has_room(const ByteRuns& runs, uint32_t node, const Run& run) {
   return runs.height[node] != kNotPlain && run.room >= runs.height[node];
 }
 
+// Automaton::room, which has no number of the items that a loop has left.
+int room_of(const Automaton& automaton, const Matcher& matcher, const Config& config) {
+  const int room = automaton.room[config.state];
+  if (config.frame == 0 || automaton.again[config.state] != config.state) return room;
+  return std::min<int64_t>(room, int64_t{matcher.items_left(config.frame)} + 1);
+}
+
 // Follows all texts of a trie at once, from some configurations on. `on_node(node,
 // bottom)` hears of each node whose text can be followed (bottom: the bottom of the
 // stack was reached with it), `on_subtree` of a node with which all below it can be:
@@ -84,7 +91,7 @@ void walk(const Automaton& automaton, Matcher& matcher, std::vector<Config>& con
     const bool alive = configs.size() > end;
     bool all = false;
     for (size_t c = end; c < configs.size() && node.plain_height != kNotPlain; ++c) {
-      all |= automaton.room[configs[c].state] >= node.plain_height;
+      all |= room_of(automaton, matcher, configs[c]) >= node.plain_height;
     }
     if (all) {
       on_subtree(n);
@@ -126,6 +133,7 @@ TokenTexts make_token_texts(std::span<const std::string> texts,
     if (texts[i].empty() || texts[i].size() > kMaxTokenBytes || without(token)) continue;
     if (has_token_mark(texts[i])) continue;
     all.push_back({texts[i], token});
+    made.longest = std::max(made.longest, texts[i].size());
     const std::optional<size_t> length = plain_characters(texts[i]);
     if (!length) continue;
     by_length.resize(std::max(by_length.size(), *length + 1));
@@ -219,6 +227,31 @@ TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const Toke
     mask.bits = {};
   }
   return mask;
+}
+
+void mark_counted_tokens(const Automaton& automaton, Matcher& matcher, Config config,
+                         const TokenTexts& tokens, const TokenTrie* terminals,
+                         std::span<uint32_t> mask) {
+  const auto follow_all_but = [&](const TokenTrie& trie, const auto& known) {
+    std::vector<Config> configs = {config};
+    walk(
+        automaton, matcher, configs, trie, {}, known,
+        [&](uint32_t node, bool) { mark(mask, tokens_of(trie, node, node + 1)); },
+        [&](uint32_t node) { mark(mask, tokens_of(trie, node, trie.nodes[node].end)); });
+  };
+  const bool in_string =
+      automaton.again[config.state] == config.state && automaton.room[config.state] == kNoEnd;
+  if (in_string) {
+    const auto room = static_cast<size_t>(room_of(automaton, matcher, config));
+    const std::vector<uint32_t>& plain = tokens.plain(room);
+    for (size_t w = 0; w < plain.size(); ++w) mask[w] |= plain[w];
+  }
+  follow_all_but(tokens.trie, [&](uint32_t node) {
+    return in_string && tokens.trie.nodes[node].all_plain != 0;
+  });
+  if (terminals != nullptr && automaton.next(config.state, kTokenMark) != kDead) {
+    follow_all_but(*terminals, [](uint32_t) { return false; });
+  }
 }
 
 void mark_tokens(const Automaton& automaton, Matcher& matcher, std::span<const Config> start,

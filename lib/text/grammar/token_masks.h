@@ -47,6 +47,8 @@ struct TokenTexts {
   std::vector<std::vector<uint32_t>> upto;
   std::unique_ptr<ByteRunsCache> runs;
 
+  size_t longest = 0;  // bytes
+
   const std::vector<uint32_t>& plain(size_t characters) const {
     return upto[std::min(characters, upto.size() - 1)];
   }
@@ -60,6 +62,12 @@ TokenTexts make_token_texts(std::span<const std::string> texts,
 // (token_terminals.h), null where the grammar has none.
 TokenMask find_token_mask(const Automaton& automaton, uint32_t state, const TokenTexts& tokens,
                           const TokenTrie* terminals);
+
+// Sets the bits of all tokens that may follow a configuration in an item of a loop that has few
+// items left (fewer than tokens.longest: find_token_mask knows no number).
+void mark_counted_tokens(const Automaton& automaton, Matcher& matcher, Config config,
+                         const TokenTexts& tokens, const TokenTrie* terminals,
+                         std::span<uint32_t> mask);
 
 // Sets the bits of the tokens of `rests` that may follow `start` on the stacks of
 // `matcher`, which is left as it was but for its work.

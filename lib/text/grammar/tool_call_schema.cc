@@ -52,11 +52,15 @@ Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, bool a
   g.root = g.add_rule("root");
   std::vector<int> calls;
   for (const CallableTool& tool : tools) {
+    const size_t noted = g.notes.size();
     const auto arguments = [&]() -> Result<int> {
       const Json schema = KTX_TRY(arguments_schema(tool.parameters));
       if (schema == Json(false)) return g.text("{}");
       return add_schema(schema, g, parts, work);
     }();
+    for (size_t i = noted; i < g.notes.size(); ++i) {
+      g.notes[i] = fmt::format("{}: {}", tool.place, g.notes[i]);
+    }
     if (!arguments) return Error{fmt::format("{}: {}", tool.place, arguments.error().message)};
     const int name = parts.member(g.text("\"name\""), g.text(json_quoted(tool.name)));
     const int value = parts.member(g.text("\"arguments\""), *arguments);

@@ -35,11 +35,13 @@ std::vector<std::optional<bool>> tried(const GrammarState& state, size_t size) {
 }
 
 // Along random answers, each mask beside what accept() says of every token.
-void expect_masks_are_right(const Grammar& grammar, int rounds, std::mt19937& random) {
+void expect_masks_are_right(const Grammar& grammar, int rounds, std::mt19937& random,
+                            std::string_view begin = "") {
   const size_t size = grammar.vocabulary().size();
   std::vector<uint32_t> mask(grammar.vocabulary().mask_words());
   for (int round = 0; round < rounds; ++round) {
     GrammarState state(grammar);
+    ASSERT_TRUE(state.accept(begin));
     for (int step = 0; step < 25; ++step) {
       state.fill_mask(mask);
       if (state.exhausted()) break;  // too many ways to read the text: no mask, by contract
@@ -76,6 +78,29 @@ TEST(GrammarState, MaskIsWhatAcceptAccepts) {
       gbnf("root ::= [^\"\\\\\\x00-\\x1f]{3} [a-c]{0,2}"),
   };
   for (const Grammar& grammar : kGrammars) expect_masks_are_right(grammar, 15, random);
+}
+
+// Loops count on the stack (grammar_automaton.h): at their begin, in their middle and at their end,
+// within each other, and with what comes behind them.
+TEST(GrammarState, MasksOfLoopsAreRight) {
+  std::mt19937 random(11);
+  const Grammar text = schema(R"({"type": "string", "minLength": 3, "maxLength": 600})");
+  const Grammar list = schema(
+      R"({"type": "array", "minItems": 2, "maxItems": 700,
+          "items": {"type": "array", "items": {"enum": ["a", "ab", 12]}, "maxItems": 900}})");
+  const Grammar run =
+      gbnf("root ::= [a-z ]{4,2500} \"9\"? | \"[\" ([^\\]]{2,700} \",\"){1,2} \"]\"");
+  for (const int left : {0, 1, 2, 5, 9, 30}) {
+    expect_masks_are_right(text, 4, random, "\"" + std::string(600 - left, 'a'));
+    expect_masks_are_right(run, 4, random, std::string(2500 - left, 'b'));
+    std::string items = "[[]";
+    for (int i = 1; i < 700 - left; ++i) items += ",[]";
+    expect_masks_are_right(list, 4, random, items);
+    items = "[[\"a\"";
+    for (int i = 1; i < 900 - left; ++i) items += ", 12";
+    expect_masks_are_right(list, 4, random, items);
+  }
+  for (const Grammar& grammar : {text, list, run}) expect_masks_are_right(grammar, 6, random);
 }
 
 // Five rules that call each other, of these literals.

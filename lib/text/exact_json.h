@@ -1,0 +1,34 @@
+// JSON whose integers keep all of their digits: those that neither 64 bits hold (u128, u256, the
+// 10^30 of a schema's bound) would become doubles, and 2^64 another number.
+//
+//   const nlohmann::ordered_json tool = parse_json(R"({"maximum":
+//   340282366920938463463374607431768211455})"); is_wide(tool["maximum"]);       // true;
+//   is_number() is false: no type of the library holds it json_text(tool);                // all 39
+//   digits
+//
+// A wide integer is held as the library's type for bytes, which no text makes. Everything else is
+// as the library has it. Safe for any text of bounded nesting (json_nesting.h).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace ktx::text {
+
+// Discarded where the text is no JSON, or has a number beyond all doubles (1e400).
+nlohmann::ordered_json parse_json(std::string_view text);
+
+bool is_wide(const nlohmann::ordered_json& value);
+// Digits, with a minus in front where it is below zero. Of a wide integer.
+std::string wide_digits(const nlohmann::ordered_json& value);
+// Also of a wide integer, which loses digits.
+double number_value(const nlohmann::ordered_json& value);
+inline bool is_numeric(const nlohmann::ordered_json& value) {
+  return value.is_number() || is_wide(value);
+}
+
+// In one line; what is no UTF-8 becomes U+FFFD.
+std::string json_text(const nlohmann::ordered_json& value);
+
+}  // namespace ktx::text

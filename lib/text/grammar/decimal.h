@@ -1,0 +1,32 @@
+// Decimal numbers with all their digits, so that schemas can speak of integers that no double tells
+// apart: 18446744073709551615, 2^53 + 1.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ktx::text::grammar {
+
+// Sign, digits without leading zeros ("0" for zero), digits of the fraction without trailing
+// zeros. Zero has no sign.
+struct Decimal {
+  bool negative = false;
+  std::string whole = "0";
+  std::string fraction;
+  bool operator==(const Decimal&) const = default;
+  bool is_zero() const { return whole == "0" && fraction.empty(); }
+};
+
+// From the text of a JSON number ("-1.5e3"); nothing where its exponent is beyond those of doubles.
+std::optional<Decimal> parse_decimal(std::string_view number);
+// Of a number (text::is_numeric()).
+Decimal decimal_of(const nlohmann::ordered_json& number);
+
+// -1, 0 or 1: a below, equal to or above b, by value without sign.
+int compare_size(const Decimal& a, const Decimal& b);
+int compare(const Decimal& a, const Decimal& b);
+int compare_numbers(const nlohmann::ordered_json& a, const nlohmann::ordered_json& b);
+
+}  // namespace ktx::text::grammar
