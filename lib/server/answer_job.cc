@@ -101,6 +101,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.logprobs = spec.logprobs;
     if (spec.prompt_logprobs) {
       request.prompt_logprobs = std::max(spec.logprobs, 0);
+      request.tell_end = true;  // harnesses count: one more token than the prompt has
       request.on_prompt_logprobs = [self, i, ids = request.prompt](
                                        int64_t position, const runtime::Logprobs& logprobs) {
         const std::lock_guard lock(self->mutex_);

@@ -557,8 +557,9 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   ++result.completion_tokens;
   running.take_times();
   ++stats_.completion_tokens;
-  if (request.is_end && request.is_end(id)) return ended(EndReason::Stop);
-  if (request.filter) {
+  const bool is_end = request.is_end && request.is_end(id);
+  if (is_end && !request.tell_end) return ended(EndReason::Stop);
+  if (request.filter && !is_end) {
     if (const Status accepted = request.filter->accept(id); !accepted) {
       return ended(EndReason::Failed, accepted.error().message);
     }
@@ -567,7 +568,7 @@ bool BatchScheduler::next_token(Running& running, Result<Choice> choice) {
   event.id = id;
   if (request.logprobs >= 0) event.logprobs = &choice->best;
   event.so_far = &result;
-  if (request.on_token && !request.on_token(event)) return ended(EndReason::Stop);
+  if ((request.on_token && !request.on_token(event)) || is_end) return ended(EndReason::Stop);
   if (request.max_tokens >= 0 && result.completion_tokens >= request.max_tokens) {
     return ended(EndReason::Length);
   }

@@ -101,6 +101,7 @@ struct GenerationRequest {
   int prompt_logprobs = -1;
   std::function<void(int64_t position, const Logprobs&)> on_prompt_logprobs;
   std::function<bool(int32_t)> is_end;  // null: no token ends the answer
+  bool tell_end = false;                // on_token is called for that token, too
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   bool reuse_cache = true;              // false: compute all of the prompt
   int64_t most_guesses = kMostGuesses;  // in a pass, where the scheduler guesses; 0: none
@@ -117,7 +118,7 @@ struct GenerationRequest {
   std::function<void(std::vector<float>)> on_embedding;
   // When the request has its place, and after each step that computed a part of the prompt.
   std::function<void(const PromptProgress&)> on_progress;
-  std::function<bool(const TokenEvent&)> on_token;  // not for end tokens; false ends it
+  std::function<bool(const TokenEvent&)> on_token;  // false ends it; see tell_end
   std::function<void(const RequestEnd&)> on_end;    // exactly once, the last call
 };
 

@@ -113,10 +113,19 @@ TEST(ToolChoice, WhatCannotBeDoneIsAnError) {
   Constraint constraint;
   EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, nothing, constraint)->message,
               HasSubstr("without 'tools'"));
-  constraint.kind = Kind::JsonObject;
-  constraint.field = "response_format";
+  constraint.kind = Kind::Gbnf;
+  constraint.field = "grammar";
   EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint)->message,
-              HasSubstr("'response_format' exclude each other"));
+              HasSubstr("'grammar' exclude each other"));
+  // A format is that of an answer in words: the call wins.
+  constraint = {};
+  constraint.kind = Kind::JsonSchema;
+  constraint.schema = {{"type", "integer"}};
+  constraint.field = "response_format";
+  EXPECT_FALSE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint).has_value());
+  EXPECT_EQ(constraint.kind, Kind::ToolCall);
+  EXPECT_EQ(constraint.field, "tools");
+  EXPECT_TRUE(constraint.schema.is_null());
   ServedModel mute;
   EXPECT_THAT(apply_tool_choice(mute, nullptr, ToolForm::Nested, offered, constraint)->message,
               HasSubstr("--tool-format none"));
