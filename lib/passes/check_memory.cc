@@ -6,6 +6,7 @@
 
 #include "lib/passes/estimate.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/what_fits.h"
 #include "lib/support/strings.h"
 #include "lib/target/host_device.h"
 
@@ -25,7 +26,37 @@ int heaviest_rule(const CompileState& state, const std::string& device) {
   return most == bytes.end() ? -1 : most->first;
 }
 
-void report(CompileState& state, const Estimate& estimate, const DeviceUse& use) {
+uint64_t sum_of(const Estimate& estimate, uint64_t DeviceUse::*bytes) {
+  uint64_t sum = 0;
+  for (const DeviceUse& use : estimate.devices) sum += use.*bytes;
+  return sum;
+}
+
+// Of the first device that is too small what would make all fit, else why nothing does.
+void advise(const CompileState& state, const Estimator& estimator, const Estimate& estimate,
+            const DeviceUse& use, Diagnostic& diag) {
+  if (estimate.max_ctx > 0) {
+    diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,
+                          estimate.max_ctx));
+  }
+  const auto first = std::ranges::find_if(estimate.devices, &DeviceUse::too_small);
+  if (first->name != use.name) return;
+  const std::string bare = fits_without_rules(state, estimator);
+  const std::string moved = fits_with_moves(state, estimator, use.name);
+  for (const std::string& text : {bare, moved}) {
+    if (!text.empty()) diag.help(text);
+  }
+  if (estimate.max_ctx > 0 || !bare.empty() || !moved.empty()) return;
+  diag.help(fmt::format(
+      "no placement on this machine was found: the weights take {}, its devices in use have {}; a "
+      "smaller quantisation is needed (--hf-config config.json --quant Q2_K,Q3_K_M,Q4_K_M compares "
+      "some)",
+      human_bytes(sum_of(estimate, &DeviceUse::weight_bytes)),
+      human_bytes(sum_of(estimate, &DeviceUse::capacity))));
+}
+
+void report(CompileState& state, const Estimator& estimator, const Estimate& estimate,
+            const DeviceUse& use) {
   const bool gpu = !target::is_cpu(use.name);
   const int rule = heaviest_rule(state, use.name);
   const SourceLoc loc = rule < 0 ? SourceLoc{} : state.rules.rules[static_cast<size_t>(rule)].loc;
@@ -42,16 +73,7 @@ void report(CompileState& state, const Estimate& estimate, const DeviceUse& use)
           human_bytes(use.weight_bytes), human_bytes(use.kv_bytes + use.state_bytes),
           human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes)));
   if (rule >= 0) diag.note({}, "this rule puts most of it there");
-  if (estimate.max_ctx > 0) {
-    diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,
-                          estimate.max_ctx));
-  } else if (gpu) {
-    diag.help("no context fits: move experts or layers to the CPU or to another GPU");
-  } else {
-    diag.help(state.target.gpus.empty()
-                  ? "the weights alone do not fit; a smaller quantisation is needed"
-                  : "no context fits: move modules to a GPU, or use a smaller quantisation");
-  }
+  advise(state, estimator, estimate, use, diag);
 }
 
 // Built with USE_NUMA=1, KTransformers copies the experts that it computes on the CPU
@@ -107,7 +129,7 @@ Status check_memory(CompileState& state) {
   for (const DeviceUse& use : estimate.devices) {
     const bool theirs = state.check.dialect == rules::Dialect::KTransformers;
     if (use.too_small()) {
-      report(state, estimate, use);
+      report(state, *estimator, estimate, use);
     } else if (theirs && target::is_cpu(use.name)) {
       check_copies(state, use);
     }

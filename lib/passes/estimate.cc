@@ -442,7 +442,7 @@ std::string estimate_table(const Estimate& estimate) {
 }
 
 std::string print_estimate(const Estimate& estimate) {
-  return estimate_table(estimate) + estimate_notes(estimate);
+  return estimate_table(estimate) + memory_notes(estimate) + speed_notes(estimate);
 }
 
 std::string trials_table(const std::vector<StreamTrial>& trials) {
@@ -508,6 +508,26 @@ std::string speed_terms(const PassTime& time) {
   return table.plain("    ");
 }
 
+// Between what speeds decode may lie where the rate of a CPU that it waits for is its maker's.
+std::string rated_spread(const Estimate& estimate) {
+  const PassTime& token = estimate.token;
+  double slowest = token.seconds, fastest = token.seconds;
+  for (const DeviceTime& d : token.devices) {
+    if (!target::is_cpu(d.device) || d.rates.read_measured || d.read_bytes == 0) continue;
+    const auto use = std::ranges::find(estimate.devices, d.device, &DeviceUse::name);
+    const bool numa = use != estimate.devices.end() && use->numa_nodes > 1;
+    const double reading = static_cast<double>(d.read_bytes) / d.rates.read * kCpuReadShare;
+    slowest +=
+        reading / (numa ? kLeastNumaReadShare : kLeastCpuReadShare) - reading / kCpuReadShare;
+    fastest += reading / kMostCpuReadShare - reading / kCpuReadShare;
+  }
+  if (slowest < 1.02 * token.seconds) return "";
+  return fmt::format(
+      "    the CPU's rate is {:g} of what its maker states; such machines differ, so {:.1f} to {:.1f} "
+      "tokens/s:\n    measure yours with ktx-run probe\n",
+      kCpuReadShare, 1 / slowest, 1 / fastest);
+}
+
 // Of several passes on their way over hosts.
 std::string flight_text(const Estimate& estimate) {
   if (estimate.passes_in_flight < 2) return "";
@@ -526,7 +546,7 @@ std::string flight_text(const Estimate& estimate) {
 
 }  // namespace
 
-std::string estimate_notes(const Estimate& estimate) {
+std::string memory_notes(const Estimate& estimate) {
   std::string out;
   for (const DeviceUse& use : estimate.devices) {
     if (use.numa_nodes < 2 || use.capacity == 0) continue;
@@ -586,14 +606,16 @@ std::string estimate_notes(const Estimate& estimate) {
   }
   if (!estimate.division.empty()) out += fmt::format("divided: {}\n", estimate.division);
   if (!estimate.deferral.empty()) out += fmt::format("deferred: {}\n", estimate.deferral);
-  if (!estimate.token.known) {
-    out += "speed: unknown without the bandwidth of a --target\n";
-    return out;
-  }
+  return out;
+}
+
+std::string speed_notes(const Estimate& estimate) {
+  if (!estimate.token.known) return "speed: unknown without the bandwidth of a --target\n";
   const double token = estimate.token.seconds;
-  out += fmt::format("decode, one sequence: {:.1f} tokens/s at first, {:.1f} with a full context\n",
-                     1 / token, 1 / (token + estimate.cache_seconds));
-  out += speed_terms(estimate.token);
+  std::string out =
+      fmt::format("decode, one sequence: {:.1f} tokens/s at first, {:.1f} with a full context\n",
+                  1 / token, 1 / (token + estimate.cache_seconds));
+  out += speed_terms(estimate.token) + rated_spread(estimate);
   if (estimate.chunk.known) {
     out += fmt::format("long prompts: {:.0f} tokens/s, a pass of {}\n",
                        static_cast<double>(estimate.chunk.tokens) / estimate.chunk.seconds,

@@ -107,7 +107,8 @@ uint64_t source_bytes(const ir::Module& module);
 // 100 columns about it.
 std::string print_estimate(const Estimate& estimate);
 std::string estimate_table(const Estimate& estimate);
-std::string estimate_notes(const Estimate& estimate);
+std::string memory_notes(const Estimate& estimate);
+std::string speed_notes(const Estimate& estimate);
 // What the placement was chosen among: a table of ways to stream experts; "": there was no choice.
 std::string trials_table(const std::vector<StreamTrial>& trials);
 

@@ -28,8 +28,7 @@ namespace {
 using launches::ListedStep;
 using launches::Part;
 
-// Shares of rated bandwidth that decode reaches where nothing is measured.
-constexpr double kCpuReadShare = 0.75;
+// Of rated bandwidth, what decode reaches where nothing is measured.
 constexpr double kGpuReadShare = 0.9;
 // Pinned memory over PCIe 4.0 x16, as it is reached.
 constexpr double kPcieRate = 20e9;

@@ -28,6 +28,14 @@
 
 namespace ktx::passes {
 
+// Of a CPU's rated bandwidth, what decode is taken to read where nothing is measured: 0.82 of what
+// plain reads reach (docs/performance.md), which is about 0.85 of the rated figure. Between the
+// least and the most lie published runs of llama.cpp on one socket and ours; on several NUMA nodes
+// they begin lower.
+inline constexpr double kCpuReadShare = 0.7;
+inline constexpr double kLeastCpuReadShare = 0.55, kMostCpuReadShare = 0.85;
+inline constexpr double kLeastNumaReadShare = 0.3;
+
 // Routed experts of a chunk are short products: the share of the rate of long ones. Measured with
 // 128 experts of 768 on an H200 and 16 cores beside it.
 inline constexpr double kCpuExpertShare = 0.65;

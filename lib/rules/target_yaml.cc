@@ -121,6 +121,25 @@ class TargetParser {
     return static_cast<uint64_t>(bytes.value_or(1 << 20));
   }
 
+  // Main memory as it is sold (128, "64GB") is more than programs see of it: the kernel keeps 64
+  // bytes for each page of 4096, the firmware and the kernel itself some 0.3 GiB (MemTotal of
+  // machines with 16, 32, 64, 128 and 512: 15.5, 31.3, 62.7, 125.7, 503.7). A number with a point
+  // is what was seen.
+  uint64_t main_memory_of(const YamlNode& node) {
+    constexpr uint64_t kSold = uint64_t{8} << 30, kFirmware = uint64_t{300} << 20;
+    const uint64_t bytes = memory_of(node, 1e6);
+    const bool sold =
+        bytes >= kSold && bytes % kSold == 0 && node.text.find('.') == std::string::npos;
+    if (!sold) return bytes;
+    const uint64_t seen = bytes - bytes / 64 - kFirmware;
+    diags_.note(
+        node.loc, "",
+        fmt::format("of {} that are installed programs see about {}, which counts here; write "
+                    "what `ktx-run probe` says, or MemTotal of /proc/meminfo",
+                    human_bytes(bytes), human_bytes(seen)));
+    return seen;
+  }
+
   void parse_cpu(const YamlNode& node, target::CpuTarget& cpu) {
     int numa_nodes = 1;
     fields(node, "`cpu`",
@@ -131,7 +150,7 @@ class TargetParser {
                cpu.cores = static_cast<int>(number_of(n, "cores", 1, 4096));
                cpu.hardware_threads = cpu.cores;
              }},
-            {"memory_gib", [&](const YamlNode& n) { cpu.memory_bytes = memory_of(n, 1e6); }},
+            {"memory_gib", [&](const YamlNode& n) { cpu.memory_bytes = main_memory_of(n); }},
             {"bandwidth_gbps",
              [&](const YamlNode& n) {
                cpu.bandwidth_gbps = number_of(n, "bandwidth_gbps", 0.001, 1e6);

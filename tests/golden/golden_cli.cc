@@ -32,6 +32,44 @@ TEST(GoldenCli, ExitStatusesAndWarningFlags) {
   EXPECT_EQ(run("--check R001.yaml").status, 2);
 }
 
+// A machine of a config alone: which quantisation fits, side by side.
+TEST(GoldenCli, ComparesQuantisations) {
+  const Ran ran = run(
+      "--hf-config ../../configs/Qwen2-57B-A14B-Instruct.json --quant Q2_K,q4_k_m,BF16 --target "
+      "small-machine.yaml.in");
+  EXPECT_EQ(ran.status, 0) << ran.output;
+  expect_same(ran.output, kCases.parent_path() / "quants.golden");
+  const Ran one = run("--hf-config ../../configs/Qwen3-8B.json --quant Q8_0 --estimate");
+  EXPECT_NE(one.output.find("types of a usual Q8_0 file"), one.output.npos) << one.output;
+  const Ran wrong = run("--hf-config ../../configs/Qwen3-8B.json --quant Q4_K_L");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.output.find("no types of 'Q4_K_L' are known; did you mean 'Q4_K_M'?"),
+            wrong.output.npos)
+      << wrong.output;
+  const Ran gguf = run("../../models/llama/llama-q4_k_m.gguf --quant Q8_0");
+  EXPECT_EQ(gguf.status, 2) << gguf.output;
+}
+
+// What the page was made for stands first: whether it fits, and how fast it is.
+TEST(GoldenCli, AReportBeginsWithItsVerdict) {
+  const fs::path page = fs::temp_directory_path() / fmt::format("ktx_verdict_{}.html", ::getpid());
+  const std::string target = "--target small-machine.yaml.in --report " + page.string();
+  const auto verdict = [&](const std::string& arguments) {
+    const Ran ran = run("--check " + arguments + " " + target);
+    const std::string html = read_file(page);
+    EXPECT_LT(html.find("class=\"verdict"), html.find("<h2>Memory")) << ran.output;
+    EXPECT_NE(html.find("<th class=l>predicted<th>tokens/s"), html.npos);
+    fs::remove(page);
+    const size_t at = html.find("<p class=\"verdict");
+    return html.substr(at, html.find("</p>", at) - at);
+  };
+  const std::string fits = verdict("--hf-config ../../configs/Qwen3-8B.json");
+  EXPECT_NE(fits.find("<b>It fits</b>: "), fits.npos) << fits;
+  EXPECT_NE(fits.find(" tokens/s in decode"), fits.npos) << fits;
+  const std::string not_so = verdict("M002-move.yaml --hf-config ../../configs/Qwen3-30B-A3B.json");
+  EXPECT_NE(not_so.find("<b>It does not fit</b>: cpu "), not_so.npos) << not_so;
+}
+
 TEST(GoldenCli, ExplainsEveryCode) {
   for (const rules::CheckInfo& check : rules::all_checks()) {
     const Ran ran = run(fmt::format("--explain-code KTX-{}", check.code));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "lib/arch/usual_types.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/next_move.h"
@@ -21,6 +22,7 @@
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
+#include "tools/ktx-compile/compare_quants.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/diag_formats.h"
 #include "tools/ktx-compile/drafter_plan.h"
@@ -130,6 +132,9 @@ class Checker {
                                             : arch::build_graph(config_, sink_, options_.ctx);
     if (!graph) return sink_.errors() > 0 ? false : fail("C002", graph.error().message);
     state_.modules = graph.take();
+    if (!options_.quants.empty()) {
+      arch::take_usual_types(*arch::find_usual_types(options_.quants.front()), state_.modules);
+    }
     state_.config = &config_;
     built_ = true;
     set_run_shape(options_, state_);
@@ -166,7 +171,8 @@ class Checker {
 
   void walk() {
     passes::PassOptions passes;
-    passes.stop_after = "check-memory";
+    // Whether each of several quantisations fits is for their table to say.
+    passes.stop_after = options_.quants.size() > 1 ? "check-hand-overs" : "check-memory";
     // The Status only counts the errors, unless a pass itself failed.
     const int before = sink_.errors();
     const Status passed = passes::run_passes(state_, passes);
@@ -179,9 +185,11 @@ class Checker {
   void note_limits() {
     const bool nothing_read = state_.rules.rules.empty() && sink_.errors() > 0;
     if (!built_ || nothing_read) return;
-    if (!source_) {
-      sink_.note({}, "",
-                 "no GGUF given: tensors are taken to have the types of a usual Q4_K_M file");
+    if (!source_ && options_.quants.size() < 2) {
+      sink_.note(
+          {}, "",
+          fmt::format("no GGUF given: tensors are taken to have the types of a usual {} file",
+                      options_.quants.empty() ? "Q4_K_M" : options_.quants.front()));
     }
     if (options_.target.empty()) {
       sink_.note({}, "",
@@ -233,7 +241,11 @@ class Checker {
       if (!explained) sink_.error({}, "", explained.error().message);
       if (explained) fmt::print(out, "{}", *explained);
     }
-    if (options_.estimate) {
+    if (options_.quants.size() > 1) {
+      const Result<std::string> table = compare_quants(options_, state_);
+      if (table) fmt::print(out, "{}", *table);
+      if (!table) sink_.error({}, "", table.error().message);
+    } else if (options_.estimate) {
       const auto estimator = passes::Estimator::make(state_);
       const auto estimate =
           estimator ? estimator->predict(state_) : Result<passes::Estimate>(estimator.error());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lib/arch/usual_types.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/checks.h"
 #include "lib/support/strings.h"
@@ -55,6 +56,17 @@ void check_check(const Options& options, Mistakes& mistakes) {
         fmt::format("no model given; try: ktx-compile --check {} model.gguf, or --hf-config "
                     "config.json for a check without weights",
                     rules));
+  }
+  if (!options.quants.empty() && !options.model.empty()) {
+    mistakes.push_back(
+        fmt::format("--quant is for --hf-config alone; the types of {} are those that are in it",
+                    printable(options.model)));
+  }
+  const std::vector<std::string> known = arch::usual_type_names();
+  for (const std::string& name : options.quants) {
+    if (arch::find_usual_types(name) != nullptr) continue;
+    mistakes.push_back(fmt::format("--quant: no types of '{}' are known{}; names are {}",
+                                   printable(name), did_you_mean(name, known), join(known, ", ")));
   }
 }
 
@@ -137,7 +149,8 @@ Options read_options(const ParsedLine& line, Mistakes& mistakes) {
   Options options;
   for (const Given& given : line.given) set_option(options, given, mistakes);
   options.check = options.check || options.list_unruled || options.coverage || options.estimate ||
-                  options.fix || !options.explain.empty() || !options.report.empty();
+                  options.fix || !options.explain.empty() || !options.report.empty() ||
+                  !options.quants.empty();
   check_names(options, mistakes);
   sort_files(line.words, options, mistakes);
   if (!options.explain_code.empty() || options.print_schema) return options;

@@ -51,6 +51,7 @@ struct Options {
   bool list_unruled = false;
   bool coverage = false;
   bool estimate = false;
+  std::vector<std::string> quants;  // of a config alone: names of usual_types.def
   bool fix = false;
   std::vector<std::string> explain;   // module paths
   std::string report;                 // HTML file to write

@@ -1,5 +1,6 @@
-// The model as layers x modules, coloured by device and marked by form; memory of
-// each device as a stacked bar; the rules with their coverage; the diagnostics.
+// First whether the model fits, and how fast it is; then memory of each device as a stacked bar,
+// speeds as a table, the model as layers x modules, coloured by device and marked by form; the
+// rules with their coverage; the diagnostics.
 //
 // Plain HTML and CSS; wide parts scroll by themselves, so the page also works on a phone.
 #include "tools/ktx-compile/report_html.h"
@@ -49,6 +50,8 @@ tr+tr td{border-top:1px solid #8884}
 .key i{display:inline-block;width:.9em;height:.9em;border-radius:.2em;vertical-align:-.1em;margin-right:.3em}
 .error{color:#c22}.warning{color:#a60}.note{color:#68a}
 pre{font-size:.8rem;margin:.4rem 0}pre.text{white-space:pre-wrap;overflow-wrap:anywhere}
+.verdict{border-left:.3rem solid #9a9a9a;padding:.35rem .6rem;background:#8882}
+.verdict.fits{border-color:#228833}.verdict.error{border-color:#c22;color:inherit}
 .none{opacity:.55}li{margin:.35rem 0;overflow-wrap:anywhere}code{font-size:.9em}
 )css";
 
@@ -182,7 +185,94 @@ std::string bars(const passes::Estimate& estimate) {
       "values</span> "
       "<span><i class=s></i>scratch</span> <span><i class=r></i>reserve</span></p>\n";
   return out + preformatted("scroll", passes::estimate_table(estimate)) +
-         preformatted("text", passes::estimate_notes(estimate));
+         preformatted("text", passes::memory_notes(estimate));
+}
+
+std::string rate_text(double tokens, double seconds) {
+  const double rate = tokens / seconds;
+  return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0);
+}
+
+// The answer to what the page was made for.
+std::string verdict(const passes::CompileState& state, const passes::Estimate& estimate) {
+  std::vector<std::string> small, fitting;
+  bool known = !estimate.devices.empty();
+  for (const passes::DeviceUse& use : estimate.devices) {
+    known = known && use.capacity > 0;
+    const std::string name = escape(use.name), needed = human_bytes(use.total()),
+                      memory = human_bytes(use.capacity);
+    if (use.too_small()) {
+      small.push_back(fmt::format("{} needs {} and has {}", name, needed, memory));
+    } else {
+      fitting.push_back(fmt::format("{} {} of {}", name, needed, memory));
+    }
+  }
+  std::string kind = "note", text = "Whether it fits is not known without a --target.";
+  if (!small.empty()) {
+    kind = "error";
+    text = fmt::format("<b>It does not fit</b>: {}.", join(small, ", "));
+  } else if (known) {
+    kind = "fits";
+    text = fmt::format("<b>It fits</b>: {}.", join(fitting, ", "));
+  }
+  if (const int errors = state.diags->errors(); errors > 0 && small.empty()) {
+    kind = "error";
+    text = fmt::format("<b>The rules have {}.</b> ", passes::count_of(errors, "error")) + text;
+  }
+  if (estimate.token.known && small.empty()) {
+    text += fmt::format(" Predicted: {} tokens/s in decode", rate_text(1, estimate.token.seconds));
+    if (estimate.chunk.known) {
+      text += fmt::format(
+          ", {} in long prompts",
+          rate_text(static_cast<double>(estimate.chunk.tokens), estimate.chunk.seconds));
+    }
+    text += ".";
+  }
+  return fmt::format("<p class=\"verdict {}\">{}</p>\n", kind, text);
+}
+
+// "cpu 12.20 ms (1.10 GiB at 97 GB/s), cuda:0 1.10 ms (...), 96 hand-overs 1.54 ms"
+std::string terms(const passes::PassTime& time) {
+  std::vector<std::string> parts;
+  for (const passes::DeviceTime& d : time.devices) {
+    parts.push_back(fmt::format("{} {:.2f} ms ({} at {:.4g} GB/s, {})", escape(d.device),
+                                d.seconds * 1e3, human_bytes(d.read_bytes), d.rates.read / 1e9,
+                                d.rates.read_measured ? "measured" : "rated"));
+  }
+  const auto add = [&](int64_t count, const char* noun, double seconds) {
+    if (count == 0) return;
+    parts.push_back(fmt::format("{} {:.2f} ms", passes::count_of(static_cast<int>(count), noun),
+                                seconds * 1e3));
+  };
+  add(time.hand_overs, "hand-over", time.hand_over_seconds);
+  add(time.messages, "message", time.network_seconds);
+  if (time.beside_seconds > 0) {
+    parts.push_back(fmt::format("-{:.2f} ms both at once", time.beside_seconds * 1e3));
+  }
+  return join(parts, ", ");
+}
+
+std::string speeds(const passes::Estimate& estimate) {
+  if (!estimate.token.known) return "<p>Not known without the bandwidth of a --target.</p>\n";
+  std::string out =
+      "<div class=scroll><table><tr><th class=l>predicted<th>tokens/s<th>a pass<th class=l></tr>\n";
+  const auto row = [&](const std::string& what, const passes::PassTime& time, double more) {
+    const double seconds = time.seconds + more;
+    out += fmt::format("<tr><td class=l>{}<td>{}<td>{:.2f} ms<td class=l>{}{}</tr>\n", what,
+                       rate_text(static_cast<double>(time.tokens), seconds), seconds * 1e3,
+                       terms(time),
+                       more > 0 ? fmt::format(", {:.2f} ms keys and values", more * 1e3) : "");
+  };
+  row("decode, one sequence, at first", estimate.token, 0);
+  row(fmt::format("behind {} tokens", estimate.shape.ctx), estimate.token, estimate.cache_seconds);
+  if (estimate.short_chunk.known && estimate.short_chunk.tokens < estimate.chunk.tokens) {
+    row(fmt::format("prompts of {}", estimate.short_chunk.tokens), estimate.short_chunk, 0);
+  }
+  if (estimate.chunk.known) {
+    row(fmt::format("long prompts, {} at a time", estimate.chunk.tokens), estimate.chunk, 0);
+  }
+  const std::string trials = passes::trials_table(estimate.stream_trials);
+  return out + "</table></div>\n" + (trials.empty() ? "" : preformatted("scroll", trials));
 }
 
 std::string selects(const rules::Match& match) {
@@ -270,8 +360,9 @@ std::string report_html(const passes::CompileState& state, const steps::StepGrap
       estimator ? estimator->predict(state) : Result<passes::Estimate>(estimator.error());
   std::string key = "<p class=key>";
   if (estimate) {
-    out += "<h2>Memory</h2>\n" + bars(*estimate) +
-           preformatted("text", passes::next_best_move(state, *estimate));
+    out += verdict(state, *estimate) + "<h2>Memory</h2>\n" + bars(*estimate) +
+           preformatted("text", passes::next_best_move(state, *estimate)) + "<h2>Speed</h2>\n" +
+           speeds(*estimate);
     for (const passes::DeviceUse& use : estimate->devices) {
       key += fmt::format("<span><i style=\"background:{}\"></i>{}</span> ",
                          colors.of(use.name).back, escape(use.name));
