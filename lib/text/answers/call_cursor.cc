@@ -2,6 +2,7 @@
 
 #include "lib/support/json_nesting.h"
 #include "lib/text/answers/partial_match.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text {
 namespace {
@@ -134,7 +135,7 @@ nlohmann::ordered_json parse_call_json(std::string_view text) {
   using Json = nlohmann::ordered_json;
   const bool fits = json_nesting(text) <= static_cast<int>(kMaxCallJsonDepth) &&
                     json_member_pairs(text) <= kMaxMemberPairs;
-  return fits ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded);
+  return fits ? parse_json(text) : Json(Json::value_t::discarded);
 }
 
 }  // namespace ktx::text

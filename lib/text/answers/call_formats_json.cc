@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/text/answers/call_formats.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text {
 namespace {
@@ -14,7 +15,7 @@ using Json = nlohmann::ordered_json;
 std::optional<std::string> arguments_text(const Json& arguments) {
   if (arguments.is_null()) return "{}";
   if (arguments.is_object()) {
-    return arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return json_text(arguments);
   }
   if (!arguments.is_string()) return std::nullopt;
   const std::string_view text = trimmed(arguments.get_ref<const std::string&>());

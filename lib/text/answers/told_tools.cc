@@ -7,6 +7,7 @@
 #include <span>
 
 #include "lib/text/answers/call_cursor.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text {
 namespace {
@@ -65,9 +66,6 @@ std::string fill(std::string_view pattern, Slots slots) {
   return out;
 }
 
-std::string print(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 std::string text_of(const Json& object, const char* key) {
   const auto value = object.find(key);
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
@@ -100,14 +98,14 @@ std::string written_call(ToolCallFormat format, std::string_view name, const Jso
   const ToldForm* form = find_form(format);
   if (form == nullptr) return "";
   const bool as_text = arguments.is_string();
-  const std::string json = as_text ? arguments.get<std::string>() : print(arguments);
+  const std::string json = as_text ? arguments.get<std::string>() : json_text(arguments);
   std::string all = json.empty() ? "{}" : json;
   if (!form->parameter.empty()) {
     all.clear();
     const Json object = as_text ? parse_call_json(json) : arguments;
     if (object.is_object()) {
       for (const auto& [key, value] : object.items()) {
-        const std::string said = value.is_string() ? value.get<std::string>() : print(value);
+        const std::string said = value.is_string() ? value.get<std::string>() : json_text(value);
         const std::pair<char, std::string_view> slots[] = {{'K', key}, {'V', said}};
         all += fill(form->parameter, slots);
       }
@@ -121,7 +119,7 @@ std::string tools_text(const Json& tools, ToolCallFormat format, bool list, bool
   std::string text;
   if (list) {
     text = "You can call these functions:\n\n";
-    for (const Json& tool : tools) text += print(tool["function"]) + "\n";
+    for (const Json& tool : tools) text += json_text(tool["function"]) + "\n";
     text += "\n";
   }
   if (forced) {

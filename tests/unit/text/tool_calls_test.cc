@@ -69,6 +69,9 @@ const Case kCases[] = {
     // Hermes, as Qwen writes it
     {Hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>",
      "|f {\"a\": 1}"},
+    {Mistral,
+     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 340282366920938463463374607431768211456}}]",
+     "|f {\"a\":340282366920938463463374607431768211456}"},
     {Hermes,
      "I call.\n\n<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\","
      "\"arguments\":\"{\\\"x\\\":[]}\"}</tool_call>\n",
