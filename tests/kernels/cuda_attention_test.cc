@@ -1,6 +1,8 @@
 // KV store and attention of the GPU against the scalar CPU ops on the same cache.
 #include "kernels/cuda/attention/cuda_attention.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "tests/kernels/cuda_caches.h"
 
@@ -43,10 +45,10 @@ KvLayout layout_of(const Case& c, KvType type) {
 }
 
 void check(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
-           int32_t news, int64_t max_positions) {
+           const std::vector<int32_t>& news, int64_t max_positions) {
   SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " sequences "
-                                  << lengths.size() << " tokens of each " << news << " longest "
-                                  << max_positions << " seed " << random.seed());
+                                  << lengths.size() << " tokens of the first " << news[0]
+                                  << " longest " << max_positions << " seed " << random.seed());
   const CacheStep step(random, layout_of(c, type), lengths, news);
   AttentionAttrs attrs;
   attrs.heads = c.heads;
@@ -89,12 +91,17 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   args.kv = gpu.view;
   args.max_positions = max_positions;
   for (bool hint : {false, true}) {
-    if (hint && news != 1) continue;
+    if (hint && std::ranges::max(news) != 1) continue;
     args.one_token_per_sequence = hint;
     GpuWorkspace workspace(args, cuda_attention_workspace(args));
     ASSERT_TRUE(ran(launch_attention(args, nullptr)));
     EXPECT_LT(relative_error(y.read(), want), type == KvType::F32 ? 3e-6 : 1e-3);
   }
+}
+
+void check(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
+           int32_t news, int64_t max_positions) {
+  check(random, c, type, lengths, std::vector<int32_t>(lengths.size(), news), max_positions);
 }
 
 TEST_F(CudaAttention, AgreesWithTheScalarOpInDecode) {
@@ -116,6 +123,35 @@ TEST_F(CudaAttention, AgreesWithTheScalarOpInChunks) {
       check(random, c, type, {150}, 7, 150);
       check(random, c, type, {300, 9, 200}, 3, 512);
       check(random, c, type, {70, 40}, 5, 8192);
+    }
+  }
+}
+
+// Tokens enough for the kernels of many rows: whole prompts, behind a past that splits cut, and
+// sequences of all lengths beside each other.
+const Case kPromptCases[] = {
+    {"heads of 64", 8, 2, 64, 64, false},
+    {"heads of 80", 8, 8, 80, 80, false},
+    {"heads of 96", 6, 2, 96, 96, false},
+    {"heads of 128", 8, 2, 128, 128, false},
+    {"heads of 256", 4, 1, 256, 256, false},
+    {"seven heads a group", 14, 2, 64, 64, false},
+    {"one group of 20", 20, 1, 64, 64, false},
+    {"keys wider than values", 4, 2, 192, 128, false},
+    {"window", 4, 1, 128, 128, false, 70},
+    {"window of less than a piece, sinks", 8, 1, 64, 64, false, 33, 0, 0, true},
+    {"chunks", 4, 4, 128, 128, false, 100, 1},
+    {"softcap", 4, 2, 256, 256, false, 0, 0, 2},
+    {"all of them", 12, 2, 128, 128, false, 200, 0, 5, true},
+};
+
+TEST_F(CudaAttention, AgreesWithTheScalarOpInPrompts) {
+  Random random(97);
+  for (const Case& c : kPromptCases) {
+    for (KvType type : {KvType::F16, KvType::Q8_0}) {
+      check(random, c, type, {140}, 140, 256);
+      check(random, c, type, {700}, 34, 4096);
+      check(random, c, type, {200, 9, 130, 1, 64, 129}, {60, 3, 40, 1, 20, 33}, 512);
     }
   }
 }

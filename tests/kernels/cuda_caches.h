@@ -22,6 +22,9 @@ struct CacheStep {
   // Elements are normal, times `scale`.
   CacheStep(Random& random, const KvLayout& of, const std::vector<int32_t>& lengths, int32_t news,
             float scale = 1)
+      : CacheStep(random, of, lengths, std::vector<int32_t>(lengths.size(), news), scale) {}
+  CacheStep(Random& random, const KvLayout& of, const std::vector<int32_t>& lengths,
+            const std::vector<int32_t>& news, float scale = 1)
       : layout(of) {
     block_bytes = slot_offset + layout.slot_bytes() + 192;
     int32_t blocks = 0;
@@ -56,7 +59,7 @@ struct CacheStep {
         store.kv.position = &p;
         store.token_end = 1;
         (*find_kv_store("kv_store", Isa::Scalar))(store);
-        if (p >= lengths[s] - news) {
+        if (p >= lengths[s] - news[s]) {
           sequence.push_back(index);
           position.push_back(p);
         }

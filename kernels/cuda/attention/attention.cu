@@ -6,21 +6,46 @@ namespace {
 
 constexpr int kMostSplits = 128;  // threads of the merge
 
-// Enough splits for four blocks an SM (of the latent kernel, whose shared memory takes all
-// of it, one), and none without a piece of its own.
-int split_count(const CudaAttentionArgs& a) {
-  int64_t wanted;
-  if (attention_latent_takes(a)) {
-    wanted = sm_count() / attention_latent_blocks(a);
-  } else {
-    const int64_t blocks =
-        attention_tiles_takes(a) ? attention_tiles_blocks(a) : a.tokens * a.attrs.heads;
-    wanted = ceil_div<int64_t>(4 * sm_count(), blocks > 0 ? blocks : 1);
-  }
+// The kernels, the first that takes a launch: its blocks of one split, and how positions are split.
+struct Way {
+  bool (*takes)(const CudaAttentionArgs&);
+  int64_t (*blocks)(const CudaAttentionArgs&);
+  Status (*launch)(const CudaAttentionArgs&, const AttentionParts&, cudaStream_t);
+  int at_once;       // blocks of an SM
+  bool overfull;     // splits rather more than an SM takes, or rather less
+  int least_pieces;  // that pay for a split
+  int rows;          // of a block
+};
+bool any_takes(const CudaAttentionArgs&) {
+  return true;
+}
+int64_t any_blocks(const CudaAttentionArgs& a) {
+  return a.tokens * a.attrs.heads;
+}
+constexpr Way kWays[] = {
+    {attention_latent_takes, attention_latent_blocks, launch_attention_latent, 1, false, 1, 16},
+#ifdef KTX_CUDA_WGMMA
+    {attention_wgmma_takes, attention_wgmma_blocks, launch_attention_wgmma, 1, false, 4, 128},
+#endif
+    {attention_mma_takes, attention_mma_blocks, launch_attention_mma, 2, false, 4, 128},
+    {attention_tiles_takes, attention_tiles_blocks, launch_attention_tiles, 4, true, 1, 16},
+    {any_takes, any_blocks, launch_attention_any, 4, true, 1, 16},
+};
+const Way& way_of(const CudaAttentionArgs& a) {
+  const Way* way = kWays;
+  while (!way->takes(a)) ++way;
+  return *way;
+}
+
+int split_count(const CudaAttentionArgs& a, const Way& way) {
+  const int64_t blocks = way.blocks(a), places = int64_t{way.at_once} * sm_count();
+  const int64_t wanted = blocks == 0    ? 1
+                         : way.overfull ? ceil_div<int64_t>(places, blocks)
+                                        : places / blocks;
   // (A window may begin within a piece.)
   const int64_t pieces =
-      ceil_div<int64_t>(seen_positions(a, kAttentionRows), kPiece) + (a.attrs.window > 0);
-  int64_t splits = wanted < pieces ? wanted : pieces;
+      ceil_div<int64_t>(seen_positions(a, way.rows), kPiece) + (a.attrs.window > 0);
+  int64_t splits = wanted < pieces / way.least_pieces ? wanted : pieces / way.least_pieces;
   splits = splits < kMostSplits ? splits : kMostSplits;
   return splits > 1 ? static_cast<int>(splits) : 1;
 }
@@ -97,7 +122,7 @@ bool attention_decodes(const CudaAttentionArgs& a) {
 
 int64_t cuda_attention_workspace(const CudaAttentionArgs& a) {
   if (attention_decode_takes(a)) return attention_decode_workspace(a);
-  const int splits = split_count(a);
+  const int splits = split_count(a, way_of(a));
   if (splits == 1) return 0;
   const int64_t count = a.tokens * a.attrs.heads * splits;
   return aligned(count * a.attrs.value_dim * 4) + aligned(count * 8);
@@ -111,17 +136,12 @@ Status launch_attention(const CudaAttentionArgs& a, CudaStream stream) {
     return Error{"attention: heads of this shape are not prepared by it"};
   }
   AttentionParts parts;
-  parts.splits = split_count(a);
+  const Way& way = way_of(a);
+  parts.splits = split_count(a, way);
   parts.values = reinterpret_cast<float*>(a.workspace);
   const int64_t count = a.tokens * a.attrs.heads * parts.splits;
   parts.sums = reinterpret_cast<float2*>(a.workspace + aligned(count * a.attrs.value_dim * 4));
-  if (attention_latent_takes(a)) {
-    KTX_TRY(launch_attention_latent(a, parts, stream));
-  } else if (attention_tiles_takes(a)) {
-    KTX_TRY(launch_attention_tiles(a, parts, stream));
-  } else {
-    KTX_TRY(launch_attention_any(a, parts, stream));
-  }
+  KTX_TRY(way.launch(a, parts, stream));
   if (parts.splits == 1) return {};
   return launch_merge_parts(parts, a.attrs.heads, a.attrs.value_dim, a.tokens, a.sinks, a.y,
                             a.y_stride, stream);

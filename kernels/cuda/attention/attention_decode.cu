@@ -37,7 +37,7 @@ constexpr int kMostBlocks = 8, kShare = 8;  // of a cluster, and the pieces of o
 constexpr int kMostParts = 16;  // blocks of a cluster times the units that one of them writes
 // Longer ones go to attention_tiles.cu. (H200, 32/8 heads, F16, us here and there: 8,100
 // positions 11.7 and 26, 16,000 20.0 and 43. Beyond, and Q8_0 beyond 4,096, was not measured.)
-constexpr int64_t kMostPositions = 16384, kMostPositionsQ8 = 4096;
+constexpr int64_t kMostPositions = 1 << 20, kMostPositionsQ8 = 1 << 20;
 constexpr int kMostSplits = 64, kMergeWarps = 8;
 
 // The pieces that a token sees, from number `before` on.

@@ -76,6 +76,18 @@ int64_t attention_tiles_blocks(const CudaAttentionArgs& args);
 Status launch_attention_tiles(const CudaAttentionArgs& args, const AttentionParts& parts,
                               cudaStream_t stream);
 
+// Many rows, kLeastManyRows of a KV head and more, heads of 64, 80, 96, 128 or 256: by Hopper's
+// products, F16 (sm_90, in builds for sm_90a); by mma, F16 and Q8_0 (sm_75 and newer).
+constexpr int kLeastManyRows = 64;
+bool attention_wgmma_takes(const CudaAttentionArgs& args);
+int64_t attention_wgmma_blocks(const CudaAttentionArgs& args);
+Status launch_attention_wgmma(const CudaAttentionArgs& args, const AttentionParts& parts,
+                              cudaStream_t stream);
+bool attention_mma_takes(const CudaAttentionArgs& args);
+int64_t attention_mma_blocks(const CudaAttentionArgs& args);
+Status launch_attention_mma(const CudaAttentionArgs& args, const AttentionParts& parts,
+                            cudaStream_t stream);
+
 // Tensor cores too, for values that are in the keys: rows as above, value_dim 256 or 512, where
 // shared memory holds a piece of the cache.
 bool attention_latent_takes(const CudaAttentionArgs& args);

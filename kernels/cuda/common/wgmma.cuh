@@ -24,6 +24,16 @@ __device__ __forceinline__ uint64_t wgmma_rows(const void* rows, int k) {
   return kSwizzle128 | kEightRows | kUnused | ((address & 0x3ffff) >> 4);
 }
 
+// b in the other order: 64 of its columns in a row of 128 bytes, swizzled as above, a row for each
+// k; the next 64 columns `panel_bytes` further on. The descriptor of rows 16 * k .. 16 * k + 15.
+__device__ __forceinline__ uint64_t wgmma_columns(const void* rows, int k, int panel_bytes) {
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(rows)) + 2048 * k;
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;  // apart
+  return kSwizzle128 | kEightRows | static_cast<uint64_t>(panel_bytes / 16) << 16 |
+         ((address & 0x3ffff) >> 4);
+}
+
 // What was written to registers is seen by the products that follow.
 __device__ __forceinline__ void fence_wgmma() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -113,6 +123,7 @@ __device__ __forceinline__ void wait_phase(const uint64_t* barrier, uint32_t pha
 
 #define KTX_C4(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define KTX_C8(j) KTX_C4(j), KTX_C4(j + 1)
+#define KTX_C32(j) KTX_C8(j), KTX_C8(j + 2), KTX_C8(j + 4), KTX_C8(j + 6)
 __device__ __forceinline__ void wgmma_f16(float (&c)[4][4], const uint32_t* a, uint64_t b,
                                           bool more) {
   asm volatile(
@@ -173,6 +184,73 @@ __device__ __forceinline__ void wgmma_f16(float (&c)[16][4], uint64_t a, uint64_
       : KTX_C8(0), KTX_C8(2), KTX_C8(4), KTX_C8(6), KTX_C8(8), KTX_C8(10), KTX_C8(12), KTX_C8(14)
       : "l"(a), "l"(b), "r"(int{more}));
 }
+
+// c += a * b, with b from wgmma_columns.
+__device__ __forceinline__ void wgmma_f16_columns(float (&c)[8][4], const uint32_t* a, uint64_t b) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, more, 1, 1, 1;}"
+      : KTX_C32(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_f16_columns(float (&c)[10][4], const uint32_t* a,
+                                                  uint64_t b) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39}, "
+      "{%40, %41, %42, %43}, %44, more, 1, 1, 1;}"
+      : KTX_C32(0), KTX_C8(8)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_f16_columns(float (&c)[12][4], const uint32_t* a,
+                                                  uint64_t b) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
+      "{%48, %49, %50, %51}, %52, more, 1, 1, 1;}"
+      : KTX_C32(0), KTX_C8(8), KTX_C8(10)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_f16_columns(float (&c)[16][4], const uint32_t* a,
+                                                  uint64_t b) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, more, 1, 1, 1;}"
+      : KTX_C32(0), KTX_C32(8)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_f16_columns(float (&c)[32][4], const uint32_t* a,
+                                                  uint64_t b) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+      "{%128, %129, %130, %131}, %132, more, 1, 1, 1;}"
+      : KTX_C32(0), KTX_C32(8), KTX_C32(16), KTX_C32(24)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+#undef KTX_C32
 #undef KTX_C8
 #undef KTX_C4
 

@@ -191,10 +191,25 @@ void bench_attention() {
   attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 1, 8192);
   attention("8B Q8_0", gqa(32, 8, 128), KvType::Q8_0, 1, 1, 8192);
   attention("8B F16", gqa(32, 8, 128), KvType::F16, 16, 1, 2048);
-  attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 512, 512);
-  attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 2048, 2048);
+  for (int64_t tokens : {17, 64, 256, 512, 2048}) {
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, tokens, tokens);
+  }
+  for (int64_t tokens : {17, 64, 256, 1024, 2048}) {
+    attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, tokens, 32000 + tokens);
+  }
+  attention("8B F16", gqa(32, 8, 128), KvType::F16, 1, 8192, 8192);
+  attention("8B F16", gqa(32, 8, 128), KvType::F16, 8, 256, 256);
+  attention("8B F16", gqa(32, 8, 128), KvType::F16, 32, 1, 4096);
+  attention("8B Q8_0", gqa(32, 8, 128), KvType::Q8_0, 1, 2048, 2048);
+  attention("8B Q8_0", gqa(32, 8, 128), KvType::Q8_0, 1, 1024, 33024);
+  attention("30B F16", gqa(32, 4, 128), KvType::F16, 1, 2048, 34048);
+  attention("heads of 64 F16", gqa(64, 8, 64), KvType::F16, 1, 2048, 10240);
+  attention("heads of 80 F16", gqa(32, 8, 80), KvType::F16, 1, 2048, 10240);
+  attention("heads of 96 F16", gqa(32, 8, 96), KvType::F16, 1, 2048, 10240);
+  attention("heads of 256 F16", gqa(16, 2, 256), KvType::F16, 1, 2048, 10240);
+  attention("heads of 256 Q8_0", gqa(16, 2, 256), KvType::Q8_0, 1, 2048, 10240);
   attention("30B F16", gqa(32, 4, 128), KvType::F16, 1, 1, 512);
-  for (int64_t length : {64, 200, 512, 1000, 2048, 4096, 8192, 16384}) {
+  for (int64_t length : {64, 200, 512, 1000, 2048, 4096, 8192, 16384, 32000, 131072}) {
     prepared("8B F16", gqa(32, 8, 128), KvType::F16, false, length);
     prepared("8B Q8_0", gqa(32, 8, 128), KvType::Q8_0, false, length);
     prepared("30B F16", gqa(32, 4, 128), KvType::F16, true, length);
