@@ -8,7 +8,7 @@
 
 namespace ktx::kernels {
 
-inline constexpr int64_t kSkinnyRows = 16;     // of a skinny GEMM at most
+inline constexpr int64_t kSkinnyRows = 96;     // of skinny GEMMs at most, three of 32 rows
 inline constexpr size_t kLaunchProducts = 3;   // products that one launch takes
 inline constexpr int32_t kFusedExperts = 256;  // of experts_gemv
 inline constexpr int32_t kFusedTopK = 32;

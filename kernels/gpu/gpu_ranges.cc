@@ -12,6 +12,7 @@ constexpr RowRange kNoRows = {1, 0};
 constexpr RowRange kAll = {};
 constexpr RowRange kOneRow = {1, 1};
 constexpr RowRange kFewRows = {2, kSkinnyRows};
+constexpr int64_t kLeastGemmRows = 17;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -103,7 +104,7 @@ RowRange gemm(const GpuForm& form, const GpuMachine& machine) {
   const int64_t tokens = hopper ? 32 : 64, strips = ceil_div(form.weights[0].rows, 256);
   const int64_t blocks = hopper ? machine.multiprocessors / 3 : machine.multiprocessors * 3 / 4;
   const int64_t least = (ceil_div(blocks, strips) - 1) * tokens + 1;
-  return {std::max(least, kSkinnyRows + 1), kAnyRows};
+  return {std::max(least, kLeastGemmRows), kAnyRows};
 }
 
 RowRange few_gemm(const GpuForm& form, const GpuMachine&) {

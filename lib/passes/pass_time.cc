@@ -38,6 +38,7 @@ constexpr double kLaunchSeconds = 2.9e-6;
 // (Llama-3.1-8B, 164 kernels: 4.9, 5.2 and 6.6 us with 2, 4 and 8 tokens; Qwen3-30B-A3B, 437: 5.4
 // with 4), of prompts.
 constexpr double kFewTokens = 5.2 / 2.9, kMoreTokens = 4.4 / 2.9;
+constexpr int64_t kMostFewTokens = 16;
 // Products of attention, beside those with weights.
 constexpr double kAttentionShare = 0.5;
 
@@ -303,7 +304,7 @@ class Predictor {
   // Seconds of a kernel beside its weights.
   double launch_of(const DeviceTime& device) const {
     if (tokens_ == 1) return device.rates.launch;
-    return device.rates.launch * (tokens_ <= kernels::kSkinnyRows ? kFewTokens : kMoreTokens);
+    return device.rates.launch * (tokens_ <= kMostFewTokens ? kFewTokens : kMoreTokens);
   }
 
   void add_gpu(const Part& part, DeviceTime& device) {

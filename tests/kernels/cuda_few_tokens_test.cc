@@ -1,4 +1,4 @@
-// Fused launches of 2 to 16 tokens against sums in double, and with the same bits in a graph
+// Fused launches of 2 to 96 tokens against sums in double, and with the same bits in a graph
 // whose launches may overlap.
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 
@@ -53,7 +53,7 @@ std::vector<float> activations(Random& random, int64_t tokens, int64_t cols) {
   std::vector<float> x = random.normals(tokens * cols, 3);
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t k = 0; k < cols; ++k)
-      x[static_cast<size_t>(t * cols + k)] *= std::ldexp(1.0f, static_cast<int>(3 * t - 20));
+      x[static_cast<size_t>(t * cols + k)] *= std::ldexp(1.0f, static_cast<int>(3 * (t % 24) - 20));
   }
   return x;
 }
@@ -114,6 +114,7 @@ TEST_F(CudaFewTokens, ProductsOfNormedRowsAgreeWithTheSums) {
   for (DType dtype : kMarlinTypes) {
     const bool wide = info(dtype).block_elems == 256;
     check_products(random, {dtype, dtype, dtype}, {300, 16, 40}, wide ? 1280 : 1120, 16, true);
+    check_products(random, {dtype, dtype, dtype}, {300, 16, 40}, wide ? 1280 : 1120, 29, true);
     check_products(random, {dtype}, {3000}, wide ? 256 : 96, 5, true);
     check_products(random, {dtype, dtype}, {70, 33}, 4096, 9, true);
   }
@@ -137,7 +138,8 @@ TEST_F(CudaFewTokens, MatricesOfAllShapesAgree) {
                                      {9000, 256},
                                      {24, 256},
                                      {1040, 3328}}) {
-      for (int64_t tokens : {3, 16}) check_products(random, {dtype}, {rows}, cols, tokens, false);
+      for (int64_t tokens : {3, 16, 24, 32, 45, 90})
+        check_products(random, {dtype}, {rows}, cols, tokens, false);
     }
   }
 }
@@ -191,8 +193,8 @@ TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
   Random random(246);
   for (DType dtype : kMarlinTypes) {
     for (const auto& [rows, cols] :
-         {std::pair<int64_t, int64_t>{48, 256}, {1000, 512}, {72, 2048}}) {
-      const int64_t tokens = rows == 48 ? 4 : rows == 72 ? 6 : 16;
+         {std::pair<int64_t, int64_t>{48, 256}, {1000, 512}, {72, 2048}, {40, 1280}}) {
+      const int64_t tokens = rows == 48 ? 4 : rows == 72 ? 6 : rows == 40 ? 50 : 16;
       const GpuWeights gate(random, dtype, rows, cols), up(random, dtype, rows, cols);
       const std::vector<float> x = random.normals(tokens * cols),
                                weight = random.normals(cols, 0.1f);
@@ -220,7 +222,7 @@ TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
 TEST_F(CudaFewTokens, AGraphOfThemGivesTheSameBits) {
   Random random(247);
   constexpr int64_t kHidden = 1024, kWidth = 2560;
-  for (int64_t tokens : {4, 8, 16}) {
+  for (int64_t tokens : {4, 8, 16, 48}) {
     const GpuWeights gate(random, DType::Q4_K, kWidth, kHidden),
         up(random, DType::Q4_K, kWidth, kHidden);
     const GpuWeights down(random, DType::Q6_K, kHidden, kWidth);

@@ -1,6 +1,6 @@
-// Steps of 2 to 16 tokens that go together: products of one normalised x share its records
-// (skinny_x.h) and one launch. Each is the composition of launchers of this folder, and rounds
-// as that does but for the order of two factors.
+// Steps of 2 to 96 tokens that go together: products of one normalised x share its records
+// (skinny_x.h) and one launch for every 32. Each is the composition of launchers of this folder,
+// and rounds as that does but for the order of two factors.
 //
 //   launch_few_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to three matmuls
 //   launch_few_gate_up    y = glu(gate . norm(x), up . norm(x))
@@ -15,12 +15,12 @@
 
 namespace ktx::kernels {
 
-constexpr int64_t kCudaFewTokens = 16;
+constexpr int64_t kCudaFewTokens = 96;
 
 struct CudaFewX {
   const float* x = nullptr;  // [tokens, cols], 16-byte aligned, stride a multiple of 4
   int64_t stride = 0;
-  int64_t tokens = 0;           // 2 to 16
+  int64_t tokens = 0;           // 2 to 96
   const float* norm = nullptr;  // [cols], 16-byte aligned, or null
   float eps = 0;
 };

@@ -24,10 +24,10 @@ BatchRows rows_of(const CudaWeight& w, float* y, int64_t y_stride) {
   return rows;
 }
 
-// Launches the product of the rows that `p` has: with x as it is, or with records of it.
-Status launch_product(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t bytes,
-                      BatchProduct& p, cudaStream_t stream) {
-  KTX_TRY(check_workspace("products of few tokens", bytes, few_tokens_workspace(x.tokens, cols)));
+// The product of the rows that `p` has, for as many tokens as a launch takes: with x as it is, or
+// with records of it.
+Status launch_piece(const CudaFewX& x, int64_t cols, std::byte* workspace, BatchProduct& p,
+                    cudaStream_t stream) {
   p.cols = static_cast<int>(cols);
   p.tokens = static_cast<int>(x.tokens);
   p.eps = x.eps;
@@ -48,10 +48,25 @@ Status launch_product(const CudaFewX& x, int64_t cols, std::byte* workspace, int
   return launch_marlin_skinny(p, stream);
 }
 
+// In pieces of about equal numbers of tokens.
+Status launch_product(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t bytes,
+                      BatchProduct& p, cudaStream_t stream) {
+  KTX_TRY(check_workspace("products of few tokens", bytes, few_tokens_workspace(x.tokens, cols)));
+  const int64_t each = ceil_div(x.tokens, ceil_div<int64_t>(x.tokens, kBatchTokens));
+  for (int64_t done = 0; done < x.tokens; done += each) {
+    CudaFewX piece = x;
+    piece.x += done * x.stride;
+    piece.tokens = each < x.tokens - done ? each : x.tokens - done;
+    KTX_TRY(launch_piece(piece, cols, workspace, p, stream));
+    for (int i = 0; i < p.parts; ++i) p.rows[i].y += piece.tokens * p.rows[i].y_stride;
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t few_tokens_workspace(int64_t tokens, int64_t cols) {
-  return skinny_x_bytes(tokens < kCudaFewTokens ? tokens : kCudaFewTokens, cols);
+  return skinny_x_bytes(tokens < kBatchTokens ? tokens : kBatchTokens, cols);
 }
 
 bool few_products_take(const CudaFewProductsArgs& a) {

@@ -1,4 +1,4 @@
-// Skinny GEMM: products of 2 to 16 tokens with marlin weights, at the speed of the memory (sm_90).
+// Skinny GEMM: products of 2 to 32 tokens with marlin weights, at the speed of the memory (sm_90).
 //
 // The weights are the A operand of mma.m16n8k16 (16 rows x 16 columns), eight tokens the
 // columns of B, so 2 tokens and 8 cost the same. A block of 16 warps (8, where shared memory is
@@ -115,14 +115,13 @@ __device__ __forceinline__ void batch_block(const BatchProduct& p, const BatchSh
   }
   if (p.norm) {  // sixteen lanes a token
     const float* squares = reinterpret_cast<const float*>(p.x + int64_t{tiles} * kRecord);
-    const int token = thread / 16;
-    float sum = 0;
-    if (token < p.tokens) {
-      for (int i = thread % 16; i < tiles; i += 16) sum += squares[i * kBatchTokens + token];
-    }
-    for (int o = 8; o > 0; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-    if (token < kTokens && thread % 16 == 0) {
-      factor[token] = 1 / sqrtf(sum / static_cast<float>(p.cols) + p.eps);
+    for (int token = thread / 16; token < kTokens; token += 2 * kWarps) {
+      float sum = 0;
+      if (token < p.tokens) {
+        for (int i = thread % 16; i < tiles; i += 16) sum += squares[i * kBatchTokens + token];
+      }
+      for (int o = 8; o > 0; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
+      if (thread % 16 == 0) factor[token] = 1 / sqrtf(sum / static_cast<float>(p.cols) + p.eps);
     }
   }
 
@@ -138,19 +137,37 @@ __device__ __forceinline__ void batch_block(const BatchProduct& p, const BatchSh
     float sum[kSources][kColumns][4] = {};
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
-      uint4 b[kColumns];
+      const auto b_of = [&](int n) {
+        return reinterpret_cast<const uint4*>(record)[(c * kColumns + n) * 32 + lane];
+      };
+      if constexpr (kColumns < 4) {
+        uint4 b[kColumns];
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) {
-        b[n] = reinterpret_cast<const uint4*>(record)[(c * kColumns + n) * 32 + lane];
-      }
+        for (int n = 0; n < kColumns; ++n) b[n] = b_of(n);
 #pragma unroll
-      for (int m = 0; m < kSources; ++m) {
-        uint32_t a[2][4];
-        tile[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a));
+        for (int m = 0; m < kSources; ++m) {
+          uint32_t a[2][4];
+          tile[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a));
+#pragma unroll
+          for (int n = 0; n < kColumns; ++n) {
+            mma_f16(sum[m][n], a[0], b[n].x, b[n].y);
+            mma_f16(sum[m][n], a[1], b[n].z, b[n].w);
+          }
+        }
+      } else {  // fewer registers
+        uint32_t a[kSources][2][4];
+#pragma unroll
+        for (int m = 0; m < kSources; ++m) {
+          tile[m].fragment(c, *reinterpret_cast<uint32_t(*)[8]>(a[m]));
+        }
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
-          mma_f16(sum[m][n], a[0], b[n].x, b[n].y);
-          mma_f16(sum[m][n], a[1], b[n].z, b[n].w);
+          const uint4 b = b_of(n);
+#pragma unroll
+          for (int m = 0; m < kSources; ++m) {
+            mma_f16(sum[m][n], a[m][0], b.x, b.y);
+            mma_f16(sum[m][n], a[m][1], b.z, b.w);
+          }
         }
       }
     }
@@ -284,7 +301,7 @@ template <DType kFirst, DType kSecond, int kColumns>
 Status launch_batch_columns(const BatchProduct& p, cudaStream_t stream) {
   if constexpr (kFirst == kSecond) {
     if (p.rows[0].w[1]) return launch_batch_as<kFirst, kFirst, kColumns, 2, true>(p, stream);
-    if constexpr (BatchMemory<kFirst, kColumns, 2, 16>::kFits) {
+    if constexpr (kColumns < 4 && BatchMemory<kFirst, kColumns, 2, 16>::kFits) {
       // Two strips a warp share fragments of x, but take all registers: the kernel that makes the
       // next records finds no room beside them. H200, one strip instead: 16 tokens 0 to 22 % less
       // time but for output matrices, up to 8 tokens 3 to 7 % less, and more with many rows.
@@ -300,8 +317,14 @@ Status launch_batch_columns(const BatchProduct& p, cudaStream_t stream) {
 
 template <DType kFirst, DType kSecond>
 Status launch_batch(const BatchProduct& p, cudaStream_t stream) {
-  return batch_columns(p.tokens) == 2 ? launch_batch_columns<kFirst, kSecond, 2>(p, stream)
-                                      : launch_batch_columns<kFirst, kSecond, 1>(p, stream);
+  switch (batch_columns(p.tokens)) {
+    case 1:
+      return launch_batch_columns<kFirst, kSecond, 1>(p, stream);
+    case 2:
+      return launch_batch_columns<kFirst, kSecond, 2>(p, stream);
+    default:
+      return launch_batch_columns<kFirst, kSecond, 4>(p, stream);
+  }
 }
 
 }  // namespace ktx::kernels

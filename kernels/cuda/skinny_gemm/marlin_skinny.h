@@ -1,4 +1,4 @@
-// Products of a batch of 2 to 16 tokens with marlin weights (sm_90): what the kernel
+// Products of a batch of 2 to 32 tokens with marlin weights (sm_90): what the kernel
 // (marlin_skinny.cuh) is asked.
 //
 //   BatchProduct p;                          // q, k and v of the normalised x
@@ -37,7 +37,7 @@ struct BatchProduct {
   BatchRows rows[kBatchParts];
   int parts = 1;  // of at most two formats that go together (batch_formats)
   int cols = 0;
-  int tokens = 0;                // 2 to 16
+  int tokens = 0;                // 2 to 32
   const std::byte* x = nullptr;  // of launch_batch_x
   bool norm = false;             // x came through a norm's weight: the factor is put to the sums
   float eps = 0;

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(32 * kWarps) skinny_x(BatchXArgs a) {
 Status launch_batch_x(const BatchXArgs& a, CudaStream stream) {
   if (a.tokens < 1 || a.tokens > kBatchTokens) {
     return Error{"activations of a batch: " + std::to_string(a.tokens) +
-                 " tokens; 1 to 16 are taken"};
+                 " tokens; 1 to 32 are taken"};
   }
   const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.cols, 256)),
                   static_cast<unsigned>(ceil_div<int64_t>(a.tokens, kWarps)));

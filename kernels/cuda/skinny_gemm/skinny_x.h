@@ -1,4 +1,4 @@
-// The activations of 2 to 16 tokens as the products of a batch (marlin_skinny.cuh) take them:
+// The activations of 2 to 32 tokens as the products of a batch (marlin_skinny.cuh) take them:
 // made once by a small kernel, not by every block of every product.
 //
 // A record per 256 columns, in one piece, so that a block brings it by one bulk copy:
@@ -9,7 +9,7 @@
 //            (the sum, and what it lost), B fragments too: for the minima of Q4_K and Q5_K
 //   scales   a float per token
 //
-// Behind the records, the sums of squares of the plain x: [record][16 tokens], where a norm is
+// Behind the records, the sums of squares of the plain x: [record][32 tokens], where a norm is
 // taken.
 #pragma once
 
@@ -21,11 +21,11 @@
 
 namespace ktx::kernels {
 
-constexpr int kBatchTokens = 16;
+constexpr int kBatchTokens = 32;
 
-// columns: groups of eight tokens, 1 or 2.
+// columns: groups of eight tokens, 1, 2 or 4.
 constexpr int batch_columns(int64_t tokens) {
-  return tokens > 8 ? 2 : 1;
+  return tokens > 16 ? 4 : tokens > 8 ? 2 : 1;
 }
 constexpr int batch_record_bytes(int columns) {
   return columns * (4096 + 256 + 32);

@@ -1,4 +1,4 @@
-// Fused ops as launches of 2 to 16 tokens (cuda_fused_skinny_gemm.h). Routers and experts go step
+// Fused ops as launches of 2 to 96 tokens (cuda_fused_skinny_gemm.h). Routers and experts go step
 // by step; attention is in cuda_fused_steps.cc.
 #include "lib/runtime/cuda/fused_members.h"
 

@@ -91,7 +91,7 @@ TEST(Launches, AGroupIsFoundAndGetsAKernelForOneAndForFewTokens) {
   EXPECT_EQ(chosen.groups[0].op, FusedOp::GateUp);
   const std::vector<int32_t> all = {0, 1, 2, 3};
   EXPECT_EQ(chosen.groups[0].steps, all);
-  EXPECT_THAT(on(chosen, all, 90, 0), ElementsAre("gate_up_gemv 1-1", "gate_up_skinny_gemm 2-16"));
+  EXPECT_THAT(on(chosen, all, 90, 0), ElementsAre("gate_up_gemv 1-1", "gate_up_skinny_gemm 2-96"));
   EXPECT_THAT(on(chosen, all, 80, 0), ElementsAre("gate_up_gemv 1-1"));
 }
 
@@ -104,11 +104,11 @@ TEST(Launches, AProductsKernelFollowsTokensGenerationAndWhatTheMachineHas) {
   EXPECT_THAT(
       on(chosen, {1}, 90, kernels::kAllKernelNeeds),
       ElementsAre("cublas_gemm 256-", "marlin_gemm_wgmma 321-", "marlin_gemv 1-1",
-                  "marlin_skinny_gemm 2-16", "marlin_gemm_mma 321-", "marlin_few_gemm 17-320"));
+                  "marlin_skinny_gemm 2-96", "marlin_gemm_mma 321-", "marlin_few_gemm 97-320"));
   const Chosen alone(gate_up_list(), *parse_preferences("cublas=no,fused=no"));
   EXPECT_THAT(on(alone, {1}, 90, kernels::kNeedsCublas),
-              ElementsAre("marlin_gemv 1-1", "marlin_skinny_gemm 2-16", "marlin_gemm_mma 321-",
-                          "marlin_few_gemm 17-320"));
+              ElementsAre("marlin_gemv 1-1", "marlin_skinny_gemm 2-96", "marlin_gemm_mma 321-",
+                          "marlin_few_gemm 97-320"));
   EXPECT_TRUE(on(alone, {0, 1, 2, 3}, 90, 0).empty());
 }
 
