@@ -31,6 +31,20 @@ bool Engine::goes_ahead() const {
 const plan::PlanView& Engine::plan() const {
   return state_->plan.view();
 }
+Status Engine::check_plan() const {
+  KTX_TRY(state_->plan.check());
+  const auto& before = state_->opened;
+  if (!before) return {};
+  const Result<FileStamp> now = stamp_file(state_->plan.path());
+  // One that was put in its place, or is gone, leaves what is mapped as it was; so do a new link
+  // and other rights, which change `changed_ns`.
+  if (!now || now->device != before->device || now->inode != before->inode) return {};
+  if (now->size == before->size && now->modified_ns == before->modified_ns) return {};
+  return Error{fmt::format(
+      "{}: the file was written to while it was in use ({} bytes, before {}); start again when it "
+      "is whole",
+      state_->plan.path(), now->size, before->size)};
+}
 const plan::MemoryEstimate& Engine::memory() const {
   return state_->sizes.memory;
 }
@@ -240,7 +254,7 @@ Result<bool> Engine::compute(Pass& pass) {
       most_passes() > 1 ? s.runner->finish(pass.walk) : s.runner->run(pass.batch, pass.watch);
   pass.weight_bytes += s.runner->weight_bytes() - bytes_before;
   KTX_TRY(done);
-  KTX_TRY(s.plan.check());
+  KTX_TRY(check_plan());
   return *done && !pass.follows_lost;
 }
 

@@ -192,6 +192,9 @@ class Engine {
   ~Engine();
 
   const plan::PlanView& plan() const;
+  // An error once the plan's file was cut off or changed: no pass succeeds any more. From any
+  // thread.
+  Status check_plan() const;
   const plan::MemoryEstimate& memory() const;
   // Things worth telling the user: "the weights do not fit the memory ...".
   const std::vector<std::string>& notes() const;

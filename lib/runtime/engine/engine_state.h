@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "lib/runtime/engine/final_hidden.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/plan_runner.h"
+#include "lib/support/file_stamp.h"
 #include "lib/support/thread_pool.h"
 
 namespace ktx::runtime {
@@ -40,6 +42,7 @@ struct Engine::State {
   explicit State(plan::PlanFile file) : plan(std::move(file)) {}
 
   plan::PlanFile plan;
+  std::optional<FileStamp> opened;   // the plan's file; none: it is copied, and may change
   std::shared_ptr<HostGroup> hosts;  // of a plan for several
   Sizes sizes;
   Isa isa = Isa::Scalar;

@@ -85,6 +85,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
   const target::Target host = target::detect_host();
   const int threads = given.threads > 0 ? given.threads : host.cpu.default_threads();
   if (given.huge_pages) KTX_TRY(check_copy_fits(path));
+  const Result<FileStamp> stamp = stamp_file(path);  // before any of it is read
   auto state =
       std::make_unique<State>(KTX_TRY(plan::PlanFile::open(path, {.verify_weights = given.verify,
                                                                   .huge_pages = given.huge_pages,
@@ -92,6 +93,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                                                   .drafter = given.drafter,
                                                                   .own_weights = true})));
   State& s = *state;
+  if (stamp && !given.huge_pages) s.opened = *stamp;
   const auto build = [&]() -> Status {
     const plan::PlanView& plan = s.plan.view();
     const bool gpus = plan::uses_gpus(plan);
