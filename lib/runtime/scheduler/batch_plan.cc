@@ -1,6 +1,7 @@
 #include "lib/runtime/scheduler/batch_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <unordered_set>
 
@@ -73,6 +74,21 @@ class StepPlan {
   std::unordered_set<uint64_t> in_work_;
 };
 
+// What each key gets of `tokens` for its prompts.
+std::map<std::string_view, int64_t> parts_of_keys(std::span<const StepCandidate> candidates,
+                                                  std::span<const size_t> prompts, int64_t tokens) {
+  std::map<std::string_view, double> weights;
+  for (size_t i : prompts) weights[candidates[i].key] = std::max(candidates[i].weight, 1e-3);
+  double sum = 0;
+  for (const auto& [key, weight] : weights) sum += weight;
+  std::map<std::string_view, int64_t> parts;
+  for (const auto& [key, weight] : weights) {
+    parts[key] =
+        std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(tokens) * weight / sum));
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
@@ -103,11 +119,21 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
     const int64_t kept = i == oldest ? 0 : sure;
     ends |= !plan.waits(i) && plan.remaining(i) <= plan.left() - kept;
   }
-  plan.give(oldest, ends ? sure : std::max<int64_t>(1, plan.left() / 4));
-  for (size_t i : prompts) {
+  std::map<std::string_view, int64_t> parts = parts_of_keys(candidates, prompts, plan.left());
+  // At most so many tokens; of those that go beside the end of another prompt fewer.
+  const auto give = [&](size_t i, int64_t most) {
     const bool to_its_end = plan.remaining(i) <= plan.left();
-    plan.give(i, to_its_end || !ends ? plan.left() : plan.left() - (budget - beside));
+    const int64_t before = plan.left();
+    plan.give(i, std::min(most, to_its_end || !ends ? before : before - (budget - beside)));
+    parts[candidates[i].key] -= before - plan.left();
+  };
+  const int64_t left = plan.left();
+  plan.give(oldest, ends ? sure : std::max<int64_t>(1, left / 4));
+  parts[candidates[oldest].key] -= left - plan.left();
+  if (parts.size() > 1) {
+    for (size_t i : prompts) give(i, parts[candidates[i].key]);
   }
+  for (size_t i : prompts) give(i, plan.left());
   for (size_t i : prompts) plan.end_at(i, end_at);
   return plan.take();
 }

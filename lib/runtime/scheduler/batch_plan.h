@@ -14,12 +14,16 @@
 //   ... and 10 left
 //     -> 1, 1, 1, 19, 0, 10
 //
+// Prompts of several keys share what is left for prompts, each key's by the rule above; what
+// one leaves the others get. So no number of short prompts of a key holds up that of another.
+//
 // Where passes had better end at multiples of some number of tokens (chunks of delta nets), a
 // prompt's share ends there if it does not end the prompt and loses less than an eighth.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace ktx::runtime {
@@ -32,8 +36,10 @@ struct StepCandidate {
   // Names of the whole blocks of its text, the first at position 0; equal names mean
   // equal text from the beginning.
   std::span<const uint64_t> blocks;
-  bool silent = false;  // no token yet: its first token comes when 1 remains
-  int64_t ahead = 0;    // tokens before `position` that steps in flight compute
+  bool silent = false;        // no token yet: its first token comes when 1 remains
+  int64_t ahead = 0;          // tokens before `position` that steps in flight compute
+  std::string_view key = {};  // whose share it takes (key_shares.h)
+  double weight = 1;          // of the key
 };
 
 // Tokens for each candidate, in their order; the sum is at most `budget`, which must

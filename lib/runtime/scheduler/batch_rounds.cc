@@ -1,7 +1,6 @@
-// The iterations of the scheduler's thread: admits requests, gives them slots, preempts them,
-// and ends them.
+// The iterations of the scheduler's thread: takes requests in, and ends them.
 //
-//   take_in -> admit -> step (batch_step.cc) -> publish_stats -> take_in ...
+//   take_in -> admit (batch_places.cc) -> step (batch_step.cc) -> publish_stats -> take_in ...
 #include <algorithm>
 #include <utility>
 
@@ -74,12 +73,18 @@ bool BatchScheduler::take_in() {
     all = std::exchange(cancel_all_, false);
     waiting_count_ += static_cast<int64_t>(arrived.size());
     if (stopping_) {
-      for (auto& item : arrived) waiting_.push_back(std::move(item));
+      for (auto& item : arrived) {
+        shares_.enter(item->request.share);
+        waiting_.push_back(std::move(item));
+      }
       for (auto& item : work) work_.push_back(std::move(item));
       return false;
     }
   }
-  for (auto& item : arrived) waiting_.push_back(std::move(item));
+  for (auto& item : arrived) {
+    shares_.enter(item->request.share);
+    waiting_.push_back(std::move(item));
+  }
   // It may use all that an engine does, of any request.
   if (!work.empty()) finish_steps();
   for (const auto& item : work) item();
@@ -104,69 +109,6 @@ void BatchScheduler::end_where(
     if (const auto [yes, why] = test(*waiting); yes) end(*waiting, why);
   }
   std::erase_if(waiting_, [](const auto& waiting) { return waiting->ended; });
-}
-
-// The free place that the request asks for, or of the free ones that whose text was used longest
-// ago; null: it has to wait for it.
-SlotState* BatchScheduler::free_place(const Running& next) {
-  SlotState* place = nullptr;
-  for (SlotState& slot : slots_) {
-    if (slot.busy || (next.request.slot >= 0 && slot.id != next.request.slot)) continue;
-    if (place == nullptr || slot.request < place->request) place = &slot;
-  }
-  return place;
-}
-
-// Gives places to those that wait, in order, as long as all of a text fits beside
-// what the others are going to need for theirs. Those that wait for one place hold up nobody.
-void BatchScheduler::admit() {
-  for (size_t at = 0; at < waiting_.size() && running_.size() < slots_.size();) {
-    Running& next = *waiting_[at];
-    SlotState* place = free_place(next);
-    if (place == nullptr) {
-      ++at;
-      continue;
-    }
-    int64_t promised = 0;
-    for (const auto& running : running_) {
-      promised += blocks_for(static_cast<int64_t>(running->tokens.size()) + 1) -
-                  blocks_for(running->begun());
-    }
-    PrefixBlocks kept;
-    if (next.request.reuse_cache)
-      kept = engine_.find_prefix(next.tokens, cache_owner(next.owner()));
-    const CacheState cache = engine_.cache_state();
-    const int64_t needed = blocks_for(static_cast<int64_t>(next.tokens.size()) + 1) - kept.found;
-    if (!running_.empty() && needed + promised > cache.free + cache.idle - kept.idle) break;
-    const PrefixHit hit = place_anew(next);
-    next.admitted = Clock::now();
-    if (!next.asked_cache) {
-      next.asked_cache = true;
-      next.result.cached_tokens = hit.tokens;
-      next.result.cache_miss = describe(hit, next.tokens);
-      next.result.queue_seconds = seconds(next.admitted - next.submitted);
-      stats_.prompt_tokens += next.result.prompt_tokens;
-      stats_.cached_tokens += hit.tokens;
-      stats_.queue_time.add(next.result.queue_seconds);
-    }
-    next.pooled.clear();
-    next.pooled_rows = 0;
-    place->busy = true;
-    place->request = next.id;
-    next.result.slot = place->id;
-    running_.push_back(std::move(waiting_[at]));
-    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(at));
-    {
-      const std::lock_guard lock(mutex_);
-      --waiting_count_;
-    }
-    try {
-      if (next.in_prompt()) next.tell_progress();
-    } catch (...) {
-      end(next, EndReason::Failed, exception_text());
-    }
-  }
-  std::erase_if(running_, [](const auto& running) { return running->ended; });
 }
 
 // A sequence of its own for the text as it is now, with what the cache has of it.
@@ -197,31 +139,6 @@ void BatchScheduler::choose_snapshots(Running& running, const PrefixHit& hit) {
                       parting, running.request.is_end);
 }
 
-// The youngest request gives back its blocks and waits as the first in the queue.
-// False: there is no other request to preempt.
-bool BatchScheduler::make_room() {
-  if (running_.size() < 2) return false;
-  const auto youngest = std::max_element(
-      running_.begin(), running_.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
-  Running& victim = **youngest;
-  // Its blocks stay until another request needs them: resuming may be cheap.
-  if (options_.keep_prefixes && !engine_.plan().facts.encoder) {
-    const auto computed = std::span(victim.tokens).first(victim.computed());
-    engine_.retire(std::move(*victim.sequence), computed);
-  }
-  victim.sequence.reset();
-  victim.draft = {};
-  ++victim.result.preemptions;
-  ++stats_.preemptions;
-  slots_[victim.result.slot].busy = false;
-  waiting_.push_front(std::move(*youngest));
-  running_.erase(youngest);
-  const std::lock_guard lock(mutex_);
-  slot_texts_.use(waiting_.front()->owner(), waiting_.front()->result.slot).state.busy = false;
-  ++waiting_count_;
-  return true;
-}
-
 void BatchScheduler::end(Running& running, EndReason reason, std::string error) {
   if (running.ended) return;
   if (running.in_flight > 0) {
@@ -229,6 +146,8 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     return;
   }
   running.ended = true;
+  shares_.charge(running.request.share, running.take_charge());
+  shares_.leave(running.request.share);
   RequestEnd& result = running.result;
   result.reason = reason;
   result.error = std::move(error);
@@ -258,14 +177,14 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     running.sequence.reset();
     running.draft = {};
   }
-  ++stats_.ended;
-  if (reason == EndReason::Cancelled) ++stats_.cancelled;
-  if (reason == EndReason::Failed) ++stats_.failed;
+  count_end(running);
   {
     // Before its client hears of it and sends the next one.
     const std::lock_guard lock(mutex_);
     if (!had_place) --waiting_count_;
     --unanswered_;
+    const auto own = unanswered_of_.find(running.request.share.key);
+    if (--own->second == 0) unanswered_of_.erase(own);
   }
   try {
     if (running.request.on_end) running.request.on_end(result);
@@ -275,6 +194,23 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   const std::lock_guard lock(mutex_);
   --open_;
   if (open_ == 0) idle_.notify_all();
+}
+
+void BatchScheduler::count_end(const Running& running) {
+  const RequestEnd& result = running.result;
+  ++stats_.ended;
+  ++stats_.ended_by[static_cast<size_t>(result.reason)];
+  const bool cut_off = result.reason == EndReason::Cancelled ||
+                       result.reason == EndReason::Failed || result.reason == EndReason::ShutDown;
+  if (result.reason == EndReason::Cancelled) ++stats_.cancelled;
+  if (result.reason == EndReason::Failed) ++stats_.failed;
+  if (!cut_off) stats_.whole_time.add(seconds(Clock::now() - running.submitted));
+  if (result.completion_tokens == 0) return;
+  stats_.prompt_seconds += result.prompt_seconds;
+  stats_.decode_seconds += result.decode_seconds;
+  if (result.completion_tokens > 1 && !cut_off) {
+    stats_.per_token.add(result.decode_seconds / static_cast<double>(result.completion_tokens - 1));
+  }
 }
 
 void BatchScheduler::publish_stats() {

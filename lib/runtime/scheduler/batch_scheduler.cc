@@ -41,7 +41,8 @@ BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
       options_(options),
       slot_texts_(static_cast<size_t>(engine.max_batch()),
-                  kSlotContexts * engine.max_batch() * engine.ctx()) {
+                  kSlotContexts * engine.max_batch() * engine.ctx()),
+      shares_(options.key_slots) {
   capacity_ = std::min(engine.ctx(), engine.cache_state().total * KvCache::kBlockTokens);
   if (engine.cache_state().total == 0) capacity_ = engine.ctx();  // no attention, no cache
   for (int64_t i = 0; i < engine.max_batch(); ++i) {
@@ -130,11 +131,12 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
     const std::lock_guard lock(mutex_);
     if (draining_) return refuse(Refusal::Draining, "the server is shutting down");
     // Requests that have just arrived have no place yet, also where places are free: all count.
-    if (unanswered_ >= most_open()) {
+    if (queue_is_full(running->request.share.key)) {
       ++refused_;
       return refuse(Refusal::QueueFull,
                     fmt::format("{} requests run or wait already; try again later", unanswered_));
     }
+    ++unanswered_of_[running->request.share.key];
     id = running->id = ++last_id_;
     arrived_.push_back(std::move(running));
     ++open_;
@@ -143,6 +145,17 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   }
   wake_.notify_all();
   return id;
+}
+
+// A key alone may fill the queue. Another one is then taken beyond its limit, up to the part that
+// it would have among so many keys: all together stay below the limit times the logarithm of the
+// number of keys.
+bool BatchScheduler::queue_is_full(const std::string& key) const {
+  if (unanswered_ < most_open()) return false;
+  const auto own = unanswered_of_.find(key);
+  const bool there = own != unanswered_of_.end();
+  const auto keys = static_cast<int64_t>(unanswered_of_.size()) + (there ? 0 : 1);
+  return (there ? own->second : 0) >= most_open() / keys;
 }
 
 void BatchScheduler::cancel(RequestId id) {

@@ -6,10 +6,11 @@
 //   ...on_token, on_token, on_end
 //   scheduler.cancel(id);
 //
-// One thread owns the engine. Each iteration admits new requests, oldest first, as far as slots
-// (engine.max_batch()) and cache blocks allow; plans a step over all running requests
-// (batch_plan.h); computes; samples; calls back. When the cache is full in the middle of an
-// answer, the youngest request is preempted: it gives back its blocks and waits. It is
+// One thread owns the engine. Each iteration admits new requests, of a key the oldest first, as far
+// as slots (engine.max_batch()) and cache blocks allow; plans a step over all running requests
+// (batch_plan.h); computes; samples; calls back. Keys share slots, blocks and steps (key_shares.h):
+// where one has taken those of another, or the cache is full in the middle of an answer, its
+// youngest request is preempted: it gives back its blocks and waits. It is
 // recomputed later, and because the bits of an answer depend on its own tokens alone (CPU), it
 // continues unchanged. So an answer in a batch equals the answer alone, with guesses or without.
 //
@@ -26,6 +27,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +39,7 @@
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/filter_worker.h"
 #include "lib/runtime/scheduler/generation_request.h"
+#include "lib/runtime/scheduler/key_shares.h"
 #include "lib/runtime/scheduler/scheduler_stats.h"
 #include "lib/runtime/scheduler/slot_texts.h"
 #include "lib/runtime/scheduler/step_turns.h"
@@ -48,6 +51,7 @@ using RequestId = uint64_t;  // 0: none
 
 struct SchedulerOptions {
   int64_t max_queue = 256;  // requests that may wait beside those that fill the batch
+  int64_t key_slots = 0;    // most places of a key in the batch; 0: all
   bool keep_prefixes = true;
   bool share_prefixes = false;  // owners use each other's: faster, and its time tells of them
   // Speculative decoding (draft/speculation.h): what guesses tokens for the model to verify;
@@ -128,7 +132,13 @@ class BatchScheduler {
 
   void loop();
   bool take_in();
+  bool queue_is_full(const std::string& key) const;
   void admit();
+  enum class Place { Ready, Missing, NoBlocks };
+  Place make_place(Running& next);
+  void take_place(size_t waiting, SlotState& place);
+  int64_t missing_blocks(const Running& next) const;
+  std::vector<ShareItem> running_items() const;
   SlotState* free_place(const Running& next);
   void step();
   bool begin_step();
@@ -161,8 +171,10 @@ class BatchScheduler {
   void guess(std::span<Running* const> who, int64_t budget);
   int64_t guess_limit(const Running& running) const;
   bool make_room();
+  void preempt(size_t running);
   void end(Running& running, EndReason reason, std::string error = {});
   void end_where(const std::function<std::pair<bool, EndReason>(const Running&)>& test);
+  void count_end(const Running& running);
   void publish_stats();
 
   Engine& engine_;
@@ -178,8 +190,9 @@ class BatchScheduler {
   bool cancel_all_ = false;
   bool draining_ = false;
   bool stopping_ = false;
-  int64_t open_ = 0;        // submitted, and on_end has not returned
-  int64_t unanswered_ = 0;  // submitted, and on_end was not called
+  int64_t open_ = 0;                              // submitted, and on_end has not returned
+  int64_t unanswered_ = 0;                        // submitted, and on_end was not called
+  std::map<std::string, int64_t> unanswered_of_;  // of these, by ShareOf::key
   RequestId last_id_ = 0;
   int64_t waiting_count_ = 0;
   int64_t refused_ = 0;
@@ -191,6 +204,7 @@ class BatchScheduler {
   std::deque<std::unique_ptr<Running>> waiting_;
   std::vector<std::unique_ptr<Running>> running_;
   std::vector<SlotState> slots_;
+  KeyShares shares_;
   SchedulerStats stats_;
   int64_t most_passes_ = 1;           // steps in flight
   std::vector<StepItems> in_flight_;  // those that have begun, the oldest first

@@ -138,7 +138,11 @@ void BatchScheduler::not_computed(const StepItems& step, const Result<Forward>& 
   if (speculation_) speculation_->forget_pass();
   guesses_ = !guessed;
   if (!why) {
-    for (Running* running : who) end(*running, EndReason::Failed, why.error().message);
+    // Clients know no paths.
+    const std::string text = engine_.check_plan()
+                                 ? why.error().message
+                                 : "the model's file was changed or cut off while it answered";
+    for (Running* running : who) end(*running, EndReason::Failed, text);
   } else if (!guesses_) {
     // Without guesses it may have room.
   } else if (*why == Forward::CacheFull) {
@@ -190,7 +194,7 @@ std::vector<bool> BatchScheduler::choose_turn() const {
   for (size_t i = 0; i < running_.size(); ++i) {
     const Running& running = *running_[i];
     const bool free = running.in_flight == 0 || engine_.goes_ahead();
-    if (free && !running.ends_as && running.to_begin() > 0) able.push_back(i);
+    if (free && !running.ends_as && !running.gives_way && running.to_begin() > 0) able.push_back(i);
   }
   const size_t share =
       (running_.size() + static_cast<size_t>(most_passes_) - 1) / static_cast<size_t>(most_passes_);
@@ -209,7 +213,8 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     const Running& running = *running_[i];
     candidates.push_back({turn[i] ? running.to_begin() : 0, running.id, running.begun(),
                           running.blocks, turn[i] && running.in_prompt(),
-                          running.begun() - running.computed()});
+                          running.begun() - running.computed(), running.request.share.key,
+                          running.request.share.weight});
   }
   std::vector<int64_t> shares = engine_.plan().facts.encoder
                                     ? plan_whole_texts(candidates, engine_.chunk_tokens())
@@ -276,6 +281,7 @@ void BatchScheduler::take_results(const StepItems& step) {
   for (size_t i = 0; i < step.who.size(); row += step.rows(i), ++i) {
     Running& running = *step.who[i];
     stats_.computed_tokens += step.count(i);
+    shares_.charge(running.request.share, running.take_charge());
     try {
       if (running.ends_as) continue;
       if (running.in_prompt()) running.tell_progress();

@@ -29,6 +29,8 @@
 #include "lib/runtime/draft/speculation.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/sampling/token_filter.h"
+#include "lib/runtime/scheduler/key_shares.h"
+#include "lib/runtime/scheduler/scheduler_stats.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
@@ -55,6 +57,7 @@ enum class EndReason {
   Failed,    // RequestEnd::error says why
   ShutDown,  // the scheduler ended
 };
+static_assert(static_cast<size_t>(EndReason::ShutDown) + 1 == kEndReasons);
 
 struct RequestEnd {
   EndReason reason = EndReason::Stop;
@@ -92,6 +95,7 @@ struct GenerationRequest {
   std::vector<int32_t> prompt;
   // Whose text it is: slots and kept prefixes are found by the same owner alone.
   std::string owner;
+  ShareOf share;            // whose part of the batch it takes
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling;
   int logprobs = -1;  // how many of the best tokens to tell; -1: none

@@ -64,6 +64,19 @@ struct BatchScheduler::Running {
                     static_cast<int64_t>(tokens.size()));
   }
   const std::string& owner() const { return request.owner; }
+  ShareItem share_item(int64_t blocks) const {
+    return {&request.share, id, remaining(), in_prompt(), blocks};
+  }
+  // What of it is new since the last call, for its key's meter (key_shares.h). What is computed
+  // again after it made room is not.
+  double take_charge() {
+    const int64_t prompt = std::min(computed(), result.prompt_tokens);
+    const int64_t fresh = std::max<int64_t>(0, prompt - charged_prompt);
+    const int64_t answer = result.completion_tokens - charged_answer;
+    charged_prompt += fresh;
+    charged_answer += answer;
+    return static_cast<double>(fresh) * KeyShares::kPromptToken + static_cast<double>(answer);
+  }
   // Times of the result, up to its last token.
   void take_times() {
     if (result.completion_tokens == 0) return;
@@ -101,8 +114,12 @@ struct BatchScheduler::Running {
   int64_t pooled_rows = 0;
   int64_t next_told = 1;  // the token of the prompt whose log-probabilities are told next
   bool asked_cache = false;
-  int64_t in_flight = 0;  // steps that have begun and have no results yet
-  int64_t last_step = 0;  // by number
+  bool gives_way = false;    // no step begins with it: another one gets its place
+  int64_t overtaken = 0;     // by requests of other keys, for want of blocks
+  int64_t blocks_after = 0;  // no other gives blocks back for it before that step
+  int64_t charged_prompt = 0, charged_answer = 0;  // tokens that its key's meter has
+  int64_t in_flight = 0;                           // steps that have begun and have no results yet
+  int64_t last_step = 0;                           // by number
   bool ended = false;
   // As soon as none is in flight.
   struct Ending {

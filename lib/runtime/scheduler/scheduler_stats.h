@@ -16,8 +16,9 @@ namespace ktx::runtime {
 // Counts of seconds up to each bound, and of all.
 class SecondsHistogram {
  public:
-  static constexpr std::array<double, 14> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                                     0.25,  0.5,    1,     2.5,  5,     10,   30};
+  static constexpr std::array<double, 19> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                     0.25,  0.5,    1,     2.5,  5,     10,   30,
+                                                     60,    120,    300,   600,  1800};
   void add(double seconds) {
     size_t i = 0;
     while (i < kBounds.size() && seconds > kBounds[i]) ++i;
@@ -35,6 +36,8 @@ class SecondsHistogram {
   int64_t count_ = 0;
 };
 
+inline constexpr size_t kEndReasons = 7;  // EndReason (generation_request.h)
+
 struct SchedulerStats {
   // Now.
   int64_t waiting = 0;
@@ -51,6 +54,7 @@ struct SchedulerStats {
   int64_t ended = 0;
   int64_t cancelled = 0;
   int64_t failed = 0;
+  std::array<int64_t, kEndReasons> ended_by{};  // of `ended`, by EndReason
   int64_t preemptions = 0;
   int64_t steps = 0;
   int64_t step_requests = 0;      // sum over steps: requests in the batch
@@ -63,10 +67,21 @@ struct SchedulerStats {
   double draft_seconds = 0;       // guessing
   int64_t draft_failed = 0;       // 1: it failed, and nothing is guessed any more
   double busy_seconds = 0;        // in steps
-  ExpertUse expert_use;           // activations of routed experts
+  double prompt_seconds = 0;      // sums over requests that gave a token: RequestEnd's
+  double decode_seconds = 0;
+  ExpertUse expert_use;  // activations of routed experts
   SecondsHistogram queue_time;
   SecondsHistogram first_token;  // from submit to the first token
   SecondsHistogram between_tokens;
+  SecondsHistogram whole_time;  // from submit to the end, where the request was not cut off
+  SecondsHistogram per_token;   // of an answer, the mean time of its tokens behind the first
+
+  // The share of the cache that requests which run have.
+  double kv_usage() const {
+    return kv_blocks_total == 0
+               ? 0
+               : static_cast<double>(kv_blocks_used) / static_cast<double>(kv_blocks_total);
+  }
 };
 
 // The tokens of a slot, and what it takes to go on with the answer at their end as if it

@@ -99,5 +99,23 @@ TEST(BatchPlan, NeverGivesMoreThanThereIs) {
   EXPECT_TRUE(plan_step({}, 10, 64).empty());
 }
 
+// Short prompts of one key, however many, leave another key its part.
+TEST(BatchPlan, PromptsOfKeysShareTheStep) {
+  std::vector<StepCandidate> list;
+  for (uint64_t i = 0; i < 12; ++i) list.push_back({50, i, 0, {}, true, 0, "a"});
+  list.push_back({100, 99, 0, {}, true, 0, "b"});
+  const std::vector<int64_t> shares = plan_step(list, 256, 64);
+  EXPECT_EQ(shares.back(), 100) << "ends with this step, though twelve shorter ones are older";
+  // What one does not need the other gets, and alone it gets all.
+  const StepCandidate two[] = {{9000, 1, 0, {}, true, 0, "a"}, {9000, 2, 0, {}, true, 0, "b"}};
+  EXPECT_THAT(plan_step(two, 256, 64), ElementsAre(128, 128));
+  const StepCandidate weighted[] = {{9000, 1, 0, {}, true, 0, "a", 3},
+                                    {9000, 2, 0, {}, true, 0, "b", 1}};
+  EXPECT_THAT(plan_step(weighted, 256, 64), ElementsAre(192, 64));
+  const StepCandidate three[] = {
+      {9000, 1, 0, {}, true, 0, "a"}, {9000, 2, 0, {}, true, 0, "a"}, {20, 3, 0, {}, true, 0, "b"}};
+  EXPECT_THAT(plan_step(three, 256, 64), ElementsAre(16, 0, 20));
+}
+
 }  // namespace
 }  // namespace ktx::runtime
