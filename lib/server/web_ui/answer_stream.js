@@ -1,5 +1,8 @@
 // Sends requests and reads the streamed answers. Each conversation can have one running answer
 // in this tab; it continues while another conversation is shown, and is saved as it grows.
+//
+// The server keeps the stream of an answer under the name `message.stream`: after a reload, or when
+// the connection was lost, it is read again from its beginning (/v1/stream) and followed to its end.
 'use strict';
 const answers = new Map();  // conversation -> {control, message, saved}
 const kSampling = ['temperature', 'top_p', 'top_k', 'min_p', 'repeat_penalty', 'presence_penalty',
@@ -50,13 +53,17 @@ function takeEvent(message, event) {
       `${counted(t.prompt_n, 'token')}, ${t.prompt_per_second.toFixed(0)} t/s, ${t.cache_n} cached`;
   }
 }
+class Broken extends Error {}
+let leaving = false;  // the page is being unloaded: nothing that fails now says anything
+addEventListener('pagehide', () => { leaving = true; });
+addEventListener('pageshow', () => { leaving = false; });
 // The data of each server-sent event, without the end mark. An answer that ends without that mark
 // was cut off, however politely the connection was closed.
 async function* eventsOf(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let held = '';;) {
     const {done, value} = await reader.read();
-    if (done) throw new Error('the connection ended before the answer did');
+    if (done) throw new Broken('the connection ended before the answer did');
     const parts = (held + value).split(/\r?\n\r?\n/);
     held = parts.pop();
     for (const part of parts) {
@@ -67,11 +74,22 @@ async function* eventsOf(reply) {
     }
   }
 }
+async function takeEvents(reply, message, grown) {
+  for await (const event of eventsOf(reply)) {
+    takeEvent(message, event);
+    grown();
+  }
+  if (message.state === 'streaming') message.state = 'done';
+}
 async function fetchAnswer(body, message, signal, grown) {
   let reply;
   try {
-    reply = await fetch('v1/chat/completions',
-      {method: 'POST', headers: headers(), body: JSON.stringify(body), signal});
+    reply = await fetch('v1/chat/completions', {
+      method: 'POST',
+      headers: {...headers(), 'X-Conversation-Id': message.stream},
+      body: JSON.stringify(body),
+      signal
+    });
   } catch (error) {
     throw error.name === 'AbortError' ? error : new Error('the server does not answer');
   }
@@ -83,17 +101,59 @@ async function fetchAnswer(body, message, signal, grown) {
     } catch { /* an answer of something in between */ }
     throw new Error(said ?? `the server answers ${reply.status} ${reply.statusText}`);
   }
-  const ended = () => message.state !== 'streaming';
   try {
-    for await (const event of eventsOf(reply)) {
-      takeEvent(message, event);
-      grown();
-    }
-    if (!ended()) message.state = 'done';
+    await takeEvents(reply, message, grown);
   } catch (error) {
-    if (ended() || error.name === 'AbortError') throw error;
-    throw error instanceof TypeError ? new Error('the connection to the server was lost') : error;
+    if (message.state !== 'streaming' || error.name === 'AbortError' || leaving) throw error;
+    if (!(error instanceof Broken || error instanceof TypeError)) throw error;
+    if (await readAgain(message, signal, grown)) return;
+    throw error instanceof TypeError ? kLost : error;
   }
+}
+const kLost = new Error('the connection to the server was lost');
+const streamOf = message => 'v1/stream?conv_id=' + encodeURIComponent(message.stream);
+// What the server has of the answer, from its beginning, and what still comes. False: it has nothing.
+async function readAgain(message, signal, grown) {
+  for (let tries = 0; tries < 120 && !signal.aborted; tries++) {
+    try {
+      const reply = await fetch(streamOf(message), {headers: headers(), signal});
+      if (reply.ok) {
+        const {content, reasoning} = message.before;
+        Object.assign(message, {content, reasoning, tool_calls: undefined});
+        await takeEvents(reply, message, grown);
+        return true;
+      }
+      if (reply.status !== 503) return false;  // 503: it has not begun yet
+    } catch (error) {
+      const lost = error instanceof Broken || error instanceof TypeError;
+      if (!lost || message.state !== 'streaming') throw error;
+      if (tries >= 5) throw kLost;
+    }
+    await new Promise(done => setTimeout(done, 1000));
+  }
+  signal.throwIfAborted();
+  return false;
+}
+// Whether the server still has it; null where it does not answer.
+async function hasStream(message) {
+  try {
+    const reply = await fetch('v1/streams/lookup', {
+      method: 'POST',
+      headers: headers(),
+      body: JSON.stringify({conversation_ids: [message.stream]})
+    });
+    return reply.ok ? (await reply.json()).length > 0 : reply.status === 404 ? false : null;
+  } catch {
+    return null;
+  }
+}
+// One tab follows an answer; the next one does when the first is closed.
+const lockOf = message => 'ktx.answer.' + message.id;
+async function alone(message, work) {
+  if (navigator.locks) return navigator.locks.request(lockOf(message), work);
+  // Not there by plain HTTP from another host: what other tabs say of live answers decides.
+  await new Promise(done => setTimeout(done, 2000));
+  if (!isLive(message)) await work();
 }
 
 // Answers the question `parent`; `begin`: an answer to go on with, as another version of it.
@@ -102,12 +162,46 @@ async function answer(parent, begin = null) {
   if (answers.has(chat)) return;
   const body = requestBody(begin ? [...list, begin] : list);
   const message = {id: newId(), chat, parent: parent.id, seq: tree.nextSeq(), role: 'assistant',
-                   content: begin?.content ?? '', state: 'streaming'};
+                   content: begin?.content ?? '', state: 'streaming', stream: newId()};
   if (begin?.reasoning) message.reasoning = begin.reasoning;
+  message.before = {content: message.content, reasoning: message.reasoning};
+  addMessage(message, {used: nextUse()});
+  const followed = follow(message, (signal, grown) => fetchAnswer(body, message, signal, grown));
+  navigator.locks?.request(lockOf(message), () => followed);
+  await followed;
+}
+// Answers that were running when the page was left.
+const waiting = new Set();
+async function resume(left) {
+  if (left.state !== 'streaming' || !left.stream || waiting.has(left.id)) return;
+  waiting.add(left.id);
+  try {
+    await alone(left, async () => {
+      // Another tab may have followed it to its end meanwhile.
+      const kept = (await readMessages(left.chat)).find(each => each.id === left.id);
+      if (kept?.state !== 'streaming' || !kept.stream) return;
+      const there = await hasStream(kept);
+      if (there === null || answers.has(left.chat)) return;
+      const message = (open === left.chat && tree.byId.get(left.id)) || kept;
+      if (!there) {
+        delete message.stream;
+        delete message.before;
+        return save({messages: [message]});
+      }
+      await follow(message, async (signal, grown) => {
+        if (!await readAgain(message, signal, grown)) delete message.stream;
+      });
+    });
+  } finally {
+    waiting.delete(left.id);
+  }
+}
+// Shows and saves an answer while it grows.
+async function follow(message, read) {
+  const {chat} = message;
   const mine = {control: new AbortController(), message, saved: performance.now()};
   answers.set(chat, mine);
-  addMessage(message, {used: nextUse()});
-  show();
+  if (open === chat) show();
   const paint = paintLater(message);
   const grown = () => {
     paint();
@@ -117,8 +211,9 @@ async function answer(parent, begin = null) {
     }
   };
   try {
-    await fetchAnswer(body, message, mine.control.signal, grown);
+    await read(mine.control.signal, grown);
   } catch (error) {
+    if (leaving) return;
     if (error.name === 'AbortError') {
       message.state = 'stopped';
     } else if (message.state !== 'done' && message.state !== 'length') {
@@ -126,6 +221,8 @@ async function answer(parent, begin = null) {
       message.error = error.message;
     }
   }
+  if (message.state !== 'streaming') delete message.stream;
+  if (!message.stream) delete message.before;
   if (answers.get(chat) === mine) answers.delete(chat);
   save({messages: [message]});
   paint(true);
@@ -170,7 +267,16 @@ function goOn(message) {
   const parent = tree.byId.get(message.parent);
   if (parent) answer(parent, message);
 }
-const stop = () => answers.get(open)?.control.abort();
+// The answer ends at the server, too, which would finish it for a page that comes back.
+function stopAnswer(chat) {
+  const mine = answers.get(chat);
+  if (!mine) return;
+  mine.control.abort();
+  if (mine.message.stream) {
+    fetch(streamOf(mine.message), {method: 'DELETE', headers: headers()}).catch(() => {});
+  }
+}
+const stop = () => stopAnswer(open);
 // Other tabs hear that an answer is alive, also while a long prompt is computed.
 setInterval(() => {
   if (answers.size > 0) tell({live: [...answers.values()].map(a => a.message.id)});

@@ -23,6 +23,12 @@ function tidyMessage(record) {
   for (const name of ['reasoning', 'error', 'speed', 'model']) {
     if (typeof record[name] === 'string') message[name] = record[name];
   }
+  if (message.state === 'streaming' && isId(record.stream)) {
+    message.stream = record.stream;
+    const {content, reasoning} = isObject(record.before) ? record.before : {};
+    message.before = {content: typeof content === 'string' ? content : '',
+                      reasoning: typeof reasoning === 'string' ? reasoning : undefined};
+  }
   if (isCount(record.context)) message.context = record.context;
   if (Array.isArray(record.tool_calls)) {
     message.tool_calls = record.tool_calls.filter(call => isObject(call?.function)).map(call => (

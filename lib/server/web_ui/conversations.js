@@ -46,6 +46,7 @@ async function openChat(id, at = null) {
   tree.choose(leaf);
   if (moved) takeDraft();
   show();
+  for (const message of path()) resume(message);
 }
 // Messages of answers that this tab is writing are the live ones, not copies.
 function plantTree(messages) {
@@ -74,7 +75,7 @@ function showVersion(message, step) {
 
 // ---- deleting: into the trash, from there back or away for good ----
 function trashChats(ids) {
-  for (const id of ids) answers.get(id)?.control.abort();
+  for (const id of ids) stopAnswer(id);
   for (const id of ids) conversations.get(id).trashed = true;
   save({chats: ids.map(id => ({id, trashed: true}))});
   if (ids.includes(open)) closeChat();

@@ -3,6 +3,7 @@
 Run by run.py. What storage does to it: page_trouble_suite.py.
 """
 import json
+import time
 import unittest
 
 from page_case import SHOWN, TITLES, PageCase
@@ -191,6 +192,75 @@ class Storage(PageCase):
         self.assertIn("word25", self.server.asked[-1]["messages"][-1]["content"])
         self.assertEqual(self.versions(page), ["2/2"])
         self.assertTrue(page.js(SHOWN)[1].startswith(text.split(" word1 ")[0]))
+
+    WORDS = "".join(f"word{i} " for i in range(40))
+
+    def test_a_reload_goes_on_with_the_answer(self):
+        page = self.page
+        self.server.keeps = True
+        self.type(page, "slow 40")
+        page.wait("path()[1]?.content.includes('word3')")
+        self.load(page)
+        page.wait("path()[1]?.content.includes('word8')")
+        self.assertEqual(page.js("answers.size"), 1)
+        self.load(page)
+        page.wait("path()[1]?.state === 'done'")
+        self.assertEqual(page.js("path()[1].content"), self.WORDS, "no word is lost or there twice")
+        self.assertEqual(len(self.server.asked), 1, "it was computed once")
+        self.assertEqual(page.js("path()[1].stream ?? path()[1].before ?? ''"), "")
+        self.settle(page)
+        # Ended, it is not asked for again.
+        times = self.server.read_again
+        self.load(page)
+        page.wait("path()[1]?.state === 'done'")
+        self.assertEqual(self.server.read_again, times)
+
+    def test_a_continued_answer_goes_on_behind_its_beginning(self):
+        page = self.page
+        self.ask(page, "length 5")
+        self.server.keeps = True
+        page.js("path()[0].content = 'slow 40'")
+        self.press(page, "Continue")
+        page.wait("path()[1]?.content.includes('word7')")
+        self.load(page)
+        page.wait("path()[1]?.state === 'done'")
+        self.assertEqual(page.js("path()[1].content"), self.WORDS[:30] + self.WORDS)
+
+    def test_an_answer_that_goes_on_can_be_stopped(self):
+        page = self.page
+        self.server.keeps = True
+        self.type(page, "slow 2000")
+        page.wait("path()[1]?.content.includes('word3')")
+        self.load(page)
+        page.wait("path()[1]?.content.includes('word8') && answers.size === 1")
+        self.click(page, "#stop")
+        page.wait("path()[1]?.state === 'stopped'")
+        for _ in range(100):
+            if not self.server.streams:
+                break
+            time.sleep(0.05)
+        self.assertEqual(self.server.streams, {}, "the server ends it as well")
+
+    def test_a_lost_connection_is_taken_up_again(self):
+        page = self.page
+        self.server.keeps = True
+        self.ask(page, "die 20")
+        self.assertEqual(page.js("path()[1].content"), self.WORDS)
+        self.assertEqual(page.js("path()[1].state"), "done")
+
+    def test_one_tab_reads_an_answer(self):
+        page, other = self.page, self.tab()
+        self.server.keeps = True
+        self.type(page, "slow 40")
+        page.wait("path()[1]?.content.includes('word3')")
+        other.js("openChat(kept()[0].id)")
+        other.wait("path()[1]?.content.includes('word8')")
+        self.assertEqual(self.server.read_again, 0)
+        # Its tab is closed: the other one takes it over.
+        page.close()
+        other.wait("path()[1]?.state === 'done'")
+        self.assertEqual(other.js("path()[1].content"), self.WORDS)
+        self.assertEqual(self.server.read_again, 1)
 
     def test_a_crash_in_mid_answer_keeps_what_was_there(self):
         page = self.page

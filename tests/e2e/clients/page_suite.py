@@ -40,6 +40,23 @@ class Page(unittest.TestCase):
         return self.browser.js("[...document.querySelectorAll('.message.assistant .body')]"
                                ".at(-1)?.innerText")
 
+    def test_a_reload_goes_on_with_the_answer_of_the_server(self):
+        b = self.browser
+        b.js("settings.temperature = 0; settings.max_tokens = 3000; store('settings', settings)")
+        self.ask("Count to a thousand.")
+        b.wait("((path()[1]?.content ?? '') + (path()[1]?.reasoning ?? '')).length > 20")
+        b.open(URL + "/?in-the-middle")
+        b.wait("['done', 'length'].includes(path()[1]?.state)")
+        # The model is exact: an answer that was computed without a reload is the same.
+        self.assertTrue(b.js("""(async () => {
+            const reply = await fetch('v1/chat/completions', {method: 'POST', headers: headers(),
+              body: JSON.stringify({...requestBody([path()[0]]), stream: false})});
+            const {content, reasoning_content} = (await reply.json()).choices[0].message;
+            return content === path()[1].content &&
+              (reasoning_content ?? '') === (path()[1].reasoning ?? '');
+        })()"""))
+        b.js("settings.max_tokens = 40; store('settings', settings)")
+
     def test_a_conversation_survives_a_reload(self):
         b = self.browser
         b.js("settings.temperature = 0; settings.max_tokens = 40; store('settings', settings)")
