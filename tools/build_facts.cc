@@ -35,6 +35,10 @@ int cuda_version() {
   return KTX_CUDA_MAJOR * 1000;
 }
 
+std::string_view build_commit() {
+  return KTX_COMMIT;
+}
+
 std::string version_text(std::string_view program) {
   const std::string gpus = gpu_generations();
   std::string isas;

@@ -17,6 +17,8 @@ std::string gpu_generations();
 // The major version of CUDA that it was built with, as drivers count: 13000; 0 for none.
 int cuda_version();
 
+std::string_view build_commit();  // "3f2a91c", or "unknown"
+
 std::string version_text(std::string_view program);
 
 }  // namespace ktx::tools

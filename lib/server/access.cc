@@ -1,5 +1,6 @@
 #include "lib/server/access.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -130,6 +131,29 @@ std::string owner_of(const AccessOptions& options, const HttpRequest& request) {
   std::string owner;
   for (unsigned i = 0; i < 16; ++i) owner += fmt::format("{:02x}", hash[i]);
   return owner;
+}
+
+namespace {
+
+// "2001:db8:1:2:3::4" -> "2001:db8:1:2": a host has as many addresses behind that as it likes.
+std::string network_of(const std::string& client) {
+  in6_addr bytes = {};
+  if (inet_pton(AF_INET6, client.c_str(), &bytes) != 1) return client;
+  if (IN6_IS_ADDR_V4MAPPED(&bytes)) return client;
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += fmt::format("{:02x}", bytes.s6_addr[i]);
+  return text;
+}
+
+}  // namespace
+
+runtime::ShareOf share_of(const AccessOptions& options, const HttpRequest& request,
+                          uint64_t number) {
+  if (const ApiKey* key = options.keys.empty() ? nullptr : key_of(options, request)) {
+    return {.key = "key " + owner_of(options, request),
+            .weight = static_cast<double>(key->priority)};
+  }
+  return {.key = "client " + network_of(request.client), .request = number};
 }
 
 namespace {

@@ -49,6 +49,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   fields.tell_times = in.flag("timings_per_token", false);
   fields.tell_progress = in.flag("return_progress", false);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
+  fields.priority = static_cast<int>(in.whole("priority", 0, -1 << 30, 1 << 30));
   fields.reasoning = read_reasoning_limit(model, in);
   read_constraint(in, fields.constraint);
   return fields;
@@ -62,6 +63,8 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     AnswerSpec spec;
     spec.prompt = prompt;
     spec.owner = context.owner;
+    spec.share = context.share;
+    spec.share.priority = fields.priority;
     spec.max_tokens = fields.max_tokens;
     spec.sampling = fields.sampling;
     spec.sampling.seed += static_cast<uint64_t>(i);

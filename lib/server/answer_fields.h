@@ -32,14 +32,15 @@ struct AnswerFields {
   bool reuse_cache = true;
   int64_t most_guesses = runtime::kMostGuesses;  // in a pass; 0: none
   double max_seconds = 0;                        // the request's own deadline; 0: none
+  int priority = 0;                              // among those of its key; lower is sooner
   ReasoningLimit reasoning;
   Constraint constraint;
 };
 
 // Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, id_slot,
 // n_keep, n_discard, timings_per_token, return_progress, ignore_eos, speculative.n_max,
-// reasoning_budget and what constrains the answer (constraint_fields.h); mistakes are noted in
-// `in`.
+// priority, reasoning_budget and what constrains the answer (constraint_fields.h); mistakes are
+// noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
 // reasoning_budget, under each of its names, and its message; else the server's.

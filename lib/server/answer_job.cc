@@ -96,6 +96,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.filter = limit_reasoning(*model_, spec);
     request.prompt = std::move(spec.prompt);
     request.owner = std::move(spec.owner);
+    request.share = std::move(spec.share);
     request.max_tokens = spec.max_tokens;
     request.sampling = std::move(spec.sampling);
     request.logprobs = spec.logprobs;

@@ -27,6 +27,7 @@ namespace ktx::server {
 struct AnswerSpec {
   std::vector<int32_t> prompt;
   std::string owner;  // whose text it is (owner_of)
+  runtime::ShareOf share;
   int64_t max_tokens = -1;
   runtime::SamplingOptions sampling;
   std::vector<std::string> stop;

@@ -12,6 +12,7 @@ namespace ktx::server {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kMostPriority = 1000;
 
 // One word behind the key.
 Status read_word(std::string_view word, ApiKey& key) {
@@ -31,6 +32,15 @@ Status read_word(std::string_view word, ApiKey& key) {
     key.sees_figures = true;
     return {};
   }
+  if (name == "priority") {
+    const auto number = parse_count(value, 1, kMostPriority);
+    if (!number) {
+      return Error{fmt::format("'{}' is no priority; expected priority=N with N from 1 to {}",
+                               printable(word), kMostPriority)};
+    }
+    key.priority = *number;
+    return {};
+  }
   for (const auto& [limit, out] : {std::pair("requests", &key.requests_per_minute),
                                    std::pair("tokens", &key.tokens_per_minute)}) {
     if (name != limit || value.empty()) continue;
@@ -41,7 +51,7 @@ Status read_word(std::string_view word, ApiKey& key) {
   }
   return Error{
       fmt::format("'{}' behind a key; expected name=NAME, requests=N or tokens=N (per "
-                  "minute), models=edit or figures=all",
+                  "minute), priority=N, models=edit or figures=all",
                   printable(word))};
 }
 

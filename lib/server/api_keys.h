@@ -4,10 +4,12 @@
 //   sk-second  name=anna requests=60 tokens=20k
 //   sk-third   models=edit
 //   sk-fourth  figures=all
+//   sk-fifth   priority=4
 //
 // `requests` and `tokens` are limits per minute; tokens are those of prompts and answers.
 // `models=edit`: may copy and delete plans, where the server allows that at all. `figures=all`: may
-// read /metrics and /stats, which count all keys together, where there are several.
+// read /metrics and /stats, which count all keys together, where there are several. `priority=N`:
+// where several keys compute at once, it gets N times the part of a key without (1 to 1000).
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,7 @@ struct ApiKey {
   std::string name;                 // in the log; "": its place in the list is
   int64_t requests_per_minute = 0;  // 0: no limit
   int64_t tokens_per_minute = 0;
+  int64_t priority = 1;
   bool edits_models = false;
   bool sees_figures = false;
 };

@@ -15,14 +15,19 @@
 
 namespace ktx::server {
 
+class ServerFigures;
+
 // What an endpoint may use besides the request.
 struct ServerContext {
   ModelLease model;                    // of routes that need one; null for others
   std::shared_ptr<ModelStore> models;  // null while the only one is loading
   KeptStreams* streams = nullptr;
+  const ServerFigures* figures = nullptr;
+  std::string commit;  // of the program
   std::function<HttpCounts()> http_counts;
   std::string slot_dir;         // where /slots saves; "": nowhere
   std::string owner;            // of the request (owner_of), "" where there are no keys
+  runtime::ShareOf share;       // whose part of the batch its answers take
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;
   std::string failure;  // why nothing can be answered any more; "": nothing has failed

@@ -52,6 +52,25 @@ void say_full(tcp::socket& socket, bool encrypted) {
   socket.close(ignored);
 }
 
+// With the certificate and key that the files have now.
+Result<asio::ssl::context> make_tls(const HttpOptions& options) {
+  asio::ssl::context tls(asio::ssl::context::tls_server);
+  beast::error_code error;
+  tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                      asio::ssl::context::no_tlsv1_1,
+                  error);
+  tls.use_certificate_chain_file(options.tls_certificate, error);
+  if (error) {
+    return Error{fmt::format("{}: cannot use the certificate: {}", options.tls_certificate,
+                             error.message())};
+  }
+  tls.use_private_key_file(options.tls_key, asio::ssl::context::pem, error);
+  if (error) {
+    return Error{fmt::format("{}: cannot use the key: {}", options.tls_key, error.message())};
+  }
+  return tls;
+}
+
 }  // namespace
 
 // One connection, from its first byte to its last.
@@ -149,21 +168,7 @@ Status HttpServer::start() {
   if (options.tls_certificate.empty() != options.tls_key.empty()) {
     return Error{"TLS needs a certificate and its key; give both or none"};
   }
-  if (!options.tls_certificate.empty()) {
-    core.tls.emplace(asio::ssl::context::tls_server);
-    core.tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                              asio::ssl::context::no_tlsv1_1,
-                          error);
-    core.tls->use_certificate_chain_file(options.tls_certificate, error);
-    if (error) {
-      return Error{fmt::format("{}: cannot use the certificate: {}", options.tls_certificate,
-                               error.message())};
-    }
-    core.tls->use_private_key_file(options.tls_key, asio::ssl::context::pem, error);
-    if (error) {
-      return Error{fmt::format("{}: cannot use the key: {}", options.tls_key, error.message())};
-    }
-  }
+  if (!options.tls_certificate.empty()) core.tls.emplace(KTX_TRY(make_tls(options)));
   tcp::resolver resolver(core.io);
   const auto found =
       resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
@@ -197,6 +202,13 @@ Status HttpServer::start() {
 
 uint16_t HttpServer::port() const {
   return core_->bound_port;
+}
+
+Status HttpServer::reload_certificate() {
+  const auto fresh = std::make_shared<asio::ssl::context>(KTX_TRY(make_tls(core_->options)));
+  // Connections hold the context that they began with.
+  asio::post(core_->io, [core = core_, fresh] { core->tls.emplace(std::move(*fresh)); });
+  return {};
 }
 
 HttpCounts HttpServer::counts() const {

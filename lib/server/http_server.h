@@ -154,6 +154,9 @@ class HttpServer {
   Status start();
   uint16_t port() const;
   HttpCounts counts() const;
+  // Reads certificate and key again, for connections from now on. On failure those of before
+  // stay. Only where there is TLS, after start().
+  Status reload_certificate();
 
   // Calls on a worker; an exception is an error of the reply.
   void run_later(const HttpReplyPtr& reply, std::function<void()> call);

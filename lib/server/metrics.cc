@@ -2,41 +2,19 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <span>
 
 #include "lib/server/answer_job.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/json_fields.h"
+#include "lib/server/prometheus_text.h"
+#include "lib/server/server_figures.h"
 
 namespace ktx::server {
 namespace {
 
+using runtime::SchedulerStats;
 using runtime::SecondsHistogram;
-
-// Of one model; `label` is "" or `model="qwen3",`.
-void histogram(std::string& out, const char* name, const std::string& label,
-               const SecondsHistogram& values) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < SecondsHistogram::kBounds.size(); ++i) {
-    sum += values.in_bucket(i);
-    out += fmt::format("ktx_{}_bucket{{{}le=\"{}\"}} {}\n", name, label,
-                       SecondsHistogram::kBounds[i], sum);
-  }
-  const std::string only =
-      label.empty() ? "" : fmt::format("{{{}}}", label.substr(0, label.size() - 1));
-  out += fmt::format(
-      "ktx_{0}_bucket{{{1}le=\"+Inf\"}} {2}\nktx_{0}_sum{3} {4}\nktx_{0}_count{3} {2}\n", name,
-      label, values.count(), only, values.sum());
-}
-
-// A label's value as Prometheus reads it.
-std::string label_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out;
-}
 
 struct Metric {
   const char* name;
@@ -46,7 +24,7 @@ struct Metric {
   bool of_server;  // not of a model
 };
 
-std::vector<Metric> metrics_of(const ServerContext& context, const runtime::SchedulerStats& s) {
+std::vector<Metric> metrics_of(const ServerContext& context, const SchedulerStats& s) {
   const HttpCounts http = context.http_counts();
   return {
 #define KTX_METRIC(name, type, value, help) \
@@ -59,6 +37,8 @@ std::vector<Metric> metrics_of(const ServerContext& context, const runtime::Sche
 
 void get_health(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
   if (!context.failure.empty()) return send_error(*reply, {503, context.failure, "", "failed", 0});
+  const std::string lost = context.models ? context.models->failure() : "";
+  if (!lost.empty()) return send_error(*reply, {503, lost, "", "model_lost", 5});
   if (context.models && !context.draining) {
     return reply->send(200, "application/json", R"({"status":"ok"})");
   }
@@ -66,61 +46,107 @@ void get_health(const ServerContext& context, const HttpRequest&, const HttpRepl
                       "", context.models ? "shutdown" : "loading", 1});
 }
 
+namespace {
+
+struct LoadedModel {
+  PrometheusText::Labels labels;  // none where there is one model
+  const ServedModel* model;
+  SchedulerStats stats;
+  std::vector<Metric> metrics;
+};
+
+void write_ends(PrometheusText& out, std::span<const LoadedModel> models) {
+  constexpr const char* kReasons[] = {"stop",     "length", "context", "cancelled",
+                                      "deadline", "failed", "shutdown"};
+  out.begin("requests_ended_by_total", "counter", "Requests that ended, by reason.");
+  for (const LoadedModel& model : models) {
+    for (size_t i = 0; i < std::size(kReasons); ++i) {
+      PrometheusText::Labels labels = model.labels;
+      labels.emplace_back("reason", kReasons[i]);
+      out.add(labels, static_cast<double>(model.stats.ended_by[i]));
+    }
+  }
+}
+
+void write_histograms(PrometheusText& out, std::span<const LoadedModel> models) {
+  struct Row {
+    const char* name;
+    const char* help;
+    SecondsHistogram SchedulerStats::*values;
+  };
+  constexpr Row kRows[] = {
+      {"queue_seconds", "Time that requests waited for a place.", &SchedulerStats::queue_time},
+      {"time_to_first_token_seconds", "From a request to its first token.",
+       &SchedulerStats::first_token},
+      {"time_between_tokens_seconds", "From a token of an answer to the next.",
+       &SchedulerStats::between_tokens},
+      {"request_seconds",
+       "From a request to the end of its answer, of those that were not cut off.",
+       &SchedulerStats::whole_time},
+      {"request_time_per_token_seconds", "Mean time of an answer's tokens behind the first.",
+       &SchedulerStats::per_token},
+  };
+  for (const Row& row : kRows) {
+    out.begin(row.name, "histogram", row.help);
+    for (const LoadedModel& model : models) out.add(model.labels, model.stats.*row.values);
+  }
+}
+
+void write_infos(PrometheusText& out, const ServerContext& context,
+                 std::span<const LoadedModel> models) {
+  out.begin("build_info", "gauge", "The program.");
+  out.add({{"version", KTX_VERSION}, {"commit", context.commit}}, 1);
+  out.begin("model_info", "gauge", "The loaded models.");
+  for (const LoadedModel& each : models) {
+    const ServedModel& model = *each.model;
+    out.add({{"model", model.id},
+             {"family", model.facts().family},
+             {"quantization", model.summary ? model.summary->quantization : ""},
+             {"parameters", std::to_string(model.facts().parameters)},
+             {"ctx", std::to_string(model.engine->ctx())},
+             {"max_batch", std::to_string(model.engine->max_batch())},
+             {"kv_type", std::string(name(model.engine->kv_type()))},
+             {"isa", std::string(name(model.engine->isa()))}},
+            1);
+  }
+  out.begin("models_loaded", "gauge", "Models in memory.");
+  out.add({}, static_cast<double>(models.size()));
+}
+
+}  // namespace
+
 // One that is not loaded has no figures: looking at it must not load it.
 void get_metrics(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
-  struct Figures {
-    std::string label;  // "" where there is one model
-    runtime::SchedulerStats stats;
-    std::vector<Metric> metrics;
-  };
-  std::vector<Figures> models;
-  for (const ModelStatus& status : context.models->list()) {
+  const std::vector<ModelStatus> list = context.models->list();  // holds the models
+  std::vector<LoadedModel> models;
+  for (const ModelStatus& status : list) {
     if (!status.model) continue;
-    Figures one;
-    if (context.models->several()) {
-      one.label = fmt::format("model=\"{}\",", label_text(status.plan.name));
-    }
-    one.stats = status.model->scheduler->stats();
+    LoadedModel one{{}, status.model.get(), status.model->scheduler->stats(), {}};
+    if (context.models->several()) one.labels.emplace_back("model", status.plan.name);
     one.metrics = metrics_of(context, one.stats);
     models.push_back(std::move(one));
   }
-  std::string out = fmt::format(
-      "# HELP ktx_models_loaded Models in memory.\n# TYPE ktx_models_loaded gauge\n"
-      "ktx_models_loaded {}\n",
-      models.size());
+  PrometheusText out;
+  write_infos(out, context, models);
   const std::vector<Metric> none = metrics_of(context, {});
   for (size_t i = 0; i < none.size(); ++i) {
-    out += fmt::format("# HELP ktx_{0} {1}\n# TYPE ktx_{0} {2}\n", none[i].name, none[i].help,
-                       none[i].type);
-    if (none[i].of_server) out += fmt::format("ktx_{} {}\n", none[i].name, none[i].value);
-    for (const Figures& model : none[i].of_server ? std::vector<Figures>() : models) {
-      const std::string label =
-          model.label.empty()
-              ? ""
-              : fmt::format("{{{}}}", model.label.substr(0, model.label.size() - 1));
-      out += fmt::format("ktx_{}{} {}\n", none[i].name, label, model.metrics[i].value);
+    out.begin(none[i].name, none[i].type, none[i].help);
+    if (none[i].of_server) out.add({}, none[i].value);
+    for (const LoadedModel& model : none[i].of_server ? std::span<LoadedModel>() : models) {
+      out.add(model.labels, model.metrics[i].value);
     }
   }
-  const auto histograms = [&](const char* name, const char* help,
-                              SecondsHistogram runtime::SchedulerStats::*values) {
-    out += fmt::format("# HELP ktx_{0} {1}\n# TYPE ktx_{0} histogram\n", name, help);
-    for (const Figures& model : models) histogram(out, name, model.label, model.stats.*values);
-  };
-  using runtime::SchedulerStats;
-  histograms("queue_seconds", "Time that requests waited for a place.",
-             &SchedulerStats::queue_time);
-  histograms("time_to_first_token_seconds", "From a request to its first token.",
-             &SchedulerStats::first_token);
-  histograms("time_between_tokens_seconds", "From a token of an answer to the next.",
-             &SchedulerStats::between_tokens);
-  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", std::move(out));
+  write_ends(out, models);
+  write_histograms(out, models);
+  context.figures->write(out);
+  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", std::move(out).text());
 }
 
 void get_stats(const ServerContext& context, const HttpRequest& request,
                const HttpReplyPtr& reply) {
   const ModelStore::Found found = context.models->peek(request.query_value("model"));
   if (found.error) return send_error(*reply, *found.error);
-  const auto stats = found.model ? found.model->scheduler->stats() : runtime::SchedulerStats();
+  const auto stats = found.model ? found.model->scheduler->stats() : SchedulerStats();
   Json json;
   for (const Metric& metric : metrics_of(context, stats)) json[metric.name] = metric.value;
   const auto mean = [](const SecondsHistogram& seconds) {
@@ -129,6 +155,7 @@ void get_stats(const ServerContext& context, const HttpRequest& request,
   json["queue_seconds_mean"] = mean(stats.queue_time);
   json["time_to_first_token_seconds_mean"] = mean(stats.first_token);
   json["time_between_tokens_seconds_mean"] = mean(stats.between_tokens);
+  json["request_seconds_mean"] = mean(stats.whole_time);
   reply->send(200, "application/json", dump(json));
 }
 

@@ -11,12 +11,46 @@
 namespace ktx::server {
 namespace {
 
+// How often the files of models in use are looked at.
+constexpr auto kFileLook = std::chrono::seconds(1);
+
 // Fit errors of the host and those of GPUs name what is short.
 bool is_about_memory(const std::string& message) {
   return message.find("memory") != std::string::npos;
 }
 
 }  // namespace
+
+std::optional<FileStamp> ModelStore::Core::stamp_of(const std::string& path) {
+  const Result<FileStamp> stamp = stamp_file(path);
+  return stamp ? std::optional(*stamp) : std::nullopt;
+}
+
+bool ModelStore::Core::breaks(const EntryPtr& entry) {
+  if (entry->broken || !entry->model || !entry->model->engine || !load_plan) return entry->broken;
+  const Status plan = entry->model->engine->check_plan();
+  if (plan) return false;
+  entry->broken = entry->lost = true;
+  entry->state = ModelState::Unloading;
+  entry->wanted = !entry->removed;
+  if (options.tell) options.tell(plan.error().message);
+  queue_load(entry);
+  return true;
+}
+
+bool ModelStore::Core::look_at_files() {
+  bool any = false;
+  for (const EntryPtr& entry : entries) {
+    any |= entry->model != nullptr || entry->lost;
+    if (breaks(entry) || !entry->lost || entry->queued) continue;
+    // A copy that is under way grows.
+    const auto before = std::exchange(entry->seen, stamp_of(entry->plan.path));
+    if (entry->seen != before || entry->seen == entry->tried) continue;
+    entry->wanted = true;
+    queue_load(entry);
+  }
+  return any && load_plan;
+}
 
 ModelStore::Core::EntryPtr ModelStore::Core::oldest() const {
   EntryPtr out;
@@ -73,6 +107,12 @@ Result<std::shared_ptr<ServedModel>> ModelStore::Core::load_guarded(const Offere
 void ModelStore::Core::do_load(const EntryPtr& entry, std::unique_lock<std::mutex>& lock) {
   entry->queued = false;
   const bool wanted = std::exchange(entry->wanted, false);
+  if (entry->broken) {
+    changed.wait(lock, [&] { return stopping || entry->leases == 0; });
+    if (stopping) return;
+    take_down(entry, ModelState::Unloaded, lock);
+    entry->broken = false;
+  }
   if (entry->removed) return answer(entry, no_such_model(entry->plan.name), lock);
   if (entry->state == ModelState::Unloading && entry->model) entry->state = ModelState::Loaded;
   if (entry->state == ModelState::Loaded) return answer(entry, std::nullopt, lock);
@@ -81,6 +121,7 @@ void ModelStore::Core::do_load(const EntryPtr& entry, std::unique_lock<std::mute
   if (unwaited && !wanted) return answer(entry, store_ends(), lock);
   const ModelState before = entry->state;
   entry->state = ModelState::Loading;
+  entry->tried = stamp_of(entry->plan.path);
   const OfferedPlan plan = entry->plan;
   Result<std::shared_ptr<ServedModel>> model = Error{"not loaded"};
   for (bool again = true; again;) {
@@ -107,8 +148,17 @@ void ModelStore::Core::do_load(const EntryPtr& entry, std::unique_lock<std::mute
     entry->full_error = model.error().message;
     entry->error = without_path(entry->full_error, entry->plan);
     entry->failed = Clock::now();
-    return answer(entry, ApiError{500, entry->error, "model", "model_not_loadable"}, lock);
+    if (entry->lost && options.tell) options.tell(entry->full_error);
+    return answer(entry, not_loadable(*entry), lock);
   }
+  if (entry->lost) {
+    if (entry->tried) {
+      entry->plan.file_bytes = entry->tried->size;
+      entry->plan.modified = entry->tried->modified_ns / 1'000'000'000;
+    }
+    if (options.tell) options.tell(fmt::format("{}: loaded again", entry->plan.path));
+  }
+  entry->lost = false;
   entry->error.clear();
   entry->model = model.take();
   if (entry->model->engine) entry->bytes = entry->model->engine->memory().total_bytes;
@@ -155,9 +205,13 @@ void ModelStore::Core::run() {
       do_load(entry, lock);
       continue;
     }
+    const bool again = look_at_files();
+    if (!loads.empty()) continue;
     ModelState state{};
     Clock::time_point next;
-    if (const EntryPtr entry = due(state, next)) {
+    const EntryPtr entry = due(state, next);
+    if (again) next = std::min(next, Clock::now() + kFileLook);
+    if (entry) {
       take_down(entry, state, lock);
     } else if (next == Clock::time_point::max()) {
       changed.wait(lock);

@@ -82,22 +82,31 @@ ModelLease ModelStore::Core::lease(const EntryPtr& entry, bool touch) {
           }};
 }
 
+ApiError ModelStore::Core::not_loadable(const Entry& entry) {
+  ApiError error{entry.lost ? 503 : 500, entry.error, "model", "model_not_loadable"};
+  if (entry.lost) error.retry_after_seconds = 2;
+  return error;
+}
+
 ModelStore::Found ModelStore::Core::found(const EntryPtr& entry) {
-  if (entry->state == ModelState::Unloading && !entry->makes_room && !entry->removed) {
+  const bool broken = breaks(entry);
+  if (!broken && entry->state == ModelState::Unloading && !entry->makes_room && !entry->removed) {
     entry->state = ModelState::Loaded;  // a request that comes meanwhile keeps it
   }
-  if (entry->state == ModelState::Loaded) return {lease(entry, true), false, {}};
+  if (!broken && entry->state == ModelState::Loaded) return {lease(entry, true), false, {}};
   if (draining) return {nullptr, false, store_ends()};
   const bool asleep = entry->state == ModelState::Sleeping;
-  if (!options.load_on_demand && !asleep && entry->state != ModelState::Loading) {
+  if (!options.load_on_demand && !asleep && !broken && !entry->lost &&
+      entry->state != ModelState::Loading) {
     return {nullptr, false,
             ApiError{400,
                      fmt::format("the model '{}' is not loaded; POST /models/load loads it",
                                  entry->plan.name),
                      "model", "model_not_loaded"}};
   }
-  if (!entry->error.empty() && Clock::now() - entry->failed < kFailureKept) {
-    return {nullptr, false, ApiError{500, entry->error, "model", "model_not_loadable"}};
+  if (!entry->error.empty() && Clock::now() - entry->failed < kFailureKept &&
+      entry->tried == stamp_of(entry->plan.path)) {
+    return {nullptr, false, not_loadable(*entry)};
   }
   return {nullptr, true, {}};
 }
@@ -226,13 +235,14 @@ void ModelStore::wait_for(const std::string& name, Then then,
   std::unique_lock lock(core_->mutex);
   const Core::EntryPtr entry = core_->look_up(name, lock);
   Found found = entry ? core_->found(entry) : Found{nullptr, false, no_such_model(name)};
-  if (found.must_wait && core_->waiting >= core_->options.most_waiting) {
-    ApiError full{429,
-                  fmt::format("{} requests wait for models already; try again later",
-                              core_->options.most_waiting),
-                  "", "queue_full"};
-    full.retry_after_seconds = 2;
-    found = {nullptr, false, std::move(full)};
+  const bool full = core_->waiting >= core_->options.most_waiting;
+  if (found.must_wait && full && !entry->waiters.empty()) {
+    ApiError error{429,
+                   fmt::format("{} requests wait for models already; try again later",
+                               core_->options.most_waiting),
+                   "", "queue_full"};
+    error.retry_after_seconds = 2;
+    found = {nullptr, false, std::move(error)};
   }
   if (!found.must_wait) {
     lock.unlock();
@@ -312,6 +322,17 @@ std::optional<ModelStatus> ModelStore::status(const std::string& name) {
 
 Result<std::shared_ptr<const PlanSummary>> ModelStore::summary(const OfferedPlan& plan) {
   return core_->summary(plan);
+}
+
+std::string ModelStore::failure() {
+  const std::lock_guard lock(core_->mutex);
+  if (core_->several() || core_->entries.empty()) return "";
+  const Core::Entry& entry = *core_->entries.front();
+  if (!entry.broken && !entry.lost) return "";
+  return fmt::format(
+      "the file of the model '{}' was cut off or written to while it was in use; it is loaded "
+      "again when the file is whole",
+      entry.plan.name);
 }
 
 const ModelStoreOptions& ModelStore::options() const {

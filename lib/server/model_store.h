@@ -11,6 +11,9 @@
 // that have been idle for the longest time, and waits for the answers of one that is in use; who
 // asks for that one meanwhile waits for its turn, so that two models in demand alternate.
 //
+// A model whose file is cut off or written to is of no use any more: it is taken down, and loaded
+// again as soon as its file has stayed the same for a second.
+//
 // Thread-safe. `then` is called on any thread, also on the caller's.
 #pragma once
 
@@ -39,7 +42,10 @@ struct ModelStoreOptions {
   int64_t most_loaded = 0;            // at once; 0: as many as fit
   uint64_t memory_bytes = 0;          // of all that are loaded; 0: no limit
   std::chrono::seconds idle_limit{};  // unload what has had no request for so long; 0: never
-  int64_t most_waiting = 256;         // requests that wait for a model
+  // Requests that wait for a model, beside the first one of each.
+  int64_t most_waiting = 256;
+  // What whoever runs the server should know; may be empty. The mutex is held.
+  std::function<void(const std::string&)> tell;
 };
 
 enum class ModelState { Unloaded, Loading, Loaded, Unloading, Sleeping };
@@ -100,6 +106,8 @@ class ModelStore {
   // `reload` says so.
   std::vector<ModelStatus> list(bool reload = false);
   std::optional<ModelStatus> status(const std::string& name);
+  // Why the only model cannot answer although it once did; "": it can, or has only to be loaded.
+  std::string failure();
   // Exactly this name, or an alias.
   bool knows(const std::string& name);
   // What a plan's tables tell; read once for each file.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lib/server/model_store.h"
+#include "lib/support/file_stamp.h"
 
 namespace ktx::server {
 
@@ -45,6 +46,9 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
     uint64_t bytes = 0;       // that it took when it was loaded last
     std::string error, full_error;
     Clock::time_point failed{};
+    bool broken = false;  // loaded, and its file was changed meanwhile: it has to go
+    bool lost = false;    // was broken and is not loaded again yet
+    std::optional<FileStamp> tried, seen;  // its file at the last load, and at the last look
     std::string props;
     std::vector<Waiter> waiters;
   };
@@ -84,6 +88,8 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
   // `touch`: it counts as used.
   ModelLease lease(const EntryPtr& entry, bool touch);
   Found found(const EntryPtr& entry);
+  // Why it could not be loaded; of one that was lost, for the time being.
+  static ApiError not_loadable(const Entry& entry);
   void queue_load(const EntryPtr& entry);
   // Calls those who wait for it, without the mutex.
   void answer(const EntryPtr& entry, const std::optional<ApiError>& error,
@@ -98,6 +104,11 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
   bool fits(const Entry& entry) const;
   // Waits for the answers of the one that has to go, and ends it. False: the store ends.
   bool make_room(std::unique_lock<std::mutex>& lock);
+  static std::optional<FileStamp> stamp_of(const std::string& path);
+  // Whether the model's file was cut off or changed; if so, it is queued to be loaded again.
+  bool breaks(const EntryPtr& entry);
+  // Looks at the files of all models; true: again in a second.
+  bool look_at_files();
   // Ends a model that no request uses.
   void take_down(const EntryPtr& entry, ModelState state, std::unique_lock<std::mutex>& lock);
   void do_load(const EntryPtr& entry, std::unique_lock<std::mutex>& lock);

@@ -62,12 +62,19 @@ Server::~Server() {
 }
 
 Status Server::start() {
-  if (options_.access_log == "-") {
-    log_.emplace(LineFile::standard_error());
-  } else if (!options_.access_log.empty()) {
-    log_.emplace(KTX_TRY(LineFile::open(options_.access_log, LineFile::Old::GoesOn, "{")));
-  }
+  KTX_TRY(open_log());
   return http_.start();
+}
+
+Status Server::open_log() {
+  if (options_.access_log.empty()) return {};
+  LineFile file = options_.access_log == "-"
+                      ? LineFile::standard_error()
+                      : KTX_TRY(LineFile::open(options_.access_log, LineFile::Old::GoesOn, "{"));
+  const std::lock_guard lock(log_mutex_);
+  const Status before = log_ ? log_->finish() : Status();
+  log_.emplace(std::move(file));
+  return before;
 }
 
 void Server::set_models(std::shared_ptr<ModelStore> models) {
@@ -97,6 +104,8 @@ ServerContext Server::context() {
   const std::lock_guard lock(mutex_);
   context.models = models_;
   context.streams = &streams_;
+  context.figures = &figures_;
+  context.commit = options_.commit;
   context.draining = draining_;
   context.http_counts = [this] { return http_.counts(); };
   context.slot_dir = options_.slot_dir;
@@ -214,6 +223,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
   ServerContext now = context();
   const std::shared_ptr<const AccessOptions> access = this->access();
   now.owner = owner_of(*access, request);
+  now.share = share_of(*access, request, ++requests_);
   HttpReplyPtr reply = client;
   if (const ApiKey* key = now.owner.empty() ? nullptr : key_of(*access, request)) {
     reply->set_user(now.owner, name_of(*access, *key));
@@ -293,6 +303,7 @@ void Server::answer_when_loaded(const Route& route, const ServerContext& context
 }
 
 void Server::log(const HttpLogEntry& entry) {
+  figures_.add(entry);
   const HttpFigures& figures = entry.figures;
   if (!figures.owner.empty()) {
     limits_.add_tokens(figures.owner, figures.prompt_tokens + figures.completion_tokens);

@@ -22,6 +22,7 @@
 #include "lib/server/kept_streams.h"
 #include "lib/server/key_limits.h"
 #include "lib/server/model_store.h"
+#include "lib/server/server_figures.h"
 #include "lib/support/line_file.h"
 #include "lib/support/result.h"
 
@@ -37,6 +38,7 @@ struct ServerOptions {
   bool public_models = false;  // GET /models needs no key
   bool edit_models = false;    // plans of folders may be copied and deleted
   std::string access_log;      // a file, "-" for stderr, "" for none
+  std::string commit;          // of the program, for /metrics
   // Why no request can be answered any more, "": nothing has failed; may be empty. Any thread calls
   // it.
   std::function<std::string()> failure;
@@ -57,6 +59,11 @@ class Server {
   // Takes no more requests, waits for those that run, cancels them after `limit`.
   // False: some had to be cancelled.
   bool drain(std::chrono::milliseconds limit);
+
+  // Opens the access log again (it may have been moved away) and reads the certificate again. On
+  // failure what was there before stays.
+  Status open_log();
+  Status reload_certificate() { return http_.reload_certificate(); }
 
   // Fails when lines of the access log could not be written.
   Status log_state();
@@ -85,6 +92,8 @@ class Server {
   std::atomic<uint64_t> kept_bytes_ = 0;  // of requests that wait for a model
   bool draining_ = false;
   KeyLimits limits_;
+  ServerFigures figures_;
+  std::atomic<uint64_t> requests_ = 0;  // that were handled
   std::mutex log_mutex_;
   std::optional<LineFile> log_;
   HttpServer http_;  // last: its threads call the rest

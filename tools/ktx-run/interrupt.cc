@@ -1,8 +1,10 @@
 #include "tools/ktx-run/interrupt.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
 namespace ktx::tools {
 namespace {
@@ -19,7 +21,21 @@ void on_interrupt(int signal) {
   }
 }
 
+// No more than a signal handler may do.
+void on_bus_error(int signal) {
+  constexpr std::string_view kText =
+      "ktx-run: error: a page of memory cannot be read (SIGBUS): a fault of a disk or of memory; "
+      "the system's log may tell more\n";
+  (void)!::write(STDERR_FILENO, kText.data(), kText.size());
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
 }  // namespace
+
+void explain_bus_errors() {
+  ::signal(SIGBUS, on_bus_error);
+}
 
 void catch_interrupts(SecondInterrupt second) {
   g_second_ends = second == SecondInterrupt::Ends;

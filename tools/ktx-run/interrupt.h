@@ -23,4 +23,8 @@ bool take_interrupt();  // the same, and clears it
 // its own loop; returns 130 where that signal is ignored. What was printed goes out first.
 int end_interrupted();
 
+// From now on SIGBUS says what it means before it ends the program. Before the first file is
+// mapped: guards of mapped files (lib/support/sigbus_guard.h) pass on what is not theirs.
+void explain_bus_errors();
+
 }  // namespace ktx::tools

@@ -2,6 +2,7 @@
 #include "tools/finish.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/host_run.h"
+#include "tools/ktx-run/interrupt.h"
 
 namespace {
 
@@ -29,6 +30,7 @@ int run(const ktx::tools::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ktx::tools::explain_bus_errors();
   return ktx::tools::run_tool("ktx-run", [&] {
     int status = 2;
     auto options = ktx::tools::parse_options(argc, argv, status);

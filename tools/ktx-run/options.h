@@ -78,6 +78,7 @@ struct ServeFlags {
   bool public_models = false;
   bool edit_models = false;
   int64_t max_queue = 256;
+  int64_t key_slots = 0;
   std::string pooling = "auto";  // of embeddings
   std::string tool_format = "auto";
   std::string reasoning = "auto";

@@ -1,7 +1,6 @@
 // ktx-run serve: plans behind HTTP, until a signal ends it.
 #include <fmt/format.h>
 #include <malloc.h>
-#include <signal.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -17,11 +16,13 @@
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
 #include "lib/text/chat_template/known_templates.h"
+#include "tools/build_facts.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/serve_settings.h"
+#include "tools/ktx-run/serve_signals.h"
 #include "tools/ktx-run/step_profile.h"
 #include "tools/ktx-run/talk.h"
 
@@ -33,34 +34,6 @@ constexpr int64_t kBatches[] = {8, 4, 2, 1};
 
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
-}
-
-// Of the command line and of the file, as it is now.
-Result<std::vector<server::ApiKey>> read_keys(const ServeFlags& flags) {
-  std::vector<server::ApiKey> keys(flags.api_keys.begin(), flags.api_keys.end());
-  for (server::ApiKey& key : keys) key.edits_models = true;  // whoever starts the server
-  if (!flags.api_key_file.empty()) {
-    const std::string text = KTX_TRY(read_text_file(flags.api_key_file));
-    KTX_TRY(server::read_api_keys(flags.api_key_file, text, keys));
-  }
-  std::erase_if(keys, [](const server::ApiKey& key) { return key.key.empty(); });
-  return keys;
-}
-
-// Waits for the signal to end; until then SIGHUP means other keys.
-void wait_for_end(const sigset_t& signals, const ServeFlags& flags, server::Server& server) {
-  for (;;) {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    if (signal != SIGHUP) return;
-    auto keys = read_keys(flags);
-    if (keys) {
-      note(fmt::format("{}: read again, {} keys", flags.api_key_file, keys->size()));
-      server.set_keys(keys.take());
-    } else {
-      note(fmt::format("{}; the keys stay as they were", keys.error().message));
-    }
-  }
 }
 
 Result<server::ServerOptions> server_options(const ServeFlags& flags) {
@@ -82,6 +55,7 @@ Result<server::ServerOptions> server_options(const ServeFlags& flags) {
   options.public_models = flags.public_models;
   options.edit_models = flags.edit_models;
   options.slot_dir = flags.slot_dir;
+  options.commit = build_commit();
   std::error_code error;
   if (!flags.slot_dir.empty() && !std::filesystem::is_directory(flags.slot_dir, error)) {
     return Error{fmt::format("{}: no such folder (--slot-dir)", flags.slot_dir)};
@@ -159,6 +133,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
                        .count();
   runtime::SchedulerOptions scheduler;
   scheduler.max_queue = options.serve.max_queue;
+  scheduler.key_slots = options.serve.key_slots;
   scheduler.share_prefixes = options.serve.share_prefixes;
   std::vector<std::string> notes = model->engine->notes();
   scheduler.drafter = KTX_TRY(open_drafter(options.draft, plan.path, options.engine, *model->engine,
@@ -193,6 +168,7 @@ server::ModelStoreOptions store_options(const ServeFlags& flags) {
                              : target::available_memory().value_or(0);
   options.idle_limit = std::chrono::seconds(flags.sleep_idle_seconds);
   options.most_waiting = flags.max_queue;
+  options.tell = note;
   return options;
 }
 
@@ -221,13 +197,7 @@ Status serve(const Options& options) {
   // Memory of large bodies goes back to the system at once; by itself the C library keeps blocks
   // of up to 32 MiB for later once one was freed.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  // Taken by sigwait below: all threads that are started from here on leave them alone.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  if (!options.serve.api_key_file.empty()) sigaddset(&signals, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ServeSignals signals;  // before any thread
 
   std::error_code ignored;
   Common common(options);
@@ -256,18 +226,17 @@ Status serve(const Options& options) {
   server.set_models(models);  // before the line that says so: scripts wait for it
   note(ready);
 
-  wait_for_end(signals, options.serve, server);
+  signals.wait_for_end(options.serve, server);
   note(fmt::format("ending: waiting up to {} s for running answers; a second signal ends at once",
                    options.serve.drain_seconds));
-  // A second signal kills as usual.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  signals.let_end();
   if (!server.drain(std::chrono::seconds(options.serve.drain_seconds))) {
     note("some answers took longer and were cut off");
   }
-  if (!options.engine.record_experts.empty()) {
+  const server::ModelLease used = models->peek("").model;
+  if (used && !options.engine.record_experts.empty()) {
     Status recorded;
-    models->peek("").model->scheduler->call(
-        [&](runtime::Engine& engine) { recorded = record.save(engine); });
+    used->scheduler->call([&](runtime::Engine& engine) { recorded = record.save(engine); });
     KTX_TRY(recorded);
   }
   KTX_TRY(server.log_state());

@@ -59,6 +59,29 @@ TEST(Access, AnOwnerStandsForAKeyAndDoesNotTellIt) {
       << "whatever the order of the keys";
 }
 
+TEST(Access, SharesAreThoseOfKeysOrOfAddresses) {
+  AccessOptions options;
+  const auto share = [&](const std::string& client, const std::string& key = "") {
+    HttpRequest request;
+    request.client = client;
+    if (!key.empty()) request.headers = {{"x-api-key", key}};
+    return share_of(options, request, 7);
+  };
+  EXPECT_EQ(share("10.0.0.1").key, share("10.0.0.1").key);
+  EXPECT_NE(share("10.0.0.1").key, share("10.0.0.2").key);
+  EXPECT_EQ(share("10.0.0.1").request, 7u) << "whose requests share";
+  EXPECT_EQ(share("2001:db8:0:1::5").key, share("2001:db8:0:1:ffff::9").key) << "one network";
+  EXPECT_NE(share("2001:db8:0:1::5").key, share("2001:db8:0:2::5").key);
+  EXPECT_NE(share("::ffff:10.0.0.1").key, share("::ffff:10.0.0.2").key);
+  options.keys = {"one", "two"};
+  options.keys[1].priority = 3;
+  EXPECT_EQ(share("10.0.0.1", "one").key, share("10.0.0.2", "one").key);
+  EXPECT_NE(share("10.0.0.1", "one").key, share("10.0.0.1", "two").key);
+  EXPECT_EQ(share("10.0.0.1", "two").weight, 3);
+  EXPECT_EQ(share("10.0.0.1", "two").request, 0u) << "the order of a key's requests stays";
+  EXPECT_EQ(share("", "two").key.find("two"), std::string::npos) << "keys are told nowhere";
+}
+
 TEST(Access, ALoopbackServerAnswersToItsOwnNamesOnly) {
   AccessOptions options;
   for (const char* good : {"localhost", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:80",

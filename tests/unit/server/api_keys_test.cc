@@ -15,10 +15,11 @@ TEST(ApiKeys, HaveNamesLimitsAndNotes) {
                             "sk-1\n"
                             "\n"
                             "  sk-2\tname=anna  requests=60 tokens=20k  # a note\r\n"
-                            "sk#3 models=edit figures=all",
+                            "sk#3 models=edit figures=all\n"
+                            "sk-4 priority=5",
                             keys)
                   .ok());
-  ASSERT_EQ(keys.size(), 3u);
+  ASSERT_EQ(keys.size(), 4u);
   EXPECT_EQ(keys[0].key, "sk-1");
   EXPECT_EQ(keys[0].requests_per_minute, 0);
   EXPECT_EQ(keys[1].key, "sk-2");
@@ -28,6 +29,8 @@ TEST(ApiKeys, HaveNamesLimitsAndNotes) {
   EXPECT_EQ(keys[2].key, "sk#3");
   EXPECT_TRUE(keys[2].edits_models && keys[2].sees_figures);
   EXPECT_FALSE(keys[1].edits_models || keys[1].sees_figures);
+  EXPECT_EQ(keys[2].priority, 1);
+  EXPECT_EQ(keys[3].priority, 5);
 }
 
 TEST(ApiKeys, MistakesHaveTheirLine) {
@@ -38,6 +41,9 @@ TEST(ApiKeys, MistakesHaveTheirLine) {
   };
   EXPECT_THAT(message("a\nb c\n"), HasSubstr("keys.txt:2: 'c' behind a key; expected name=NAME"));
   EXPECT_THAT(message("a requests=many"), HasSubstr("keys.txt:1: 'requests=many' is no count"));
+  for (const char* wrong : {"a priority=0", "a priority=1001", "a priority=high", "a priority="}) {
+    EXPECT_THAT(message(wrong), HasSubstr("expected priority=N with N from 1 to 1000"));
+  }
   EXPECT_THAT(message("a tokens=0"), HasSubstr("is no count"));
   EXPECT_THAT(message("# nothing\n"), HasSubstr("keys.txt: no key in it"));
 }
