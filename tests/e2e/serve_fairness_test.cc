@@ -27,15 +27,21 @@ class ServeFairness : public ::testing::Test {
   static void TearDownTestSuite() { delete models_; }
   static std::string plan() { return models_->path("m.ktxplan"); }
   std::vector<std::string> args(const std::vector<std::string>& more = {}) {
-    std::ofstream(dir_.path("keys")) << "sk-anna name=anna priority=2 figures=all\nsk-bert name=bert\n";
-    std::vector<std::string> all = {plan(),        "-t", "1",     "--ctx",       "16384",
-                                    "--max-batch", "4",  "--api-key-file", dir_.path("keys")};
+    std::ofstream(dir_.path("keys"))
+        << "sk-anna name=anna priority=2 figures=all\nsk-bert name=bert\n";
+    std::vector<std::string> all = {plan(),           "-t",          "1", "--ctx",
+                                    "16384",          "--max-batch", "4", "--api-key-file",
+                                    dir_.path("keys")};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
   static std::string many(int n, int tokens, bool stream) {
-    return json{{"prompt", "Once upon a time"}, {"n", n},        {"max_tokens", tokens},
-                {"temperature", 0},             {"seed", 7},     {"ignore_eos", true},
+    return json{{"prompt", "Once upon a time"},
+                {"n", n},
+                {"max_tokens", tokens},
+                {"temperature", 0},
+                {"seed", 7},
+                {"ignore_eos", true},
                 {"stream", stream}}
         .dump();
   }

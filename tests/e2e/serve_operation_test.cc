@@ -27,7 +27,8 @@ class ServeOperation : public ::testing::Test {
   void SetUp() override { std::filesystem::copy_file(made("llama"), plan()); }
   std::string plan() const { return dir_.path("m.ktxplan"); }
 
-  static HttpAnswer ask(const ServerProcess& server, int tokens = 8, const std::string& model = "m") {
+  static HttpAnswer ask(const ServerProcess& server, int tokens = 8,
+                        const std::string& model = "m") {
     return server.post("/v1/completions", json{{"model", model},
                                                {"prompt", "Once upon a time"},
                                                {"max_tokens", tokens},
@@ -145,9 +146,11 @@ TEST_F(ServeOperation, AHangUpReadsTheCertificateAgain) {
 TEST_F(ServeOperation, WithoutAQueueItStartsAndAnswersWhatFillsTheBatch) {
   const ServerProcess server({plan(), "-t", "1", "--max-queue", "0", "--max-batch", "2"});
   EXPECT_EQ(ask(server).status, 200);
-  const HttpAnswer two = server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 3, "n": 2})");
+  const HttpAnswer two =
+      server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 3, "n": 2})");
   EXPECT_EQ(two.status, 200) << two.body;
-  EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 3, "n": 3})").status, 400);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 3, "n": 3})").status,
+            400);
   // A folder's models are loaded by requests, which wait for them.
   std::filesystem::create_directory(dir_.path("models"));
   std::filesystem::copy_file(made("qwen2"), dir_.path("models/qwen2.ktxplan"));
@@ -230,7 +233,8 @@ TEST_F(ServeOperation, OneOfSeveralPlansCostsNoOther) {
   EXPECT_GE(ask(server, 8, "llama").status, 500);
   EXPECT_EQ(text(ask(server, 8, "qwen2")), other);
   EXPECT_EQ(server.get("/health").status, 200);
-  std::filesystem::copy_file(made("llama"), llama, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(made("llama"), llama,
+                             std::filesystem::copy_options::overwrite_existing);
   for (int i = 0; i < 600 && ask(server, 8, "llama").status != 200; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -86,8 +86,8 @@ void BatchScheduler::admit() {
     }
     for (Running* other : unfit) ++other->overtaken;
     // Who made room waits now, too: its place in the queue may be another one.
-    const auto at = std::ranges::find_if(
-        waiting_, [&](const auto& waiting) { return waiting.get() == &next; });
+    const auto at =
+        std::ranges::find_if(waiting_, [&](const auto& waiting) { return waiting.get() == &next; });
     take_place(static_cast<size_t>(at - waiting_.begin()), *free_place(next));
   }
   std::erase_if(running_, [](const auto& running) { return running->ended; });

@@ -103,9 +103,9 @@ std::optional<size_t> KeyShares::next(std::span<const ShareItem> waiting,
     }
     const bool same_key = item.share->key == waiting[*best].share->key;
     const auto mine = rank(i), other = rank(*best);
-    if (same_key ? rank_in_key(i) < rank_in_key(*best)
-                 : mine != other ? mine < other
-                                 : item.id < waiting[*best].id) {
+    if (same_key        ? rank_in_key(i) < rank_in_key(*best)
+        : mine != other ? mine < other
+                        : item.id < waiting[*best].id) {
       best = i;
     }
   }
@@ -116,8 +116,7 @@ std::optional<size_t> KeyShares::next(std::span<const ShareItem> waiting,
 // one need not wait that long.
 bool KeyShares::takes_turn(const ShareItem& claim, const ShareItem& other) const {
   const double behind = account(other).meter - account(claim).meter;
-  const bool shorter =
-      claim.in_prompt && other.in_prompt && claim.remaining * 2 <= other.remaining;
+  const bool shorter = claim.in_prompt && other.in_prompt && claim.remaining * 2 <= other.remaining;
   return behind >= kTurn || (shorter && behind >= 0);
 }
 
@@ -131,7 +130,8 @@ std::optional<size_t> KeyShares::gives_place(const ShareItem& claim,
   // Down to equal numbers: of the key with the most.
   const auto more_than = [&](const ShareItem& item) {
     const double one = 1 / account(item).weight;
-    return item.share->key != own && mine.places + 1 / weight <= by_key[item.share->key].places - one;
+    return item.share->key != own &&
+           mine.places + 1 / weight <= by_key[item.share->key].places - one;
   };
   const ShareItem* most = nullptr;
   const auto rank = [&](const ShareItem& item) {
@@ -142,9 +142,8 @@ std::optional<size_t> KeyShares::gives_place(const ShareItem& claim,
     if (most == nullptr || rank(running[i]) > rank(*most)) most = &running[i];
   }
   if (most != nullptr) {
-    return youngest(running, [&](size_t i) {
-      return may(i) && running[i].share->key == most->share->key;
-    });
+    return youngest(running,
+                    [&](size_t i) { return may(i) && running[i].share->key == most->share->key; });
   }
   if (claim.share->request != 0) {
     const int64_t places = places_of_request(claim, running);
@@ -176,8 +175,8 @@ std::optional<size_t> KeyShares::gives_blocks(const ShareItem& claim, int64_t mi
   const auto gives = [&](size_t i) {
     const ShareItem& item = running[i];
     if (!may(i) || item.share->key == own) return false;
-    const bool holds_more = by_key[item.share->key].blocks > wanted &&
-                            account(item).meter >= account(claim).meter;
+    const bool holds_more =
+        by_key[item.share->key].blocks > wanted && account(item).meter >= account(claim).meter;
     return holds_more || (mine.count == 0 && takes_turn(claim, item));
   };
   int64_t possible = 0;

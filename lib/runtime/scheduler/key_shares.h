@@ -28,9 +28,9 @@ namespace ktx::runtime {
 
 // Whose part of the batch a request takes.
 struct ShareOf {
-  std::string key;      // "": one like others
-  double weight = 1;    // of the key; the latest counts
-  int priority = 0;     // among the requests of the key; lower is sooner
+  std::string key;       // "": one like others
+  double weight = 1;     // of the key; the latest counts
+  int priority = 0;      // among the requests of the key; lower is sooner
   uint64_t request = 0;  // several answers of one request share; 0: the order of arrival stays
 };
 

@@ -263,7 +263,8 @@ TEST(KeyShares, TheKeyThatHoldsMostOfTheCacheGivesWay) {
   const ShareItem small{&b, 4, 3, true, 1}, large{&b, 4, 300, true, 4};
   const auto may = [](size_t) { return true; };
   EXPECT_EQ(shares.gives_blocks(small, 1, running, may), 2u);
-  EXPECT_EQ(shares.gives_blocks(large, 1, running, may), std::nullopt) << "16 would be more than 15";
+  EXPECT_EQ(shares.gives_blocks(large, 1, running, may), std::nullopt)
+      << "16 would be more than 15";
   EXPECT_EQ(shares.gives_blocks(small, 16, running, may), std::nullopt) << "it would not be enough";
 }
 
