@@ -1,11 +1,11 @@
-// Attention of many rows by mma, for F16 and Q8_0 caches, heads of 64 to 256 (the table below); what
-// prompts take where attention_wgmma.cu does not.
+// Attention of many rows by mma, for F16 and Q8_0 caches, heads of 64 to 256 (the table below);
+// what prompts take where attention_wgmma.cu does not.
 //
 // A block of four warps takes 16 or 32 rows a warp, (token, head) pairs that read the same KV head,
 // and walks the positions that they see in pieces of 64. Keys and values of a piece stand in shared
-// memory, in panels: values are on their way while scores are made, the next keys while scores become
-// weights and values are summed. Tokens of other sequences among the rows are masked and get their
-// turn in a walk of their own.
+// memory, in panels: values are on their way while scores are made, the next keys while scores
+// become weights and values are summed. Tokens of other sequences among the rows are masked and get
+// their turn in a walk of their own.
 //
 // Roofline: the tensor cores, and shared memory, of which a warp reads every piece whole: 32 rows a
 // warp halve that.
@@ -18,8 +18,8 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 
-// 16 rows of a warp by the width of a head: two of them where shared memory holds `bytes`, two
-// blocks of it; one elsewhere.
+// By the width of a head: times 16 rows of a warp, where shared memory holds two such blocks; once
+// elsewhere.
 struct Tiles {
   int dim, row_tiles;
 };
@@ -73,8 +73,9 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
   const int kv_head = static_cast<int>(blockIdx.x), split = static_cast<int>(blockIdx.y);
   const int group = a.attrs.heads / a.attrs.kv_heads;
   // The longest first.
-  const BlockRows block(row_shape(group, kRows, false), static_cast<int>(gridDim.z - 1 - blockIdx.z),
-                        kRows, group, static_cast<int>(a.tokens));
+  const BlockRows block(row_shape(group, kRows, false),
+                        static_cast<int>(gridDim.z - 1 - blockIdx.z), kRows, group,
+                        static_cast<int>(a.tokens));
   const int tokens = block.tokens;
   for (int t = thread; t < tokens; t += kThreads) {
     own.sequence[t] = a.kv.sequence[block.first_token + t];
@@ -113,8 +114,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
         const int row = row_of(tile, r), token = row / block.heads;
         const bool sees = block.head(row) >= 0 && token >= run.begin && token < run.end;
         const int position = sees ? own.position[token] : -1;
-        rows[tile].see(r, position < 0 ? 0 : first_seen(a.attrs, position),
-                       min(position + 1, end));
+        rows[tile].see(r, position < 0 ? 0 : first_seen(a.attrs, position), min(position + 1, end));
       }
       rows[tile].seen_all();
     }
@@ -236,9 +236,9 @@ Status launch_attention_mma(const CudaAttentionArgs& a, const AttentionParts& pa
                             cudaStream_t stream) {
   const bool halves = a.kv.layout.type == KvType::F16;
   switch (a.attrs.key_dim) {
-#define KTX_MMA_HEADS(dim)                                   \
-  case dim:                                                  \
-    return halves ? run<KvType::F16, dim>(a, parts, stream)  \
+#define KTX_MMA_HEADS(dim)                                  \
+  case dim:                                                 \
+    return halves ? run<KvType::F16, dim>(a, parts, stream) \
                   : run<KvType::Q8_0, dim>(a, parts, stream);
     KTX_MMA_HEADS(64)
     KTX_MMA_HEADS(80)

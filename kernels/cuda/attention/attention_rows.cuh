@@ -1,6 +1,6 @@
-// What the kernels of attention for many rows (attention_wgmma.cu, attention_mma.cu) share: the rows of
-// a block, (token, head) pairs that read one KV head; the runs of tokens of one sequence among them;
-// scores that become weights; and the way of q in and of the sums out.
+// What the kernels of attention for many rows (attention_wgmma.cu, attention_mma.cu) share: the
+// rows of a block, (token, head) pairs that read one KV head; the runs of tokens of one sequence
+// among them; scores that become weights; and the way of q in and of the sums out.
 //
 // Lane 4 * g + t has of 16 rows the rows g and g + 8, as mma_f16 and wgmma_f16 leave sums.
 #pragma once
@@ -14,8 +14,8 @@ constexpr float kLog2E = 1.4426950408889634f;
 // Sums are scaled anew only where a largest score has grown by more than that, in powers of two:
 // weights stay below 2^kSlack.
 constexpr float kSlack = 8;
-// Rows of 64 halves, whose pieces of 16 bytes stand at piece ^ (row % 8); wider rows continue in the
-// next panel.
+// Rows of 64 halves, whose pieces of 16 bytes stand at piece ^ (row % 8); wider rows continue in
+// the next panel.
 constexpr int kPanelRow = 128;
 
 __device__ __forceinline__ float exp2_of(float x) {
@@ -181,9 +181,9 @@ __device__ __forceinline__ void put_rows(const CudaAttentionArgs& a, const Block
           (kv_head * block.group + head) * kDim + 8 * part);
       const float4 low = x[0], high = x[1];
       const float scale = a.attrs.scale;
-      halves = {pack_halves(low.x * scale, low.y * scale), pack_halves(low.z * scale, low.w * scale),
-                pack_halves(high.x * scale, high.y * scale),
-                pack_halves(high.z * scale, high.w * scale)};
+      halves = {
+          pack_halves(low.x * scale, low.y * scale), pack_halves(low.z * scale, low.w * scale),
+          pack_halves(high.x * scale, high.y * scale), pack_halves(high.z * scale, high.w * scale)};
     }
     *reinterpret_cast<uint4*>(panels + (part / 8 * count + r) * kPanelRow +
                               ((part % 8) ^ (r % 8)) * 16) = halves;

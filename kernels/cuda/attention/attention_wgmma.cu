@@ -1,19 +1,19 @@
 // Attention of many rows by Hopper's products (wgmma): F16 caches, heads of 64 to 256 (the table at
 // the end).
 //
-// A block takes 64 rows a warpgroup, (token, head) pairs that read the same KV head: some tokens side
-// by side times the heads of a group. It walks the positions that its rows see, kPages pieces of 64
-// a step. One warp of the last warpgroup, which gives its registers to the others, asks for keys and
-// values ahead by tensor maps of the cache, whose copies arrive swizzled; all meet at barriers of the
-// stages only. Tokens of other sequences among the rows are masked and get their turn in a walk of
-// their own.
+// A block takes 64 rows a warpgroup, (token, head) pairs that read the same KV head: some tokens
+// side by side times the heads of a group. It walks the positions that its rows see, kPages pieces
+// of 64 a step. One warp of the last warpgroup, which gives its registers to the others, asks for
+// keys and values ahead by tensor maps of the cache, whose copies arrive swizzled; all meet at
+// barriers of the stages only. Tokens of other sequences among the rows are masked and get their
+// turn in a walk of their own.
 //
 //   scores   q (shared memory, F16, scaled) . keys          of step i + 1
 //   values   weights (registers, F16) . values              of step i
 //
-// A warpgroup asks for both at once, and weighs the scores while the values are summed and the other
-// warpgroup's products run. Sums are scaled anew only where a largest score has grown by more than
-// kSlack: weights stay below 2^kSlack.
+// A warpgroup asks for both at once, and weighs the scores while the values are summed and the
+// other warpgroup's products run. Sums are scaled anew only where a largest score has grown by more
+// than kSlack: weights stay below 2^kSlack.
 //
 // Roofline: the tensor cores; 1024 cycles a piece for 128 rows of heads of 128, beside 512 of
 // exponentials.
@@ -128,7 +128,9 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
       const PieceRange range = piece_range(run.lowest, run.longest, parts.splits, split);
       const int steps = steps_of(range);
       const int32_t* table = a.kv.table + own.sequence[begin] * a.kv.table_stride;
-      const auto pages_of = [&](int i) { return min(kPages, range.end - range.begin - i * kPages); };
+      const auto pages_of = [&](int i) {
+        return min(kPages, range.end - range.begin - i * kPages);
+      };
       const auto ask = [&](const CUtensorMap& map, int i, uint8_t* to, uint64_t* barrier) {
         const int pages = pages_of(i);
         bytes_to_come(barrier, pages * kPanels * kPanelPiece);
@@ -187,9 +189,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
   float s[kPositions / 8][4], sums[kDim / 8][4] = {};
   uint32_t weights[kPositions / 16][4];
   RowWeights<kPositions> rows;
-  const auto row_of = [&](int r) {
-    return 64 * group_of_warps + warp % 4 * 16 + lane / 4 + 8 * r;
-  };
+  const auto row_of = [&](int r) { return 64 * group_of_warps + warp % 4 * 16 + lane / 4 + 8 * r; };
   const auto ask_scores = [&](int step) {
     const int stage = step % kStages;
     wait_phase(&full_keys[stage], step / kStages % 2);
@@ -280,15 +280,15 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
 // Rows of keys or values of all blocks, in boxes of 64 elements of 64 positions. Elements behind a
 // row's end come as zeros.
 Status map_rows(const CudaKvView& kv, int64_t offset, int64_t dim, CUtensorMap* map) {
-  using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
-                              const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                              const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+  using Encode =
+      CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                   const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                   CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
   static const Encode encode = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &result);
     return error == cudaSuccess ? reinterpret_cast<Encode>(found) : nullptr;
   }();
   if (!encode) return Error{"attention: the NVIDIA driver has no tensor maps; update it"};
@@ -303,7 +303,8 @@ Status map_rows(const CudaKvView& kv, int64_t offset, int64_t dim, CUtensorMap* 
              strides, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return {};
-  return Error{"attention: no tensor map of this cache (CUDA error " + std::to_string(result) + ")"};
+  return Error{"attention: no tensor map of this cache (CUDA error " + std::to_string(result) +
+               ")"};
 }
 
 template <int kDim, int kGroups>
