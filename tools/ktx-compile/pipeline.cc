@@ -17,6 +17,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
+#include "lib/text/chat_template/chat_template.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/drafter_plan.h"

@@ -115,7 +115,7 @@ TEST(AnthropicError, HasTheFormAndTheStatusOfTheProtocol) {
       {503, "overloaded_error"},      {529, "overloaded_error"},
   };
   for (const auto& [status, type] : kCases) {
-    const Json json = Json::parse(anthropic_error({status, "m"}, "req_1"));
+    const Json json = Json::parse(anthropic_error({status, "m", "", ""}, "req_1"));
     EXPECT_EQ(json["type"], "error");
     EXPECT_EQ(json["error"], Json({{"type", type}, {"message", "m"}})) << status;
     EXPECT_EQ(json["request_id"], "req_1");

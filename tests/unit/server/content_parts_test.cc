@@ -97,14 +97,14 @@ TEST(ContentParts, ReasoningIsNoText) {
   EXPECT_EQ(said.text, "yes");
   EXPECT_EQ(said.reasoning, "so then");
   const Json own = {{"type", "thinking"}, {"thinking", "hm"}, {"signature", "x"}};
-  EXPECT_EQ(read(Json::array({own}), {Protocol::Messages}).reasoning, "hm");
+  EXPECT_EQ(read(Json::array({own}), {Protocol::Messages, ""}).reasoning, "hm");
   const Json hidden = {
       {"type", "thinking"}, {"thinking", ""}, {"signature", sign_reasoning("told\nlater")}};
-  EXPECT_EQ(read(Json::array({hidden}), {Protocol::Messages}).reasoning, "told\nlater");
+  EXPECT_EQ(read(Json::array({hidden}), {Protocol::Messages, ""}).reasoning, "told\nlater");
   const Json foreign = {{"type", "thinking"}, {"thinking", ""}, {"signature", "ktx1.%%"}};
-  EXPECT_EQ(read(Json::array({foreign}), {Protocol::Messages}).reasoning, "");
+  EXPECT_EQ(read(Json::array({foreign}), {Protocol::Messages, ""}).reasoning, "");
   const Json redacted = {{"type", "redacted_thinking"}, {"data", "eHg="}};
-  const Read skipped = read({redacted, text("y")}, {Protocol::Messages});
+  const Read skipped = read({redacted, text("y")}, {Protocol::Messages, ""});
   EXPECT_EQ(skipped.text, "y");
   EXPECT_EQ(skipped.notes, Notes{"messages[3].content[0]: hidden reasoning is left out"});
 }
@@ -115,13 +115,13 @@ TEST(ContentParts, WhatOtherServersDidIsToldWithoutTheirSecrets) {
       {"tool_use_id", "s1"},
       {"content",
        {{{"type", "web_search_result"}, {"url", "https://a"}, {"encrypted_content", "zzz"}}}}};
-  EXPECT_EQ(read(Json::array({result}), {Protocol::Messages}).text,
+  EXPECT_EQ(read(Json::array({result}), {Protocol::Messages, ""}).text,
             "[web_search_tool_result {\"content\":[{\"type\":\"web_search_result\",\"url\":"
             "\"https://a\"}]}]\n");
   const Json picture = {{"type", "mcp_tool_result"},
                         {"content", {{{"type", "image"}, {"data", std::string(4000, 'A')}}}}};
-  EXPECT_LT(read(Json::array({picture}), {Protocol::Messages}).text.size(), 100u);
-  EXPECT_EQ(read({{{"type", "tool_reference"}, {"tool_name", "f"}}}, {Protocol::Messages}).text,
+  EXPECT_LT(read(Json::array({picture}), {Protocol::Messages, ""}).text.size(), 100u);
+  EXPECT_EQ(read({{{"type", "tool_reference"}, {"tool_name", "f"}}}, {Protocol::Messages, ""}).text,
             "The tool 'f' can be called.\n");
 }
 
@@ -138,9 +138,9 @@ TEST(ContentParts, MistakesAreNamedWithTheirPlace) {
   }
   const Json nested = {{"type", "document"},
                        {"source", {{"type", "content"}, {"content", {{{"type", "x"}}}}}}};
-  EXPECT_THAT(read(Json::array({nested}), {Protocol::Messages}).error,
+  EXPECT_THAT(read(Json::array({nested}), {Protocol::Messages, ""}).error,
               HasSubstr("'messages[3].content[0].source.content[0]' is of type 'x'"));
-  EXPECT_THAT(read({{{"type", "tool_use"}}}, {Protocol::Messages}).error,
+  EXPECT_THAT(read({{{"type", "tool_use"}}}, {Protocol::Messages, ""}).error,
               HasSubstr("which cannot stand there"));
 }
 

@@ -114,7 +114,7 @@ class OnlyEnd final : public runtime::TokenFilter {
 
 TEST_F(Budget, AGrammarBehindItReceivesEveryToken) {
   int accepted = 0;
-  const ReasoningTokens tokens = {open_, close_, all_but_ends(*tokenizer_)};
+  const ReasoningTokens tokens(*tokenizer_, text::ReasoningTags{});
   auto grammar = std::make_unique<OnlyEnd>(close_ + 1, accepted);
   ReasoningBudget limited =
       budget(1, "", true, std::make_unique<ReasoningFilter>(tokens, true, std::move(grammar)));

@@ -72,7 +72,8 @@ TEST(SchemaProperties, ThoseThatMayBeAbsentTakeLinearWork) {
     const auto rules = grammar::parse_json_schema(fmt::format(
         R"({{"properties": {{{}}}, "additionalProperties": {}}})", numbers(count), others));
     EXPECT_TRUE(rules.ok());
-    const Result<grammar::Fragments> fragments = grammar::build_fragments(*rules);
+    bool full = false;
+    const Result<grammar::Fragments> fragments = grammar::build_fragments(*rules, {}, full);
     EXPECT_TRUE(fragments.ok());
     size_t sum = 0;
     for (const grammar::FragmentState& state : fragments->states) {
