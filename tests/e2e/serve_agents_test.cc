@@ -91,7 +91,9 @@ TEST_F(ServeAgents, ResponsesHaveCallsAsTheirToolIsKnownToTheClient) {
   Json last;
   for (const auto& event : post("/v1/responses", streamed).events()) {
     if (types.empty() || types.back() != event["type"]) types.push_back(event["type"]);
-    if (event["type"] == "response.reasoning_text.done") EXPECT_EQ(event["text"], "hm");
+    if (event["type"] == "response.reasoning_text.done") {
+      EXPECT_EQ(event["text"], "hm");
+    }
     last = event;
   }
   EXPECT_THAT(
