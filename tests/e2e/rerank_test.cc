@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "lib/input/gguf_writer.h"
-#include "lib/input/tokenizer_source.h"
 #include "tests/support/http_client.h"
 #include "tests/support/test_models.h"
 #include "tools/dev/synth/synth_model.h"
@@ -194,19 +193,6 @@ TEST(EncoderServer, EmbedsTextsAsAWholeAndSaysHowLongTheyMayBe) {
   EXPECT_EQ(both[0]["embedding"], one) << "beside another text";
   EXPECT_NE(both[1]["embedding"], one);
   EXPECT_EQ(embed("a house")[0]["embedding"], one) << "again";
-  // What begins and ends a text stands around an empty one, too, and around one in which it is
-  // written.
-  const auto gguf = input::GgufFile::open(dir.path("m.gguf"));
-  ASSERT_TRUE(gguf.ok());
-  const auto tokens = input::read_gguf_tokenizer(*gguf);
-  ASSERT_TRUE(tokens.ok());
-  const int32_t begin = tokens->ids.bos, end = tokens->ids.eos;
-  const std::string begin_text(tokens->tokens[static_cast<size_t>(begin)]);
-  const auto same = [&](const json& text, const std::vector<int32_t>& ids) {
-    EXPECT_EQ(embed(text)[0]["embedding"], embed(json::array({ids}))[0]["embedding"]) << text;
-  };
-  same("", {begin, end});
-  same(begin_text, {begin, begin, end});
 
   const HttpAnswer long_text =
       server.post("/v1/embeddings", json{{"input", std::string(200, 'x')}}.dump());

@@ -93,14 +93,14 @@ TEST_F(ServeHostile, LargeUnfinishedBodiesGiveWay) {
   // Together more than a server holds: the last ones displace the first.
   std::vector<Connection> clients;
   const std::string part(30 * kMebibyte, ' ');
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 64; ++i) {
     clients.emplace_back(server.port());
     ASSERT_TRUE(clients.back().send(announce("", 32 * kMebibyte)));
     clients.back().send(part);
     expect_answers(server);
   }
-  // Bodies of 512 MiB, and what is on its way in and out; 1,200 MiB were sent.
-  EXPECT_LT(resident_bytes(server) - before, 800 * kMebibyte + kSanitizerBytes);
+  // Bodies of 512 MiB are about 1,000 MiB with what the C library keeps; 1,920 MiB were sent.
+  EXPECT_LT(resident_bytes(server) - before, 1280 * kMebibyte + kSanitizerBytes);
   clients.clear();
   expect_answers(server);
 }

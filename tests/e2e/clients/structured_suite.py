@@ -275,7 +275,6 @@ class OpenAi(unittest.TestCase):
                       "name": "gone"}}},
                   {"tools": [{"type": "function", "function": {"name": "f", "parameters": bad}}],
                    "tool_choice": "required"},
-                  {"tools": [tool(Trip)], "tool_choice": "required", "guided_json": {}},
                   {"tools": [{"type": "web_search"}], "tool_choice": "required"}]
         for body in bodies:
             with self.assertRaises(openai.BadRequestError, msg=body) as caught:
@@ -285,6 +284,10 @@ class OpenAi(unittest.TestCase):
                      {"text": {"format": {"type": "json_schema", "name": "n", "schema": bad}}}):
             with self.assertRaises(openai.BadRequestError, msg=body):
                 openai_client.responses.create(model=MODEL, input="x", extra_body=body)
+
+    def test_a_forced_call_wins_over_a_format(self):
+        answer = ask(extra_body={"tools": [tool(Trip)], "tool_choice": "required", "guided_json": {}})
+        self.assertEqual(answer.choices[0].message.tool_calls[0].function.name, "Trip")
 
     def test_a_grammar_ends_an_answer_that_ignores_ends(self):
         for body, length in (({"guided_regex": "[a-z]{3}"}, 3), ({"guided_regex": "a{1,9}"}, 9)):
@@ -357,10 +360,13 @@ class Anthropic(unittest.TestCase):
                      {"tool_choice": {"type": "tool", "name": "gone"},
                       "tools": [{"name": "f", "input_schema": {}}]},
                      {"tool_choice": {"type": "perhaps"},
-                      "tools": [{"name": "f", "input_schema": {}}]},
-                     {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}):
+                      "tools": [{"name": "f", "input_schema": {}}]}):
             with self.assertRaises(anthropic.BadRequestError, msg=body):
                 self.ask(body=body)
+
+    def test_tools_of_the_server_are_left_out(self):
+        answer = self.ask(body={"tools": [{"type": "web_search_20250305", "name": "web_search"}]})
+        self.assertEqual(answer.type, "message")
 
 
 class Ollama(unittest.TestCase):
