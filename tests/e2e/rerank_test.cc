@@ -166,18 +166,24 @@ TEST(RerankWithout, ATemplateOrAHeadSaysWhatIsMissing) {
   EXPECT_THAT(no_head.body, HasSubstr("no head that scores texts"));
 }
 
-// An encoder behind the same server: embeddings of whole texts, within its context.
-TEST(EncoderServer, EmbedsTextsAsAWholeAndSaysHowLongTheyMayBe) {
-  const TempDir dir;
+// An encoder of random weights, with the words of `vocabulary` or else of bytes.
+void compile_encoder(const TempDir& dir, const input::GgufFile* vocabulary) {
   const std::string folder = source_dir() + "/tests/models/synthetic/bert";
   const auto config = input::HfConfig::parse(read_file(folder + "/config.json"), "config.json");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  const auto writer = synth::synthesise(*config, {.types = "f32", .strong = true});
+  const auto writer =
+      synth::synthesise(*config, {.types = "f32", .strong = true, .vocabulary = vocabulary});
   ASSERT_TRUE(writer.ok()) << writer.error().message;
   ASSERT_TRUE(writer->write(dir.path("m.gguf")));
   const Finished run =
       run_program({ktx_compile(), "-q", dir.path("m.gguf"), "-o", dir.path("m.ktxplan")});
   ASSERT_EQ(run.status, 0) << run.err;
+}
+
+// An encoder behind the same server: embeddings of whole texts, within its context.
+TEST(EncoderServer, EmbedsTextsAsAWholeAndSaysHowLongTheyMayBe) {
+  const TempDir dir;
+  compile_encoder(dir, nullptr);
   const ServerProcess server({dir.path("m.ktxplan"), "--max-batch", "2", "--ctx", "32"});
   const auto embed = [&](const json& input) {
     const HttpAnswer answer = server.post("/v1/embeddings", json{{"input", input}}.dump());
@@ -201,6 +207,40 @@ TEST(EncoderServer, EmbedsTextsAsAWholeAndSaysHowLongTheyMayBe) {
   const HttpAnswer chat = server.post("/v1/completions", json{{"prompt", "a"}}.dump());
   EXPECT_EQ(chat.status, 400);
   EXPECT_THAT(chat.body, HasSubstr("POST to /v1/embeddings"));
+}
+
+// What the model was trained on: [CLS] text [SEP], though no text has them.
+TEST(EncoderServer, TextsGetTheSeparatorsOfTheVocabulary) {
+  const TempDir dir;
+  input::GgufWriter words;
+  words.add_string("general.architecture", "bert");
+  words.add_string("tokenizer.ggml.model", "bert");
+  words.add_strings("tokenizer.ggml.tokens",
+                    std::vector<std::string>{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+                                             "\u2581the", "\u2581cat", "s"});
+  words.add_i32s("tokenizer.ggml.token_type", std::vector<int32_t>{3, 3, 3, 3, 3, 1, 1, 1});
+  words.add_u32("tokenizer.ggml.padding_token_id", 0);
+  words.add_u32("tokenizer.ggml.unknown_token_id", 1);
+  words.add_u32("tokenizer.ggml.cls_token_id", 2);
+  words.add_u32("tokenizer.ggml.seperator_token_id", 3);
+  words.add_u32("tokenizer.ggml.mask_token_id", 4);
+  ASSERT_TRUE(words.write(dir.path("words.gguf")));
+  const auto vocabulary = input::GgufFile::open(dir.path("words.gguf"), {});
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.error().message;
+  compile_encoder(dir, &*vocabulary);
+
+  const ServerProcess server({dir.path("m.ktxplan"), "--ctx", "32"});
+  const auto embed = [&](const json& input) {
+    const HttpAnswer answer = server.post("/v1/embeddings", json{{"input", input}}.dump());
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json();
+  };
+  const json text = embed("The cats");
+  EXPECT_EQ(text["usage"]["prompt_tokens"], 5);
+  const auto embedding = [&](const json& answer) { return answer["data"][0]["embedding"]; };
+  EXPECT_EQ(embedding(text), embedding(embed({{2, 5, 6, 7, 3}})));
+  EXPECT_NE(embedding(text), embedding(embed({{5, 6, 7}}))) << "ids are taken as they are";
+  EXPECT_NE(embedding(text), embedding(embed("[CLS] the cats [SEP]"))) << "a text writes no token";
 }
 
 }  // namespace

@@ -50,6 +50,11 @@ class ServeOperation : public ::testing::Test {
     }
     EXPECT_THAT(server.log(), HasSubstr(what));
   }
+  static void await_lines(const std::string& path, size_t lines) {
+    for (int i = 0; i < 6000 && count(read_file(path), "\n") < lines; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
   static int await_health(const ServerProcess& server, int status) {
     int now = 0;
     for (int i = 0; i < 6000 && (now = server.get("/health").status) != status; ++i) {
@@ -90,13 +95,12 @@ TEST_F(ServeOperation, AHangUpOpensTheAccessLogAgain) {
   EXPECT_EQ(server.get("/props").status, 200);
   std::filesystem::rename(log, moved);
   EXPECT_EQ(server.get("/props").status, 200);
+  await_lines(moved, 2);  // written behind the answer
   kill(server.pid(), SIGHUP);
   await_log(server, "access: opened again");
   EXPECT_EQ(server.get("/v1/models").status, 200);
   EXPECT_EQ(count(read_file(moved), "/props"), 2u);
-  for (int i = 0; i < 500 && read_file(log).empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  await_lines(log, 1);
   EXPECT_EQ(count(read_file(log), "\n"), 1u) << read_file(log);
   EXPECT_THAT(read_file(log), HasSubstr("/v1/models"));
   // A place where nothing can be written: the log goes on where it is.
@@ -199,13 +203,22 @@ TEST_F(ServeOperation, APlanThatIsWrittenOverIsTheNewOne) {
   const std::string other = read_file(made("qwen2"));
   const std::string before = text(ask(server));
   Connection running(server.port());
-  running.send(http_request("POST", "/v1/completions",
-                            R"({"prompt": "a", "max_tokens": 8000, "ignore_eos": true})"));
-  server.await_metric("requests_running", 1);
+  running.send(
+      http_request("POST", "/v1/completions",
+                   R"({"prompt": "a", "max_tokens": 8000, "ignore_eos": true, "stream": true})",
+                   "Connection: close\r\n"));
+  std::string streamed;
+  // It has begun with the old model when its first token is here.
+  while (streamed.find("data: {") == std::string::npos) {
+    const std::string more = running.receive();
+    ASSERT_FALSE(more.empty()) << streamed;
+    streamed += more;
+  }
   write_plan(other);
-  // Its end would be of another model, unless it began when the plan had been read again.
-  const auto status = running.answer().status;
-  EXPECT_TRUE(status == 200 || status >= 500) << status;
+  for (std::string more = "-"; !more.empty(); streamed += more) more = running.receive();
+  // Its end would be of another model.
+  EXPECT_THAT(streamed, HasSubstr("the model's file was changed or cut off while it answered"));
+  EXPECT_THAT(streamed, Not(HasSubstr("finish_reason\":\"length")));
   const std::string after = text(ask(server));
   const ServerProcess alone({made("qwen2"), "-t", "1"});
   EXPECT_EQ(after, text(ask(alone)));

@@ -187,6 +187,21 @@ TEST_F(Gguf, RefusesHugeKeyAndTensorCounts) {
   EXPECT_THAT(error_of(tiny_), HasSubstr("1000 keys, but the file has room for"));
 }
 
+// A file with room for one more key and tensor than a reader takes (holes on the disk).
+TEST_F(Gguf, RefusesCountsAboveItsLimits) {
+  constexpr uint64_t kLimit = uint64_t{1} << 20;
+  const auto error_with_room = [&](const TinyGguf& gguf) {
+    const std::string path = dir_.write("model.gguf", gguf.bytes());
+    std::filesystem::resize_file(path, kLimit * 64);
+    const auto opened = GgufFile::open(path, {});
+    return opened.ok() ? "(it opened)" : opened.error().message;
+  };
+  TinyGguf keys = tiny_, tensors = tiny_;
+  keys.n_keys = tensors.n_tensors = kLimit + 1;
+  EXPECT_THAT(error_with_room(keys), HasSubstr("1048577 keys, expected at most 1048576"));
+  EXPECT_THAT(error_with_room(tensors), HasSubstr("1048577 tensors, expected at most 1048576"));
+}
+
 TEST_F(Gguf, RefusesHugeStrings) {
   for (const uint64_t edge : kEdges) {
     TinyGguf key = tiny_, value = tiny_, element = tiny_, name = tiny_;

@@ -230,6 +230,17 @@ TEST_F(PlanReader, RefusesSectionsThatOverlapOrLeaveTheFile) {
   EXPECT_NE(open_error(bytes), "");
 }
 
+// Only padding more than is usual, but the section's records would not lie on their alignment.
+TEST_F(PlanReader, RefusesUnalignedSections) {
+  std::vector<std::byte> grown = with_extra_section(bytes_, 77, 0, "from the future");
+  SectionEntry& last = sections(grown).back();
+  grown.insert(grown.begin() + static_cast<ptrdiff_t>(last.offset), 4, std::byte{0});
+  last.offset += 4;
+  prefix(grown).file_bytes = grown.size();
+  fix_hashes(grown);
+  EXPECT_THAT(open_error(grown), HasSubstr("do not lie between"));
+}
+
 // One wrong field at a time, with all hashes right: the field's own message.
 struct Lie {
   const char* name;
