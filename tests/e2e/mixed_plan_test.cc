@@ -23,6 +23,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
 #include "tools/ktx-run/bench_kernels.h"
+#include "tools/ktx-run/bench_steps.h"
 
 namespace ktx::testing {
 namespace {
@@ -641,6 +642,33 @@ TEST(GpuPlan, TheTableOfKernelsHasARowForEveryKind) {
     }
     EXPECT_EQ(table->find("| kv_store ") != std::string::npos, ids.size() > 96) << *table;
     EXPECT_EQ(table->find("| attention self_attn (") != std::string::npos, ids.size() <= 96);
+  }
+}
+
+TEST(GpuPlan, TheTableOfKernelsCountsWhatAttentionReads) {
+  for (const char* model : {"llama", "gemma3"}) {
+    Compiled compiled(model, "all-gpu.yaml");
+    const auto engine = compiled.open_fast();
+    ASSERT_TRUE(engine) << compiled.error;
+    const plan::PlanView& plan = engine->plan();
+    const std::vector<runtime::SequenceRun> runs = {{0, 3, 100}, {3, 1, 2}};
+    int windows = 0;
+    for (const plan::StepRecord& step : plan.steps) {
+      const tools::CacheWork work = tools::cache_work(plan, step, plan::KvType::F16, runs);
+      if (step.op != static_cast<uint32_t>(StepOp::Attention)) {
+        EXPECT_EQ(work.bytes + work.ops, 0);
+        continue;
+      }
+      const auto a = plan.attrs_of<AttentionAttrs>(step);
+      // Of positions 97, 98 and 99 of the one text and 1 of the other.
+      const int64_t seen = a.window > 0 ? 3 * a.window + 2 : 98 + 99 + 100 + 2;
+      const int64_t read = a.window > 0 ? a.window + 2 + 2 : 100 + 2;
+      windows += a.window > 0;
+      EXPECT_EQ(work.ops, 2.0 * a.heads * (a.key_dim + a.value_dim) * static_cast<double>(seen));
+      EXPECT_EQ(work.bytes,
+                2.0 * a.kv_heads * (a.key_dim + a.value_dim) * static_cast<double>(read));
+    }
+    EXPECT_EQ(windows > 0, std::string_view(model) == "gemma3");
   }
 }
 

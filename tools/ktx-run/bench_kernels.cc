@@ -102,6 +102,8 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
     for (uint32_t i : engine.gpu_steps_of_launch(kind.steps[0])) {
       bytes += static_cast<double>(runtime::step_weight_bytes(plan, plan.steps[i], rows));
       work += step_ops(plan, plan.steps[i]) * static_cast<double>(rows);
+      const CacheWork cache = cache_work(plan, plan.steps[i], engine.kv_type(), kind.time.runs);
+      bytes += cache.bytes, work += cache.ops;
     }
     const double rate = bytes / kind.time.seconds, ops = work / kind.time.seconds;
     table.add(

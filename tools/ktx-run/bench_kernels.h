@@ -13,7 +13,8 @@ namespace ktx::tools {
 //   | kernel                       | each | us each | us/step |   time | GB/s | % of bw | TFLOP/s |
 //   | matmul q_proj Q4_K 4096x4096 |   32 |    4.10 |     131 |  7.1 % | 2302 |    48.0 |     8.2 |
 //
-// The last row is their sum; what a step takes beyond it goes into the gaps between
+// Bytes are those of weights, of states, and of the cache that attention reads. The last row is
+// their sum; what a step takes beyond it goes into the gaps between
 // kernels and into the host. Overwrites the activations. Fails for a plan without a GPU.
 Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_second);
 

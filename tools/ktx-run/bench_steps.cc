@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <vector>
@@ -52,6 +53,31 @@ double step_ops(const plan::PlanView& plan, const plan::StepRecord& step) {
   }
   if (op == StepOp::ExpertsDown) return elements(0) * plan.attrs_of<ExpertsAttrs>(step).top_k;
   return 0;
+}
+
+CacheWork cache_work(const plan::PlanView& plan, const plan::StepRecord& step, plan::KvType kv_type,
+                     std::span<const runtime::SequenceRun> runs) {
+  CacheWork work;
+  const StepOp op = static_cast<StepOp>(step.op);
+  if (op != StepOp::Attention && op != StepOp::SparseAttention) return work;
+  const auto attrs = plan.attrs_of<AttentionAttrs>(step);
+  const auto most = op == StepOp::SparseAttention
+                        ? int64_t{plan.values[plan.inputs(step)[1].value].width}
+                        : std::numeric_limits<int64_t>::max();
+  const auto position_bytes =
+      static_cast<double>(plan::kv_token_bytes(plan.kv_slots[attrs.slot], kv_type));
+  int64_t seen = 0, read = 0;
+  for (const runtime::SequenceRun& run : runs) {
+    const int64_t before = run.positions - run.tokens;
+    for (int64_t at = before; at < run.positions; ++at) {
+      seen += std::min(at + 1 - first_position(attrs, at), most);
+    }
+    const int64_t all = run.positions - first_position(attrs, before);
+    read += run.tokens == 1 ? std::min(all, most) : all;
+  }
+  work.bytes = position_bytes * static_cast<double>(read);
+  work.ops = 2.0 * attrs.heads * (attrs.key_dim + attrs.value_dim) * static_cast<double>(seen);
+  return work;
 }
 
 double token_ops(const plan::PlanView& plan) {

@@ -1,6 +1,7 @@
 // bench --steps: time of a test by kind of step, beside the limits of the machine.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "lib/runtime/engine/engine.h"
@@ -20,6 +21,14 @@ bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step);
 
 // Operations of a step's products for one row of its result.
 double step_ops(const plan::PlanView& plan, const plan::StepRecord& step);
+
+// What attention does with the cache: bytes of keys and values that it reads, each once for a
+// sequence, and operations of both products. Nothing for other steps.
+struct CacheWork {
+  double bytes = 0, ops = 0;
+};
+CacheWork cache_work(const plan::PlanView& plan, const plan::StepRecord& step, plan::KvType kv_type,
+                     std::span<const runtime::SequenceRun> runs);
 
 // Operations of the products for one token, its logits left out.
 double token_ops(const plan::PlanView& plan);

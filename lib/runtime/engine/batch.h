@@ -64,6 +64,12 @@ struct Batch {
   }
 };
 
+// Tokens of one sequence, side by side and in rising positions.
+struct SequenceRun {
+  int64_t first = 0, tokens = 0;
+  int64_t positions = 0;  // the last one's position + 1
+};
+
 // A pass with at most so many tokens is decode: it waits for the weights, not for arithmetic. How
 // steps cut their work, and what a GPU fuses, changes here; which kernel computes a product does
 // not (kernels/matmul/matmul.def).

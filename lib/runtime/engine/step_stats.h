@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/runtime/engine/batch.h"
+
 namespace ktx::runtime {
 
 // What a step took since the times were switched on.
@@ -34,6 +36,7 @@ struct KernelTime {
   double seconds = 0;
   int64_t tokens = 0;  // rows of values with one per token, padding included
   int64_t outputs = 0;
+  std::vector<SequenceRun> runs;  // of the batch
 };
 
 }  // namespace ktx::runtime

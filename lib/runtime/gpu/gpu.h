@@ -96,12 +96,6 @@ struct GpuStates {
   plan::StateLayout layout;  // of a slot
 };
 
-// Tokens of one sequence, side by side and in rising positions.
-struct SequenceRun {
-  int64_t first = 0, tokens = 0;
-  int64_t positions = 0;  // the last one's position + 1
-};
-
 // The shape of one pass: what a captured graph fixes.
 struct GpuShape {
   int64_t tokens = 0;           // rows of values with one per token, padding included

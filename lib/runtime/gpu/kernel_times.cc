@@ -75,7 +75,7 @@ Result<KernelTime> time_steps(GpuState& s, const Part& part, std::span<const uin
   double seconds = KTX_TRY(time_graph(s, part, all));
   if (!sources.empty()) seconds -= KTX_TRY(time_graph(s, part, sources));
   return KernelTime{std::max(seconds, 1e-9) / static_cast<double>(rounds * std::ssize(steps)),
-                    s.shape.tokens, s.shape.outputs};
+                    s.shape.tokens, s.shape.outputs, s.runs};
 }
 
 std::vector<uint32_t> steps_of_launch(const GpuState& s, uint32_t step) {
