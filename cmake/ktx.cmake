@@ -118,6 +118,14 @@ function(ktx_quick target)
       if(taken)
         string(REPLACE ".cc" ".${target}.cc" joined ${joined})
       endif()
+      if(KTX_PLAIN_FROM)
+        file(RELATIVE_PATH object ${CMAKE_CURRENT_BINARY_DIR} ${joined})
+        file(RELATIVE_PATH folder ${CMAKE_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR})
+        set(object ${KTX_PLAIN_FROM}/${folder}/CMakeFiles/${target}.dir/${object}.o)
+        set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+        list(APPEND together ${object})
+        continue()
+      endif()
       list(APPEND together ${joined})
       list(TRANSFORM files_of_${group} PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
       set(script ${CMAKE_SOURCE_DIR}/cmake/join_tests.cmake)
@@ -135,7 +143,7 @@ endfunction()
 set(KTX_CONTROL ir families input arch rules launches steps plan passes server c_api)
 
 # KTX_PLAIN_FROM=build-check: with KTX_SANITIZE the checks are in the folders that read what others wrote, and in
-# those that execute it, and nowhere else. The rest is taken from that build, as it is.
+# those that execute it, and nowhere else. The rest, objects of tests too, is taken from that build, as it is.
 set(KTX_PLAIN_FROM "" CACHE PATH "a build folder with libraries that get no sanitizers, or empty")
 set(KTX_UNTRUSTED support formats text input rules plan launches runtime server)
 
