@@ -5,22 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
 #include "lib/support/strings.h"
+#include "lib/target/device_id.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::rules {
 namespace {
-
-std::optional<int> parse_index(std::string_view text) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMaxGpu) {
-    return std::nullopt;
-  }
-  return value;
-}
 
 // "0", "0-3", "0,2", "*": the GPUs; an empty list is all.
 std::optional<std::vector<int>> parse_indices(std::string_view text) {
@@ -28,8 +19,9 @@ std::optional<std::vector<int>> parse_indices(std::string_view text) {
   if (text == "*") return gpus;
   for (std::string_view part : split(text, ',')) {
     const size_t dash = part.find('-');
-    const auto first = parse_index(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_index(part.substr(dash + 1));
+    const auto first = target::parse_gpu_index(part.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : target::parse_gpu_index(part.substr(dash + 1));
     if (!first || !last || *last < *first) return std::nullopt;
     for (int gpu = *first; gpu <= *last; ++gpu) {
       if (std::find(gpus.begin(), gpus.end(), gpu) != gpus.end()) return std::nullopt;
@@ -39,41 +31,24 @@ std::optional<std::vector<int>> parse_indices(std::string_view text) {
   return gpus;
 }
 
-// "b/cpu": a device of one host; not of several, or of one to be chosen.
-std::optional<DeviceSpec> parse_host_device(std::string_view text) {
-  using Kind = DeviceSpec::Kind;
-  const std::string_view host = target::host_of(text);
-  if (!target::is_host_name(host)) return std::nullopt;
-  auto device = parse_device(target::name_on_host(text));
-  if (!device || (device->kind != Kind::Cpu && device->kind != Kind::Cuda)) return std::nullopt;
-  device->host = host;
-  return device;
-}
-
 }  // namespace
 
 std::optional<DeviceSpec> parse_device(std::string_view text) {
   using Kind = DeviceSpec::Kind;
-  if (text.find('/') != std::string_view::npos) return parse_host_device(text);
-  if (text == "cpu") return DeviceSpec{Kind::Cpu, {}, Vendor::None, {}};
-  if (text == "auto") return DeviceSpec{Kind::Auto, {}, Vendor::None, {}};
-  if (text == "spread") return DeviceSpec{Kind::Spread, {}, Vendor::None, {}};
-  const size_t colon = text.find(':');
-  const std::string_view type = text.substr(0, colon);
-  const bool has_index = colon != std::string_view::npos;
-  const std::string_view index = has_index ? text.substr(colon + 1) : std::string_view();
-  if (type == "cuda") {
-    if (!has_index) return DeviceSpec{Kind::Cuda, {0}, Vendor::None, {}};
-    auto gpus = parse_indices(index);
-    if (!gpus) return std::nullopt;
-    const Kind kind = gpus->size() == 1 ? Kind::Cuda : Kind::Spread;
-    return DeviceSpec{kind, std::move(*gpus), Vendor::None, {}};
+  using Id = target::DeviceId;
+  if (auto one = target::parse_device_id(text)) {
+    if (one->kind == Id::Kind::Xpu) return DeviceSpec{Kind::Foreign, {}, Vendor::Intel};
+    if (one->kind == Id::Kind::Npu) return DeviceSpec{Kind::Foreign, {}, Vendor::Ascend};
+    if (one->is_cpu()) return DeviceSpec{Kind::Cpu, {}, Vendor::None, std::move(one->host)};
+    return DeviceSpec{Kind::Cuda, {one->index}, Vendor::None, std::move(one->host)};
   }
-  if (type == "xpu" || type == "npu") {
-    if (has_index && !parse_index(index)) return std::nullopt;
-    return DeviceSpec{Kind::Foreign, {}, type == "xpu" ? Vendor::Intel : Vendor::Ascend, {}};
-  }
-  return std::nullopt;
+  if (text == "auto") return DeviceSpec{Kind::Auto};
+  if (text == "spread") return DeviceSpec{Kind::Spread};
+  if (!text.starts_with("cuda:")) return std::nullopt;
+  auto gpus = parse_indices(text.substr(5));
+  if (!gpus) return std::nullopt;
+  const Kind kind = gpus->size() == 1 ? Kind::Cuda : Kind::Spread;
+  return DeviceSpec{kind, std::move(*gpus)};
 }
 
 std::string to_string(const DeviceSpec& device) {

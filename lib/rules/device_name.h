@@ -1,4 +1,5 @@
-// The grammar of device names in rules.
+// The grammar of devices in rules: one device (lib/target/device_id.h), or one that is still to be
+// chosen.
 //
 //   cpu, cuda, cuda:N         as KTransformers has them; cuda is cuda:0
 //   auto                      wherever it runs fastest within the memory
@@ -19,14 +20,12 @@ namespace ktx::rules {
 struct DeviceSpec {
   enum class Kind { Cpu, Cuda, Auto, Spread, Foreign };
   Kind kind = Kind::Cpu;
-  std::vector<int> gpus;  // Cuda: one; Spread: in order, empty = all of the target
+  std::vector<int> gpus = {};  // Cuda: one; Spread: in order, empty = all of the target
   Vendor vendor = Vendor::None;
   std::string host = {};  // Cpu, Cuda: as it is written; "": the first host
 
   bool operator==(const DeviceSpec&) const = default;
 };
-
-inline constexpr int kMaxGpu = 63;
 
 std::optional<DeviceSpec> parse_device(std::string_view text);
 // "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "b/cpu", "npu": parse_device reads it back.

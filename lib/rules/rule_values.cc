@@ -7,6 +7,7 @@
 
 #include "lib/rules/rule_keys.h"
 #include "lib/support/strings.h"
+#include "lib/target/device_id.h"
 
 namespace ktx::rules {
 
@@ -113,8 +114,8 @@ void RuleValues::bad_device(const Located& value) {
       value.loc, "D004",
       fmt::format("unknown device '{}'{}", printable(value.text), suggestion(nearest)));
   if (nearest.empty()) {
-    diag.help(
-        fmt::format("devices are cpu, cuda, cuda:0 to cuda:{}, cuda:0-3, cuda:*, auto", kMaxGpu));
+    diag.help(fmt::format("devices are cpu, cuda, cuda:0 to cuda:{}, cuda:0-3, cuda:*, auto",
+                          target::kMaxGpu));
   } else {
     fix_value(diag, value, nearest);
   }
