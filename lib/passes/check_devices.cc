@@ -23,6 +23,7 @@ namespace {
 
 using rules::DeviceSpec;
 using rules::Rule;
+using target::DeviceId;
 
 class DeviceChecker {
  public:
@@ -81,8 +82,8 @@ class DeviceChecker {
     for (const rules::Located& device : devices) {
       const auto place = rules::parse_device(device.text);
       if (!place || place->host.empty()) continue;
-      const std::string name = placed_name(state_.target, *place);
-      if (has_device(state_.target, name)) continue;
+      const DeviceId id = target::device_id(placed_name(state_.target, *place));
+      if (has_device(state_.target, id)) continue;
       std::vector<std::string> hosts;
       for (const target::HostTarget& host : state_.target.hosts) hosts.push_back(host.name);
       const bool known = std::ranges::find(hosts, place->host) != hosts.end();
@@ -91,7 +92,7 @@ class DeviceChecker {
       diags_
           .error(device.loc, "D004",
                  fmt::format("device {} does not exist: {}", device.text,
-                             known ? "host " + gpus_text(name, place->host) : has))
+                             known ? "host " + gpus_text(id, place->host) : has))
           .help(known
                     ? fmt::format("write {}/cpu, or list its GPUs in the target file", place->host)
                     : "name the host as the target file does, or write auto")
@@ -101,7 +102,7 @@ class DeviceChecker {
   }
 
   // "b has 2 GPUs (b/cuda:0 to b/cuda:1)"
-  std::string gpus_text(const std::string& device, const std::string& host) const {
+  std::string gpus_text(const DeviceId& device, const std::string& host) const {
     const size_t has = passes::gpus_of(state_.target, host_number(state_.target, device)).size();
     if (has == 0) return host + " has no GPU in the target";
     return fmt::format("{0} has {1} ({0}/cuda:0{2})", host,
@@ -133,17 +134,17 @@ class DeviceChecker {
   void check_generation(const Rule& rule, int index) {
     const rules::OpInfo* op = rule.replace.op_info;
     const bool theirs = state_.check.dialect == rules::Dialect::KTransformers;
-    std::set<std::pair<std::pair<size_t, int>, std::string>> used;
+    std::set<std::pair<std::pair<size_t, int>, DeviceId>> used;
     for (const ir::Module* module : modules_of(state_, index)) {
-      const std::string& device = module->decision.device;
+      const DeviceId device = target::device_id(module->decision.device);
       if (gpu_of(state_.target, device) == nullptr) continue;
       used.emplace(device_order(state_.target, device), device);
     }
     for (const auto& [order, gpu] : used) {
       const target::GpuTarget& facts = *gpu_of(state_.target, gpu);
       const int has = target::generation(facts);
-      const std::string card = fmt::format("{} ({}, compute capability {}.{})", gpu, facts.name,
-                                           facts.compute_major, facts.compute_minor);
+      const std::string card = fmt::format("{} ({}, compute capability {}.{})", to_string(gpu),
+                                           facts.name, facts.compute_major, facts.compute_minor);
       const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : place_of(rule);
       const bool marlin = op && op->becomes == "marlin";
       const int needs = op && (theirs || marlin) ? op->min_cc : 0;
@@ -153,7 +154,7 @@ class DeviceChecker {
                    fmt::format("{} is too old: kernels exist for {} and newer", card,
                                target::oldest_gpu()))
             .help("place its modules on the CPU")
-            .in_group(fmt::format("old gpu {}", gpu));
+            .in_group(fmt::format("old gpu {}", to_string(gpu)));
         return;
       }
       if (has < needs) {
@@ -161,7 +162,7 @@ class DeviceChecker {
             diags_.error(loc, "D001",
                          fmt::format("{} needs compute capability {}.{}, but {} has less", op->name,
                                      needs / 10, needs % 10, card));
-        diag.in_group(fmt::format("kernel on gpu {}", gpu));
+        diag.in_group(fmt::format("kernel on gpu {}", to_string(gpu)));
         if (theirs) {
           diag.help("write KLinearTorch, which takes four times the memory, or use a newer GPU");
         } else {

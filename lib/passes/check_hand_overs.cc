@@ -132,7 +132,7 @@ class HandOverChecker {
   int expert_hosts(int32_t layer) const {
     for (const ir::Module& module : modules()) {
       if (module.layer != layer || module.role != ir::Role::Experts) continue;
-      return std::max(1, static_cast<int>(cpu_groups(module)) - 1);
+      return std::max(1, static_cast<int>(cpu_groups(place_of(module))) - 1);
     }
     return 1;
   }
@@ -235,7 +235,7 @@ Status check_hand_overs(CompileState& state) {
   std::set<std::string> devices;
   for (const ir::Module& module : state.modules.modules) devices.insert(place_of(module));
   if (devices.size() < 2 || !unreached_rules(state).empty()) return {};
-  const Result<HandOvers> found = find_hand_overs(state);
+  const Result<HandOvers> found = find_hand_overs(PricedModel(state), placement_of(state));
   // A failure to lower is reported when a plan is made.
   if (found) HandOverChecker(state, *found).run();
   return {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/passes/estimate.h"
+#include "lib/passes/module_bytes.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/what_fits.h"
 #include "lib/support/strings.h"
@@ -33,7 +34,7 @@ uint64_t sum_of(const Estimate& estimate, uint64_t DeviceUse::*bytes) {
 }
 
 // Of the first device that is too small what would make all fit, else why nothing does.
-void advise(const CompileState& state, const Estimator& estimator, const Estimate& estimate,
+void advise(const CompileState& state, const MemoryFormulas& formulas, const Estimate& estimate,
             const DeviceUse& use, Diagnostic& diag) {
   if (estimate.max_ctx > 0) {
     diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,
@@ -41,8 +42,8 @@ void advise(const CompileState& state, const Estimator& estimator, const Estimat
   }
   const auto first = std::ranges::find_if(estimate.devices, &DeviceUse::too_small);
   if (first->name != use.name) return;
-  const std::string bare = fits_without_rules(state, estimator);
-  const std::string moved = fits_with_moves(state, estimator, use.name);
+  const std::string bare = fits_without_rules(state);
+  const std::string moved = fits_with_moves(state, formulas, use.name);
   for (const std::string& text : {bare, moved}) {
     if (!text.empty()) diag.help(text);
   }
@@ -55,7 +56,7 @@ void advise(const CompileState& state, const Estimator& estimator, const Estimat
       human_bytes(sum_of(estimate, &DeviceUse::capacity))));
 }
 
-void report(CompileState& state, const Estimator& estimator, const Estimate& estimate,
+void report(CompileState& state, const MemoryFormulas& formulas, const Estimate& estimate,
             const DeviceUse& use) {
   const bool gpu = !target::is_cpu(use.name);
   const int rule = heaviest_rule(state, use.name);
@@ -73,7 +74,7 @@ void report(CompileState& state, const Estimator& estimator, const Estimate& est
           human_bytes(use.weight_bytes), human_bytes(use.kv_bytes + use.state_bytes),
           human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes)));
   if (rule >= 0) diag.note({}, "this rule puts most of it there");
-  advise(state, estimator, estimate, use, diag);
+  advise(state, formulas, estimate, use, diag);
 }
 
 // Built with USE_NUMA=1, KTransformers copies the experts that it computes on the CPU
@@ -121,15 +122,15 @@ Status check_memory(CompileState& state) {
   }
   const bool asked = state.check.only ? state.check.target_given : state.check.for_target;
   if (!asked && state.check.kv_budget_bytes == 0) return {};
-  const Result<Estimator> estimator = Estimator::make(state);
-  if (!estimator) return Error{estimator.error().message};
-  const Estimate estimate = KTX_TRY(estimator->run(state));
+  const PricedModel model(state);
+  const MemoryFormulas formulas = KTX_TRY(MemoryFormulas::make(model));
+  const Estimate estimate = KTX_TRY(memory_of(model, formulas, placement_of(state)));
   check_budget(state, estimate);
   if (!asked) return {};
   for (const DeviceUse& use : estimate.devices) {
     const bool theirs = state.check.dialect == rules::Dialect::KTransformers;
     if (use.too_small()) {
-      report(state, *estimator, estimate, use);
+      report(state, formulas, estimate, use);
     } else if (theirs && target::is_cpu(use.name)) {
       check_copies(state, use);
     }

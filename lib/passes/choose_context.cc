@@ -2,7 +2,7 @@
 // only where `--ctx max` asks for it.
 //
 // Everything that no rule holds gives way to the context: experts first, then whole layers go to
-// the CPU (place_devices.cc). More memory of any device never gives less. What less of a context
+// the CPU (find_placement.h). More memory of any device never gives less. What less of a context
 // would keep is told beside it:
 //
 //   note: --ctx max: 40960 tokens fit, all that the model was made for
@@ -13,13 +13,10 @@
 #include <algorithm>
 
 #include "lib/passes/estimate.h"
-#include "lib/passes/pass.h"
+#include "lib/passes/place_model.h"
 #include "lib/passes/stream_experts.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::passes {
-
-Status place_devices(CompileState& state);  // of place_devices.cc: a pass has no header
 
 namespace {
 
@@ -35,9 +32,8 @@ struct Trial {
 
 class Search {
  public:
-  explicit Search(const CompileState& state) : state_(state) {
-    const int64_t model_ctx = state.modules.facts.context_length;
-    most_ = model_ctx > 0 ? std::min(model_ctx, kMostPositions) : kMostPositions;
+  static Result<Search> make(const PricedModel& model) {
+    return Search(model, KTX_TRY(MemoryFormulas::make(model)));
   }
 
   int64_t most() const { return most_; }
@@ -45,19 +41,17 @@ class Search {
   // Of a context of `ctx` tokens, with room to stream experts or without.
   Result<Trial> place(int64_t ctx, bool streams) const {
     DiagSink unheard;
-    CompileState tried = state_;
-    tried.diags = &unheard;
+    PricedModel tried = model_;
     tried.check.largest_ctx = false;
     tried.check.target_given = true;
     tried.check.shape.ctx = ctx;
     if (!tried.prefer.stream_chosen) {
       tried.prefer.stream_chosen = true;
-      tried.prefer.stream_tokens = streams ? 1 : 0;
-      assume_streams(tried, stream_ways(tried).front());  // which takes the least memory
+      tried.streams.tokens = streams ? 1 : 0;
+      tried.streams.way = stream_ways(tried).front();  // which takes the least memory
     }
-    KTX_TRY(place_devices(tried));
-    const Estimator estimator = KTX_TRY(Estimator::make(tried));
-    const Estimate estimate = KTX_TRY(estimator.run(tried));
+    const Placement placement = place_model(tried, unheard).placement;
+    const Estimate estimate = KTX_TRY(memory_of(tried, formulas_, placement));
     const auto any = [&](auto is) { return std::ranges::any_of(estimate.devices, is); };
     Trial trial;
     trial.memory_known = any([](const DeviceUse& use) { return use.capacity > 0; });
@@ -66,7 +60,8 @@ class Search {
     }) && (estimate.budget_tokens < 0 || estimate.budget_tokens >= ctx * estimate.shape.max_batch);
     for (const ir::Module& module : tried.modules.modules) {
       const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
-      trial.layers_on_gpus += attention && !target::is_cpu(module.decision.device) ? 1 : 0;
+      const bool on_cpu = placement.at(tried.modules, module).device.is_cpu();
+      trial.layers_on_gpus += attention && !on_cpu ? 1 : 0;
     }
     // A room for streams that no expert uses is none.
     const bool streamed = any([](const DeviceUse& use) { return use.stream_bytes > 0; });
@@ -91,7 +86,14 @@ class Search {
   }
 
  private:
-  const CompileState& state_;
+  Search(const PricedModel& model, MemoryFormulas formulas)
+      : model_(model), formulas_(std::move(formulas)) {
+    const int64_t model_ctx = model.modules.facts.context_length;
+    most_ = model_ctx > 0 ? std::min(model_ctx, kMostPositions) : kMostPositions;
+  }
+
+  PricedModel model_;
+  MemoryFormulas formulas_;
   int64_t most_ = 0;
 };
 
@@ -123,7 +125,7 @@ Status add_alternatives(const Search& search, int64_t usual, int64_t ctx, Diagno
 
 Status choose_context(CompileState& state) {
   if (!state.check.largest_ctx) return {};
-  const Search search(state);
+  const Search search = KTX_TRY(Search::make(PricedModel(state)));
   const auto fits = [&](int64_t tokens) -> Result<bool> {
     return KTX_TRY(search.place(tokens, false)).fits;
   };

@@ -6,19 +6,17 @@
 // and what share of the layer's activations each set is expected to get.
 #pragma once
 
-#include <string>
-
-#include "lib/passes/pass.h"
+#include "lib/passes/priced_model.h"
 
 namespace ktx::passes {
 
-// Fills in what is open: devices that are `auto`, experts of which only the number is given, uses.
-// Where the attention of a layer has no device yet, `auto` stays.
-void choose_experts(CompileState& state);
+// Fills in what is open: devices of splits, experts of which only the number is given, uses. Where
+// the attention of a layer has no device, that of a split stays open.
+void choose_experts(const PricedModel& model, Placement& placement);
 
 // Puts the `count` most used experts of the module on `device`, and the others on the CPU; all of
 // them or none where count says so.
-void split_experts(const CompileState& state, ir::Module& experts, const std::string& device,
-                   int32_t count);
+void split_experts(const PricedModel& model, const ir::Module& experts, const DeviceId& device,
+                   int32_t count, ModulePlace& place);
 
 }  // namespace ktx::passes

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "lib/passes/host_links.h"
 #include "lib/passes/pass.h"
@@ -38,11 +40,13 @@ Status choose_launches(CompileState& state) {
   state.steps.launches = launches::choose_launches(list, state.steps.parts, state.steps.groups,
                                                    machines_of(state.target), state.prefer);
   // A rule keeps the experts of a layer on the CPU in prompts, too.
+  std::set<std::string_view> kept;
+  for (const ir::Module& module : state.modules.modules) {
+    if (prefill_device(state.rules, module) == PrefillDevice::Cpu) kept.insert(module.path);
+  }
   std::erase_if(state.steps.launches, [&](const launches::Launch& launch) {
     const steps::Step& step = state.steps.steps[static_cast<size_t>(launch.steps[0])];
-    if (!target::is_cpu(step.device)) return false;
-    const ir::Module* module = state.modules.find(step.module);
-    return module && prefill_device(state, *module) == PrefillDevice::Cpu;
+    return target::is_cpu(step.device) && kept.contains(step.module);
   });
   return {};
 }

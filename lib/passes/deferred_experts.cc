@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "lib/passes/expert_groups.h"
 #include "lib/rules/device_name.h"
 #include "lib/target/host_device.h"
 
@@ -48,21 +47,22 @@ std::string deferral_obstacle(const ir::ModuleGraph& modules, const ir::Module& 
   return "";
 }
 
-int32_t deferred_steps(const ir::ModuleGraph& modules, const ir::Module& experts) {
+int32_t deferred_steps(const ir::ModuleGraph& modules, const ir::Module& experts,
+                       const ModulePlace& place) {
   if (experts.decision.deferred == 0) return 0;
-  if (experts_on(experts, target::cpu_beside(experts.decision.device)) == 0) return 0;
-  int32_t last = -1;
-  for (const ir::Module& module : modules.modules) {
-    if (module.role == ir::Role::Experts) last = std::max(last, module.layer);
-  }
-  return experts.layer < last ? experts.decision.deferred : 0;
+  if (experts_on(place, place.device.cpu_beside()) == 0) return 0;
+  const auto last =
+      std::find_if(modules.modules.rbegin(), modules.modules.rend(),
+                   [](const ir::Module& module) { return module.role == ir::Role::Experts; });
+  return experts.layer < last->layer ? experts.decision.deferred : 0;
 }
 
-std::string deferral_text(const ir::ModuleGraph& modules) {
+std::string deferral_text(const ir::ModuleGraph& modules, const Placement& placement) {
   std::set<int32_t> numbers;
   int32_t top_k = 0, layers = 0;
   for (const ir::Module& module : modules.modules) {
-    const int32_t deferred = module.role == ir::Role::Experts ? deferred_steps(modules, module) : 0;
+    if (module.role != ir::Role::Experts) continue;
+    const int32_t deferred = deferred_steps(modules, module, placement.at(modules, module));
     if (deferred == 0) continue;
     numbers.insert(deferred);
     top_k = std::get<ir::ExpertsInfo>(module.info).top_k;

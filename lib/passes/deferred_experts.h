@@ -13,6 +13,7 @@
 #include <string>
 
 #include "lib/ir/module_graph.h"
+#include "lib/passes/placement.h"
 #include "lib/rules/rule.h"
 
 namespace ktx::passes {
@@ -26,11 +27,12 @@ std::string deferral_obstacle(const ir::ModuleGraph& modules, const ir::Module& 
 // GPU, or there is an obstacle, all of which check-ops reports.
 int32_t deferred_experts(const ir::ModuleGraph& modules, const rules::Replace& replace,
                          const ir::Module& module);
-// How many of a token's experts the steps of this placed module defer: 0 in the last layer with
+// How many of a token's experts the steps of a module in this place defer: 0 in the last layer with
 // experts, and where all are on GPUs.
-int32_t deferred_steps(const ir::ModuleGraph& modules, const ir::Module& experts);
+int32_t deferred_steps(const ir::ModuleGraph& modules, const ir::Module& experts,
+                       const ModulePlace& place);
 // "3 of a token's 8 experts are added a layer later, in 47 layers"; "": none is.
-std::string deferral_text(const ir::ModuleGraph& modules);
+std::string deferral_text(const ir::ModuleGraph& modules, const Placement& placement);
 
 // Whether the rule divides the experts over several hosts, which add them up at once.
 bool divides_over_hosts(const rules::Replace& replace);

@@ -6,62 +6,50 @@
 #include <span>
 
 #include "lib/passes/choose_experts.h"
-#include "lib/passes/conversation_time.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/host_links.h"
+#include "lib/passes/module_bytes.h"
+#include "lib/passes/price.h"
 #include "lib/plan/expert_profile.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
 
-int32_t experts_of_layer(const ir::Module& experts) {
-  return std::get<ir::ExpertsInfo>(experts.info).experts;
-}
-
-bool can_be_divided(const ir::Module& module) {
-  return module.role == ir::Role::Experts && module.decision.expert_sets.empty() &&
-         module.decision.deferred == 0 && experts_of_layer(module) > 1 &&
+bool can_be_divided(const ir::Module& module, const ModulePlace& place) {
+  return module.role == ir::Role::Experts && place.splits.empty() &&
+         module.decision.deferred == 0 && place.experts > 1 &&
          std::ranges::all_of(module.params, [&](const ir::Param& param) {
            return experts_of(module, param, {0}).ok();
          });
 }
 
 // By host: of the weights of these modules.
-std::vector<double> shares_of(const CompileState& state, const std::vector<ir::Module*>& modules) {
-  std::vector<double> shares(state.target.hosts.size());
+std::vector<double> shares_of(const PricedModel& model, const Placement& placement,
+                              const std::vector<const ir::Module*>& modules) {
+  std::vector<double> shares(model.target.hosts.size());
   double all = 0;
   for (const ir::Module* module : modules) {
     const auto bytes = static_cast<double>(placed_bytes(*module));
-    shares[host_number(state.target, module->decision.device)] += bytes;
+    shares[host_number(model.target, placement.at(model.modules, *module).device)] += bytes;
     all += bytes;
   }
   for (double& share : shares) share /= std::max(all, 1.0);
   return shares;
 }
 
-void divide(const CompileState& state, ir::Module& module, const std::vector<double>& shares) {
-  const size_t own = host_number(state.target, module.decision.device);
+void divide(const PricedModel& model, const ir::Module& module, const std::vector<double>& shares,
+            ModulePlace& place) {
+  const size_t own = host_number(model.target, place.device);
   std::vector<double> from_own = shares;  // with the module's host first
   std::swap(from_own[0], from_own[own]);
-  const auto dealt =
-      deal_experts(state.expert_profile.get(), module.layer, experts_of_layer(module), from_own);
+  const auto dealt = deal_experts(model.profile, module.layer, place.experts, from_own);
   for (size_t i = 1; i < dealt.size(); ++i) {
     if (dealt[i].empty()) continue;
     const size_t host = i == own ? 0 : i;
-    const std::string device =
-        host == 0 ? "cpu" : target::device_on(state.target.hosts[host].name, "cpu");
-    module.decision.expert_sets.push_back(
-        {device, dealt[i], static_cast<int32_t>(dealt[i].size()), 0});
+    place.splits.push_back({DeviceId{host == 0 ? "" : model.target.hosts[host].name}, dealt[i],
+                            static_cast<int32_t>(dealt[i].size()), 0});
   }
-}
-
-bool fits(const CompileState& state) {
-  const Result<Estimator> estimator = Estimator::make(state);
-  if (!estimator) return false;
-  const Result<Estimate> now = estimator->run(state);
-  return now && std::ranges::none_of(now->devices, &DeviceUse::too_small);
 }
 
 }  // namespace
@@ -91,11 +79,11 @@ std::vector<std::vector<int32_t>> deal_experts(const plan::ExpertProfile* profil
   return dealt;
 }
 
-std::string division_text(const ir::ModuleGraph& modules) {
+std::string division_text(const Placement& placement) {
   int64_t layers = 0;
   size_t most = 0;
-  for (const ir::Module& module : modules.modules) {
-    const size_t hosts = module.role == ir::Role::Experts ? cpu_groups(module) : 0;
+  for (const ModulePlace& place : placement.of_module) {
+    const size_t hosts = place.experts > 0 ? cpu_groups(place) : 0;
     layers += hosts > 1 ? 1 : 0;
     most = std::max(most, hosts);
   }
@@ -104,20 +92,26 @@ std::string division_text(const ir::ModuleGraph& modules) {
                      most);
 }
 
-void divide_experts(CompileState& state, const std::vector<ir::Module*>& open) {
-  std::vector<ir::Module*> experts;
-  for (ir::Module* module : open) {
-    if (can_be_divided(*module)) experts.push_back(module);
+void divide_experts(const PricedModel& model, const MemoryFormulas& formulas,
+                    const std::vector<const ir::Module*>& open, Placement& placement) {
+  std::vector<const ir::Module*> experts;
+  for (const ir::Module* module : open) {
+    if (can_be_divided(*module, placement.at(model.modules, *module))) experts.push_back(module);
   }
   if (experts.empty()) return;
-  const ConversationTime whole = conversation_time(state);
+  const ConversationTime whole = price(model, placement);
   if (whole.token == 0) return;  // some rate is not known
-  const std::vector<double> shares = shares_of(state, experts);
-  for (ir::Module* module : experts) divide(state, *module, shares);
-  choose_experts(state);
-  const ConversationTime divided = conversation_time(state);
-  if (divided.token > 0 && divided.seconds() < whole.seconds() && fits(state)) return;
-  for (ir::Module* module : experts) module->decision.expert_sets.clear();
+  const std::vector<double> shares = shares_of(model, placement, experts);
+  Placement divided = placement;
+  for (const ir::Module* module : experts) {
+    divide(model, *module, shares, divided.at(model.modules, *module));
+  }
+  choose_experts(model, divided);
+  const ConversationTime time = price(model, divided);
+  if (time.token == 0 || time.seconds() >= whole.seconds()) return;
+  const Result<Estimate> memory = memory_of(model, formulas, divided);
+  if (!memory || std::ranges::any_of(memory->devices, &DeviceUse::too_small)) return;
+  placement = std::move(divided);
 }
 
 }  // namespace ktx::passes

@@ -4,7 +4,7 @@
 //   layers 29..57  attention on b, the same
 //
 // Hosts then read a token's experts at the same time, for two messages a host and layer. It is done
-// where the predicted time of an answer and two prompts (conversation_time.h) is less than with
+// where the predicted time of an answer and two prompts (price.h) is less than with
 // whole layers on each host, and the memory of all hosts holds it.
 #pragma once
 
@@ -12,16 +12,18 @@
 #include <string>
 #include <vector>
 
-#include "lib/passes/pass.h"
+#include "lib/passes/memory_formulas.h"
+#include "lib/passes/priced_model.h"
 #include "lib/plan/expert_profile.h"
 
 namespace ktx::passes {
 
 // `open`: modules that no rule has placed; all have their host (spread_over_hosts.h).
-void divide_experts(CompileState& state, const std::vector<ir::Module*>& open);
+void divide_experts(const PricedModel& model, const MemoryFormulas& formulas,
+                    const std::vector<const ir::Module*>& open, Placement& placement);
 
 // "the experts of 58 layers are on 4 hosts"; "": none are divided.
-std::string division_text(const ir::ModuleGraph& modules);
+std::string division_text(const Placement& placement);
 
 // Gives each host its share of the experts, with a profile of their activations: of these. Host 0
 // is the module's own, which gets one at least.

@@ -19,9 +19,9 @@
 #include "kernels/matmul/panel16.h"
 #include "lib/ir/module_graph.h"
 #include "lib/passes/chunk_tokens.h"
-#include "lib/passes/expert_groups.h"
 #include "lib/passes/host_links.h"
 #include "lib/passes/pack_requantized.h"
+#include "lib/passes/placement.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/plan/plan_writer.h"
@@ -289,7 +289,7 @@ class ContentsBuilder {
     facts.given_taps = options_.given_taps;
     facts.draft_vocab = std::ssize(options_.draft_tokens);
     out_.draft_tokens = options_.draft_tokens;
-    const double use = gpu_expert_use(state_.modules);
+    const double use = gpu_expert_use(placement_of(state_));
     if (use > 0 && use < 1) facts.gpu_expert_ppm = std::llround(use * 1e6);
     facts.bos_id = options_.bos_id;
     facts.eos_id = options_.eos_id;
@@ -308,9 +308,10 @@ class ContentsBuilder {
     out_.target.name = target.name.empty() ? "host" : target.name;
     out_.target.isa = options_.isa;
     for (const std::string& device : devices()) {
-      const target::GpuTarget* const gpu = target.name.empty() ? nullptr : gpu_of(target, device);
+      const DeviceId id = target::device_id(device);
+      const target::GpuTarget* const gpu = target.name.empty() ? nullptr : gpu_of(target, id);
       const bool of_host = has_hosts(target) && target::is_cpu(device);
-      const uint64_t memory = of_host          ? cpu_of(target, device).memory_bytes
+      const uint64_t memory = of_host          ? cpu_of(target, id).memory_bytes
                               : gpu != nullptr ? gpu->memory_bytes
                                                : 0;
       out_.target.devices.push_back({device, static_cast<int64_t>(memory)});

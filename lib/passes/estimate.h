@@ -1,24 +1,22 @@
 // Estimates the memory of a placement on each device and its speed: one piece of code for the
-// placement, for check-memory and for --estimate.
+// placement, for check-memory and for --estimate (estimate_text.h).
 //
-//   Estimator estimator = KTX_TRY(Estimator::make(state));   // formulas, once
-//   Estimate now = KTX_TRY(estimator.run(state));            // memory, for the devices as they are
+//   const auto formulas = KTX_TRY(MemoryFormulas::make(model));             // once
+//   Estimate now = KTX_TRY(memory_of(model, formulas, placement));          // for each placement
 //
 // Needs no weights. Counts the same as lib/plan/memory.h does for a plan (weights, keys and
 // values, the arena), and the memory that a device reserves for itself.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "lib/passes/pass.h"
+#include "lib/passes/memory_formulas.h"
 #include "lib/passes/pass_time.h"
+#include "lib/passes/priced_model.h"
 #include "lib/plan/memory.h"
-#include "lib/plan/plan_format.h"
-#include "lib/plan/state_layout.h"
-#include "lib/plan/stream_memory.h"
+#include "lib/plan/stream_slots.h"
 
 namespace ktx::passes {
 
@@ -55,7 +53,7 @@ struct Estimate {
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
-  // Of predict() alone, and where the target states the rates of all devices (PassTime::known).
+  // Of estimate_of() alone, and where the target states the rates of all devices (PassTime::known).
   PassTime token;                          // of decode, empty context
   double cache_seconds = 0;                // more than that with shape.ctx tokens before
   PassTime chunk;                          // a pass of a long prompt
@@ -72,44 +70,15 @@ inline constexpr uint64_t kCpuReserve = uint64_t{512} << 20;
 
 inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive; for the first start
 
-class Estimator {
- public:
-  static Result<Estimator> make(const CompileState& state);
-  Result<Estimate> run(const CompileState& state) const;
-  // The same with the speed, for which the steps are made once more (launched_steps.h).
-  Result<Estimate> predict(const CompileState& state) const;
-  // What a device with routed experts needs more than one with all else.
-  Result<uint64_t> scratch_of_experts(const plan::RunShape& shape) const;
+// Memory alone: fast enough for each placement that is tried.
+Result<Estimate> memory_of(const PricedModel& model, const MemoryFormulas& formulas,
+                           const Placement& placement);
+// With the speed, for which the steps are made (launched_steps.h).
+Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& formulas,
+                             const Placement& placement);
 
- private:
-  static Result<uint64_t> scratch(const std::vector<plan::BufferRecord>& buffers,
-                                  const plan::RunShape& shape);
-  Result<Estimate> run(const CompileState& state, plan::StreamSlots slots) const;
-  Result<plan::KvBlocks> count_blocks(const CompileState& state, Estimate& estimate) const;
-
-  // Of a device that has all modules, all but routed experts, and these alone; the last two are
-  // empty where the model has none.
-  std::vector<plan::BufferRecord> all_, without_experts_, of_experts_;
-  std::vector<plan::KvSlotRecord> kv_slots_;
-  struct State {
-    int32_t number = 0, layer = 0;
-    int64_t floats = 0;
-  };
-  std::vector<State> states_;
-};
-
-// Bytes of a module's own weights in the form that its decision asks for.
-uint64_t placed_bytes(const ir::Module& module);
-// The same as they are in the GGUF.
-uint64_t source_bytes(const ir::Module& module);
-
-// The text of --estimate: a table of the devices' memory, in one unit, then lines of at most
-// 100 columns about it.
-std::string print_estimate(const Estimate& estimate);
-std::string estimate_table(const Estimate& estimate);
-std::string memory_notes(const Estimate& estimate);
-std::string speed_notes(const Estimate& estimate);
-// What the placement was chosen among: a table of ways to stream experts; "": there was no choice.
-std::string trials_table(const std::vector<StreamTrial>& trials);
+// The same of a state whose modules have their devices, with what was tried.
+Result<Estimate> memory_of(const CompileState& state);
+Result<Estimate> estimate_of(const CompileState& state);
 
 }  // namespace ktx::passes

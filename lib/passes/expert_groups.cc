@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "lib/target/host_device.h"
-
 namespace ktx::passes {
 
 std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all) {
@@ -65,52 +63,6 @@ Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
   }
   (param.matrices > 1 ? part.matrices : part.rows) = std::ssize(experts);
   return part;
-}
-
-double gpu_expert_use(const ir::ModuleGraph& modules) {
-  double use = 0;
-  int64_t layers = 0;
-  for (const ir::Module& module : modules.modules) {
-    const auto* info = std::get_if<ir::ExpertsInfo>(&module.info);
-    if (info == nullptr) continue;
-    ++layers;
-    for (const ExpertGroup& group : expert_groups(module, info->experts)) {
-      if (!target::is_cpu(group.device)) use += group.use;
-    }
-  }
-  return layers > 0 ? use / static_cast<double>(layers) : -1;
-}
-
-size_t cpu_groups(const ir::Module& experts) {
-  size_t count = target::is_cpu(experts.decision.device) ? 1 : 0;
-  for (const ir::ExpertSet& set : experts.decision.expert_sets) {
-    count += target::is_cpu(set.device) ? 1 : 0;
-  }
-  return count;
-}
-
-int32_t experts_on(const ir::Module& experts, const std::string& device) {
-  int32_t here = std::get<ir::ExpertsInfo>(experts.info).experts, found = 0;
-  for (const ir::ExpertSet& set : experts.decision.expert_sets) {
-    here -= set.count;
-    if (set.device == device) found += set.count;
-  }
-  return found + (experts.decision.device == device ? here : 0);
-}
-
-uint64_t bytes_on(const ir::Module& module, const std::string& device, uint64_t bytes) {
-  if (module.decision.expert_sets.empty()) return module.decision.device == device ? bytes : 0;
-  const int64_t all = std::get<ir::ExpertsInfo>(module.info).experts;
-  const double share = static_cast<double>(experts_on(module, device)) / static_cast<double>(all);
-  return static_cast<uint64_t>(static_cast<double>(bytes) * share);
-}
-
-std::vector<std::string> devices_of(const ir::Module& module) {
-  std::vector<std::string> devices{module.decision.device};
-  for (const ir::ExpertSet& set : module.decision.expert_sets) {
-    if (std::ranges::find(devices, set.device) == devices.end()) devices.push_back(set.device);
-  }
-  return devices;
 }
 
 }  // namespace ktx::passes

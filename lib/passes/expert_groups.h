@@ -34,18 +34,4 @@ std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all);
 Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
                              const std::vector<int32_t>& experts);
 
-// The share of all activations of routed experts that GPUs are expected to serve; -1: the model has
-// no routed experts.
-double gpu_expert_use(const ir::ModuleGraph& modules);
-
-// How many CPUs, of different hosts, have experts of the module.
-size_t cpu_groups(const ir::Module& experts);
-
-// How many experts of the module are on `device`; also before its sets are chosen.
-int32_t experts_on(const ir::Module& experts, const std::string& device);
-// Bytes of the module's weights on `device`, of `bytes` in all; of any module.
-uint64_t bytes_on(const ir::Module& module, const std::string& device, uint64_t bytes);
-// The devices of a module's weights, its own first.
-std::vector<std::string> devices_of(const ir::Module& module);
-
 }  // namespace ktx::passes

@@ -48,11 +48,12 @@ HandOvers count(const steps::StepGraph& graph) {
 
 }  // namespace
 
-Result<HandOvers> find_hand_overs(const CompileState& state) {
+Result<HandOvers> find_hand_overs(const PricedModel& model, const Placement& placement) {
   DiagSink unheard;
   CompileState lowered;
-  lowered.modules = state.modules;
-  lowered.target = state.target;
+  lowered.modules = model.modules;
+  write_placement(placement, lowered.modules);
+  lowered.target = model.target;
   lowered.diags = &unheard;
   lowered.fact = Fact::Placed;
   KTX_TRY(lower_to_steps(lowered));

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/passes/pass.h"
+#include "lib/passes/priced_model.h"
 
 namespace ktx::passes {
 
@@ -37,7 +37,7 @@ struct HandOvers {
   int count() const { return static_cast<int>(all.size()); }
 };
 
-// Lowers a copy of the modules as they are placed now; `state` stays as it is.
-Result<HandOvers> find_hand_overs(const CompileState& state);
+// Fails where the model cannot be lowered with these devices.
+Result<HandOvers> find_hand_overs(const PricedModel& model, const Placement& placement);
 
 }  // namespace ktx::passes

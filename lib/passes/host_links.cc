@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "lib/passes/pass_time.h"
-#include "lib/target/host_device.h"
-
 namespace ktx::passes {
 namespace {
 
@@ -19,23 +16,19 @@ std::string placed_name(const target::Target& target, rules::DeviceSpec device) 
   return rules::to_string(device);
 }
 
-bool has_device(const target::Target& target, const std::string& device) {
-  const auto place = rules::parse_device(device);
-  if (!place) return false;
-  if (!place->host.empty() && host_number(target, device) >= target.hosts.size()) return false;
-  if (place->kind == rules::DeviceSpec::Kind::Cpu) return true;
-  return gpu_of(target, device) != nullptr;
+bool has_device(const target::Target& target, const target::DeviceId& device) {
+  const bool named = !device.host.empty();
+  if (named && host_number(target, device) >= target.hosts.size()) return false;
+  return device.is_cpu() || gpu_of(target, device) != nullptr;
 }
 
-size_t host_number(const target::Target& target, std::string_view device) {
-  const std::string_view host = target::host_of(device);
-  if (host.empty()) return 0;
-  const auto found = std::ranges::find_if(
-      target.hosts, [&](const target::HostTarget& other) { return other.name == host; });
+size_t host_number(const target::Target& target, const target::DeviceId& device) {
+  if (device.host.empty()) return 0;
+  const auto found = std::ranges::find(target.hosts, device.host, &target::HostTarget::name);
   return static_cast<size_t>(found - target.hosts.begin());
 }
 
-const target::CpuTarget& cpu_of(const target::Target& target, std::string_view device) {
+const target::CpuTarget& cpu_of(const target::Target& target, const target::DeviceId& device) {
   const size_t host = host_number(target, device);
   return host == 0 || host >= target.hosts.size() ? target.cpu : target.hosts[host].cpu;
 }
@@ -52,23 +45,24 @@ std::vector<const target::GpuTarget*> all_gpus(const target::Target& target) {
   return all;
 }
 
-const target::GpuTarget* gpu_of(const target::Target& target, const std::string& device) {
-  const int number = gpu_number(device);
+const target::GpuTarget* gpu_of(const target::Target& target, const target::DeviceId& device) {
+  const int number = device.gpu();
   const size_t host = host_number(target, device);
   if (number < 0 || (host > 0 && host >= target.hosts.size())) return nullptr;
   const std::vector<target::GpuTarget>& gpus = gpus_of(target, host);
   return number < std::ssize(gpus) ? &gpus[static_cast<size_t>(number)] : nullptr;
 }
 
-std::pair<size_t, int> device_order(const target::Target& target, const std::string& device) {
-  return {host_number(target, device), gpu_number(device)};
+std::pair<size_t, int> device_order(const target::Target& target, const target::DeviceId& device) {
+  return {host_number(target, device), device.gpu()};
 }
 
-HostLink link_between(const target::Target& target, std::string_view from, std::string_view to) {
+HostLink link_between(const target::Target& target, const target::DeviceId& from,
+                      const target::DeviceId& to) {
   HostLink link{0, 0, false};
   double gbit = 0, latency = 0;
-  for (const std::string_view device : {from, to}) {
-    const size_t number = host_number(target, device);
+  for (const target::DeviceId* device : {&from, &to}) {
+    const size_t number = host_number(target, *device);
     if (number >= target.hosts.size()) continue;
     const target::HostTarget& host = target.hosts[number];
     if (host.network_gbit > 0)

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lib/rules/device_name.h"
+#include "lib/target/device_id.h"
 #include "lib/target/target.h"
 
 namespace ktx::passes {
@@ -17,25 +17,24 @@ inline bool has_hosts(const target::Target& target) {
 }
 
 // The name that modules have for a device of a rule: the first host's devices lose their prefix
-// (lib/target/host_device.h).
+// (lib/target/device_id.h).
 std::string placed_name(const target::Target& target, rules::DeviceSpec device);
 
-// Whether the target has this one device ("cpu", "cuda:1", "b/cpu").
-bool has_device(const target::Target& target, const std::string& device);
+bool has_device(const target::Target& target, const target::DeviceId& device);
 
-// Its place among the target's hosts; the number of these where it has no such host.
-size_t host_number(const target::Target& target, std::string_view device);
+// Of a device's host, its place among the target's; the number of these where it has no such host.
+size_t host_number(const target::Target& target, const target::DeviceId& device);
 // Of a device's host, which the target has.
-const target::CpuTarget& cpu_of(const target::Target& target, std::string_view device);
+const target::CpuTarget& cpu_of(const target::Target& target, const target::DeviceId& device);
 // Of a host by number; of one machine those of the target.
 const std::vector<target::GpuTarget>& gpus_of(const target::Target& target, size_t host);
 // Of all hosts.
 std::vector<const target::GpuTarget*> all_gpus(const target::Target& target);
 // "b/cuda:1": the second one of host b; null where it is no GPU of the target.
-const target::GpuTarget* gpu_of(const target::Target& target, const std::string& device);
+const target::GpuTarget* gpu_of(const target::Target& target, const target::DeviceId& device);
 
 // Devices in the order of hosts, on each the CPU (-1) first, then GPUs by number.
-std::pair<size_t, int> device_order(const target::Target& target, const std::string& device);
+std::pair<size_t, int> device_order(const target::Target& target, const target::DeviceId& device);
 
 // What a message between two hosts takes: a latency, and its bytes at the slower one's rate.
 struct HostLink {
@@ -47,6 +46,7 @@ struct HostLink {
     return latency_seconds + static_cast<double>(bytes) / bytes_per_second;
   }
 };
-HostLink link_between(const target::Target& target, std::string_view from, std::string_view to);
+HostLink link_between(const target::Target& target, const target::DeviceId& from,
+                      const target::DeviceId& to);
 
 }  // namespace ktx::passes

@@ -1,12 +1,13 @@
-// The step graph that a placed model would get, with its launches, for reports: the state itself
-// stays as it is.
+// The step graph that a placement would get, with its launches, for prices and reports.
 #pragma once
 
-#include "lib/passes/pass.h"
+#include "lib/passes/priced_model.h"
 
 namespace ktx::passes {
 
-// `state` is Placed. Fails where the model cannot be lowered with these devices.
+// Fails where the model cannot be lowered with these devices.
+Result<steps::StepGraph> launched_steps(const PricedModel& model, const Placement& placement);
+// Of the placement that the state's modules have.
 Result<steps::StepGraph> launched_steps(const CompileState& state);
 
 }  // namespace ktx::passes

@@ -180,7 +180,7 @@ Result<Lowering::Terms> Lowering::lower_experts(const Module& experts, const Rou
   std::stable_partition(groups.begin(), groups.end(), of_cpu);
   const Terms late = KTX_TRY(lower_deferred());
   Terms cpu, others;
-  if (const size_t hosts = cpu_groups(experts); hosts > 1) {
+  if (const size_t hosts = cpu_groups(place_of(experts)); hosts > 1) {
     cpu.push_back(KTX_TRY(lower_host_experts(experts, std::span(groups).first(hosts), routed)));
     groups.erase(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(hosts));
   }
@@ -194,7 +194,7 @@ Result<Lowering::Terms> Lowering::lower_experts(const Module& experts, const Rou
 
 // Leaves the rule's share of a group to the next layer with experts (deferred_experts.h).
 Status Lowering::defer(const Module& experts, ExpertGroup& group, const Routed& routed) {
-  const int32_t deferred = deferred_steps(modules_, experts);
+  const int32_t deferred = deferred_steps(modules_, experts, place_of(experts));
   if (deferred == 0) return {};
   const std::string obstacle = deferral_obstacle(modules_, experts, deferred);
   if (!obstacle.empty()) return Error{fmt::format("'{}' {}", experts.path, obstacle)};

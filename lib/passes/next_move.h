@@ -14,7 +14,7 @@
 namespace ktx::passes {
 
 // A line, or "" where no experts are left on the CPU beside a GPU with known memory. `estimate`: of
-// predict().
+// estimate_of().
 std::string next_best_move(const CompileState& state, const Estimate& estimate);
 
 }  // namespace ktx::passes

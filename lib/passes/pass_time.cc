@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "kernels/gpu/gpu_limits.h"
@@ -11,22 +12,17 @@
 #include "lib/launches/parts.h"
 #include "lib/launches/streams.h"
 #include "lib/passes/host_links.h"
-#include "lib/rules/device_name.h"
 #include "lib/steps/graph_step_list.h"
 #include "lib/target/gpu_generation.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
-int gpu_number(const std::string& device) {
-  const auto place = rules::parse_device(device);
-  const bool gpu = place && place->kind == rules::DeviceSpec::Kind::Cuda;
-  return gpu ? place->gpus[0] : -1;
-}
-
 namespace {
 
 using launches::ListedStep;
 using launches::Part;
+using target::device_id;
+using target::DeviceId;
 
 // Of rated bandwidth, what decode reaches where nothing is measured.
 constexpr double kGpuReadShare = 0.9;
@@ -118,21 +114,21 @@ class Predictor {
 
   PassTime run() {
     find_alone();
-    const std::string* before = nullptr;  // the device of the part before
+    std::optional<DeviceId> before;  // the device of the part before
     for (size_t p = 0; p < graph_.parts.size(); ++p) {
       const Part& part = graph_.parts[p];
       const auto stream = streams_.find(static_cast<int32_t>(p));
-      const std::string& device = device_of(part, stream);
+      const DeviceId device = device_id(stream != streams_.end() ? stream->second : part.device);
       const bool network = part.kind == Part::Kind::Network;
       const bool changes = before && *before != device && !network;
-      const bool from_gpu = before && gpu_number(*before) >= 0;
+      const bool from_gpu = before && before->gpu() >= 0;
       if (!network) go_to(device);
-      if (changes && (from_gpu || gpu_number(device) >= 0)) {
-        hand_over(target::is_cpu(device) ? *before : device);
+      if (changes && (from_gpu || device.gpu() >= 0)) {
+        hand_over(device.is_cpu() ? *before : device);
       } else if (network && from_gpu) {
         hand_over(*before);
       }
-      before = &device;
+      before = device;
       if (network) {
         add_network(part);
         continue;
@@ -158,12 +154,8 @@ class Predictor {
  private:
   using Streams = std::map<int32_t, std::string>;  // by part, their GPU
 
-  const std::string& device_of(const Part& part, const Streams::const_iterator& stream) const {
-    return stream != streams_.end() ? stream->second : part.device;
-  }
-
   // A part on another device than the one before it waits for it.
-  void hand_over(const std::string& gpu) {
+  void hand_over(const DeviceId& gpu) {
     const double seconds = at(gpu).rates.hand_over;
     ++time_.hand_overs;
     time_.hand_over_seconds += seconds;
@@ -174,18 +166,18 @@ class Predictor {
   // The values of a border are one message. It leaves when the sender comes to it, as soon as both
   // ends are done with those before it, and the receiver waits for it.
   void add_network(const Part& part) {
-    const HostLink link = link_between(target_, part.from, part.device);
+    const HostLink link = link_between(target_, device_id(part.from), device_id(part.device));
     double bytes = 0;
     for_steps(part, [&](const ListedStep& step, int32_t index) {
       const launches::ListedValue& value = list_.values[static_cast<size_t>(step.inputs[0].value)];
       const int64_t rows = value.rows == RowKind::Token ? tokens_ : 1;
       bytes += static_cast<double>(rows * value.row_elements * 4) * graph_.steps[index].use;
     });
-    go_to(part.from);
+    go_to(device_id(part.from));
     Host& from = hosts_[host_];
     const double seconds = link.seconds(static_cast<uint64_t>(bytes));
     const double sending = seconds - link.latency_seconds, leaves = now_;
-    go_to(part.device);
+    go_to(device_id(part.device));
     Host& to = hosts_[host_];
     const double begins = std::max({leaves, from.sends_until, to.receives_until});
     from.sends_until = to.receives_until = begins + sending;
@@ -200,7 +192,7 @@ class Predictor {
   }
 
   // What follows is done by the host of this device, from where it was.
-  void go_to(std::string_view device) {
+  void go_to(const DeviceId& device) {
     hosts_[host_].now = now_;
     host_ = host_number(target_, device);
     now_ = hosts_[host_].now;
@@ -213,10 +205,10 @@ class Predictor {
     }
   }
 
-  DeviceTime& at(const std::string& device) {
+  DeviceTime& at(const DeviceId& device) {
     auto [found, added] = devices_.try_emplace(device_order(target_, device));
     if (added) {
-      found->second.device = device;
+      found->second.device = to_string(device);
       found->second.rates = rates_of(target_, device);
     }
     return found->second;
@@ -270,7 +262,7 @@ class Predictor {
     for (const launches::Launch& launch : graph_.launches) {
       if (!launch.op || tokens_ < launch.least_tokens || tokens_ > launch.most_tokens) continue;
       const auto& device = list_.steps[launch.steps[0]].device;
-      const target::GpuTarget* const gpu = gpu_of(target_, device);
+      const target::GpuTarget* const gpu = gpu_of(target_, device_id(device));
       if (gpu == nullptr) continue;
       const int sm = target::generation(*gpu);
       if (sm < launch.least_sm || sm > launch.most_sm) continue;
@@ -360,7 +352,7 @@ class Predictor {
 
   // The CPU computes the others meanwhile.
   double rest_seconds(const Part& part, double share) {
-    const DeviceRates& cpu = at(part.device).rates;
+    const DeviceRates& cpu = at(device_id(part.device)).rates;
     double seconds = 0;
     for_steps(part, [&](const ListedStep& step, int32_t index) {
       const Work work = work_of(step, index, kCpuExpertShare);
@@ -429,7 +421,7 @@ class Predictor {
     hosts_[host_].now = now_;
     std::map<size_t, double> busy;
     for (const DeviceTime& device : time_.devices) {
-      busy[host_number(target_, device.device)] += device.seconds;
+      busy[host_number(target_, device_id(device.device))] += device.seconds;
     }
     busy[0] += time_.hand_over_seconds - time_.beside_seconds;
     double end = 0;
@@ -475,8 +467,8 @@ class Predictor {
 
 }  // namespace
 
-DeviceRates rates_of(const target::Target& target, const std::string& device) {
-  if (gpu_number(device) < 0) return cpu_rates(cpu_of(target, device));
+DeviceRates rates_of(const target::Target& target, const DeviceId& device) {
+  if (device.gpu() < 0) return cpu_rates(cpu_of(target, device));
   const target::GpuTarget* const gpu = gpu_of(target, device);
   return gpu != nullptr ? gpu_rates(*gpu) : DeviceRates();
 }

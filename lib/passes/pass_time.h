@@ -24,6 +24,7 @@
 
 #include "lib/plan/stream_slots.h"
 #include "lib/steps/step_graph.h"
+#include "lib/target/device_id.h"
 #include "lib/target/target.h"
 
 namespace ktx::passes {
@@ -53,10 +54,8 @@ struct DeviceRates {
   double pcie = 0;        // bytes a second, from host memory
   bool read_measured = false;
 };
-// 1 of "cuda:1" and of "b/cuda:1", its number on its host; -1: no GPU.
-int gpu_number(const std::string& device);
-// `device`: "cpu", "cuda:1", "b/cpu"; a GPU that the target lacks has no rates.
-DeviceRates rates_of(const target::Target& target, const std::string& device);
+// A GPU that the target lacks has no rates.
+DeviceRates rates_of(const target::Target& target, const target::DeviceId& device);
 
 struct DeviceTime {
   std::string device;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "lib/passes/estimate.h"
+#include "lib/passes/module_bytes.h"
 
 namespace ktx::passes {
 namespace {

@@ -1,7 +1,5 @@
 #include "lib/passes/spread_over_hosts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -9,9 +7,9 @@
 #include "lib/passes/divide_experts.h"
 #include "lib/passes/estimate.h"
 #include "lib/passes/host_links.h"
+#include "lib/passes/module_bytes.h"
 #include "lib/passes/pass_time.h"
 #include "lib/target/gpu_generation.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -145,7 +143,7 @@ std::vector<HostRoom::Gpu> gpu_rooms(const target::Target& target, size_t host, 
   for (size_t i = 0; i < gpus.size(); ++i) {
     const double room = static_cast<double>(gpus[i].memory_bytes) - scratch - kGpuReserve;
     if (target::too_old(gpus[i]) || room <= 0) continue;
-    const std::string device = target::device_on(name, fmt::format("cuda:{}", i));
+    const DeviceId device{name, DeviceId::Kind::Cuda, static_cast<int>(i)};
     rooms.push_back({rates_of(target, device).read, room});
   }
   std::ranges::stable_sort(rooms, std::greater(), &HostRoom::Gpu::rate);
@@ -158,7 +156,7 @@ std::vector<HostRoom> rooms_of(const target::Target& target, const Reserves& res
   bool rates = true, memories = true;
   for (size_t h = 0; h < target.hosts.size(); ++h) {
     const target::HostTarget& host = target.hosts[h];
-    const double read = rates_of(target, target::device_on(host.name, "cpu")).read;
+    const double read = rates_of(target, DeviceId{host.name}).read;
     const auto memory = static_cast<double>(host.cpu.memory_bytes);
     const double room = memory > 0 ? std::max(memory - reserves.scratch - reserves.cpu, 1.0) : 0;
     rooms.push_back({read, room, gpu_rooms(target, h, reserves.scratch)});
@@ -185,13 +183,16 @@ std::vector<int> spread_layers(std::span<const LayerLoad> layers, const LayerLoa
   return host_of_layer;
 }
 
-void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open) {
-  const auto count = static_cast<size_t>(std::max(state.modules.facts.layers, 0));
+void spread_over_hosts(const PricedModel& model, const MemoryFormulas* formulas,
+                       const std::vector<const ir::Module*>& open, Placement& placement) {
+  const auto count = static_cast<size_t>(std::max(model.modules.facts.layers, 0));
+  const auto of_layer = [&](const ir::Module& module) {
+    return module.layer >= 0 && static_cast<size_t>(module.layer) < count;
+  };
   std::vector<LayerLoad> layers(count);
   LayerLoad first;
-  for (ir::Module* module : open) {
-    const bool of_layer = module->layer >= 0 && static_cast<size_t>(module->layer) < count;
-    LayerLoad& load = of_layer ? layers[static_cast<size_t>(module->layer)] : first;
+  for (const ir::Module* module : open) {
+    LayerLoad& load = of_layer(*module) ? layers[static_cast<size_t>(module->layer)] : first;
     const double read = read_bytes(*module);
     const auto kept = static_cast<double>(placed_bytes(*module));
     load.read_bytes += read;
@@ -200,11 +201,11 @@ void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open
       load.late_read_bytes += read;
       load.late_kept_bytes += kept;
     }
-    module->decision.device = "cpu";
   }
   Reserves reserves;
-  if (const Result<Estimator> estimator = Estimator::make(state)) {
-    if (const Result<Estimate> all = estimator->run(state); all && !all->devices.empty()) {
+  if (formulas != nullptr) {
+    const Result<Estimate> all = memory_of(model, *formulas, placement);
+    if (all && !all->devices.empty()) {
       const DeviceUse& use = all->devices.front();
       reserves = {static_cast<double>(use.scratch_bytes), static_cast<double>(use.reserve_bytes)};
       for (LayerLoad& layer : layers) {
@@ -213,17 +214,18 @@ void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open
       }
     }
   }
-  const std::vector<HostRoom> rooms = rooms_of(state.target, reserves);
+  const std::vector<HostRoom> rooms = rooms_of(model.target, reserves);
   const std::vector<int> host_of_layer = spread_layers(layers, first, rooms);
-  for (ir::Module* module : open) {
-    const bool of_layer = module->layer >= 0 && static_cast<size_t>(module->layer) < count;
-    const int host = of_layer ? host_of_layer[static_cast<size_t>(module->layer)] : 0;
+  for (const ir::Module* module : open) {
+    const int host = of_layer(*module) ? host_of_layer[static_cast<size_t>(module->layer)] : 0;
     if (host == 0) continue;
-    const std::string& name = state.target.hosts[static_cast<size_t>(host)].name;
-    module->decision.device = target::device_on(name, "cpu");
+    placement.at(model.modules, *module).device.host =
+        model.target.hosts[static_cast<size_t>(host)].name;
   }
   // Where there are GPUs, experts go to these first; to divide them is left to rules.
-  if (all_gpus(state.target).empty()) divide_experts(state, open);
+  if (formulas != nullptr && all_gpus(model.target).empty()) {
+    divide_experts(model, *formulas, open, placement);
+  }
 }
 
 }  // namespace ktx::passes

@@ -8,7 +8,7 @@
 // Hosts work one after the other on a token, and at the same time on several requests, or on chunks
 // of a prompt. So that none waits for another, the one that takes longest should take as little as
 // possible: each has layers in proportion to its rate of reading, as far as its memory holds them.
-// GPUs hold what fits them, routed experts and the embedding last (place_devices.cc), and the
+// GPUs hold what fits them, routed experts and the embedding last (fill_gpus.h), and the
 // host's CPU the rest.
 #pragma once
 
@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "lib/ir/module_graph.h"
-#include "lib/passes/pass.h"
+#include "lib/passes/memory_formulas.h"
+#include "lib/passes/priced_model.h"
 
 namespace ktx::passes {
 
@@ -43,7 +44,9 @@ struct LayerLoad {
 std::vector<int> spread_layers(std::span<const LayerLoad> layers, const LayerLoad& first,
                                std::span<const HostRoom> hosts);
 
-// Puts these modules, which no rule has placed, on hosts; all that is in no layer on the first one.
-void spread_over_hosts(CompileState& state, const std::vector<ir::Module*>& open);
+// Puts these modules, which no rule has placed and which are on the first CPU, on hosts; all that
+// is in no layer stays there.
+void spread_over_hosts(const PricedModel& model, const MemoryFormulas* formulas,
+                       const std::vector<const ir::Module*>& open, Placement& placement);
 
 }  // namespace ktx::passes

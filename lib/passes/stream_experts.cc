@@ -9,14 +9,12 @@
 
 #include "kernels/matmul/retile.h"
 #include "lib/passes/chunk_tokens.h"
-#include "lib/passes/conversation_time.h"
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"
-#include "lib/passes/expert_groups.h"
+#include "lib/passes/module_bytes.h"
 #include "lib/passes/pass_time.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -27,39 +25,37 @@ constexpr int64_t kStep = 32;
 constexpr int64_t kLeastChunk = 1024;  // that the runtime takes beside a GPU
 
 // The experts of the CPU beside each GPU.
-std::map<std::string, std::vector<const ir::Module*>> streamed_by(const CompileState& state) {
-  std::map<int32_t, std::string> devices;  // of attention, by layer
-  for (const ir::Module& module : state.modules.modules) {
-    if (ir::kind_of(module.role) == ir::Kind::Attention) {
-      devices[module.layer] = module.decision.device;
-    }
-  }
-  std::map<std::string, std::vector<const ir::Module*>> all;
-  for (const ir::Module& module : state.modules.modules) {
-    if (module.role != ir::Role::Experts || !target::is_cpu(module.decision.device)) continue;
-    const std::string& gpu = devices[module.layer];
-    const bool beside = gpu_number(gpu) >= 0 && target::on_same_host(gpu, module.decision.device);
-    if (beside && can_be_streamed(state, module)) all[gpu].push_back(&module);
+std::map<DeviceId, std::vector<const ir::Module*>> streamed_by(const PricedModel& model,
+                                                               const Placement& placement) {
+  auto devices = attention_devices(model.modules, placement);
+  std::map<DeviceId, std::vector<const ir::Module*>> all;
+  for (const ir::Module& module : model.modules.modules) {
+    const DeviceId& own = placement.at(model.modules, module).device;
+    if (module.role != ir::Role::Experts || !own.is_cpu()) continue;
+    const DeviceId& gpu = devices[module.layer];
+    const bool beside = gpu.gpu() >= 0 && gpu.host == own.host;
+    if (beside && can_be_streamed(model.rules, module)) all[gpu].push_back(&module);
   }
   return all;
 }
 
 // Tokens from which on the copy of these experts takes less time than computing them.
-double break_even(const CompileState& state, const std::string& device,
+double break_even(const PricedModel& model, const Placement& placement, const DeviceId& device,
                   const std::vector<const ir::Module*>& experts) {
-  const std::string beside = target::cpu_beside(device);
-  const DeviceRates cpu = rates_of(state.target, beside), gpu = rates_of(state.target, device);
+  const DeviceId beside = device.cpu_beside();
+  const DeviceRates cpu = rates_of(model.target, beside), gpu = rates_of(model.target, device);
+  const auto slots = placement.streams.way.slots.value_or(plan::StreamSlots::Layer);
   double bytes = 0, operations = 0;  // of a token
   for (const ir::Module* module : experts) {
     const auto& info = std::get<ir::ExpertsInfo>(module->info);
+    const ModulePlace& place = placement.at(model.modules, *module);
     // Where a layer does not come whole, one that defers experts is fetched for both of its sums.
     const bool twice =
-        deferred_steps(state.modules, *module) > 0 &&
-        state.stream_slots.value_or(plan::StreamSlots::Layer) != plan::StreamSlots::Layer;
+        slots != plan::StreamSlots::Layer && deferred_steps(model.modules, *module, place) > 0;
     const int times = twice ? 2 : 1;
-    bytes += times * static_cast<double>(bytes_on(*module, beside, placed_bytes(*module)));
+    bytes += times * static_cast<double>(bytes_on(place, beside, placed_bytes(*module)));
     double use = 1;  // of the CPU
-    for (const ir::ExpertSet& set : module->decision.expert_sets) use -= set.use;
+    for (const ExpertSplit& split : place.splits) use -= split.use;
     for (const ir::Param& param : module->params) {
       operations += 2.0 * static_cast<double>(param.rows) * static_cast<double>(param.cols) *
                     info.top_k * use / kCpuExpertShare;
@@ -71,11 +67,10 @@ double break_even(const CompileState& state, const std::string& device,
 
 }  // namespace
 
-PrefillDevice prefill_device(const CompileState& state, const ir::Module& experts) {
+PrefillDevice prefill_device(const rules::RuleSet& rules, const ir::Module& experts) {
   const int32_t number = experts.decision.rule;
-  if (number < 0 || number >= std::ssize(state.rules.rules)) return PrefillDevice::Open;
-  const auto* kwarg =
-      state.rules.rules[static_cast<size_t>(number)].replace.kwarg("prefill_device");
+  if (number < 0 || number >= std::ssize(rules.rules)) return PrefillDevice::Open;
+  const auto* kwarg = rules.rules[static_cast<size_t>(number)].replace.kwarg("prefill_device");
   const auto place = kwarg ? rules::parse_device(kwarg->value.text) : std::nullopt;
   using Kind = rules::DeviceSpec::Kind;
   if (!place || place->kind == Kind::Auto || place->kind == Kind::Foreign) {
@@ -84,16 +79,17 @@ PrefillDevice prefill_device(const CompileState& state, const ir::Module& expert
   return place->kind == Kind::Cpu ? PrefillDevice::Cpu : PrefillDevice::Gpu;
 }
 
-bool wants_streams(const CompileState& state) {
-  return std::ranges::any_of(state.modules.modules, [&](const ir::Module& module) {
-    return module.role == ir::Role::Experts && target::is_cpu(module.decision.device) &&
-           prefill_device(state, module) == PrefillDevice::Gpu;
+bool wants_streams(const PricedModel& model, const Placement& placement) {
+  return std::ranges::any_of(model.modules.modules, [&](const ir::Module& module) {
+    return module.role == ir::Role::Experts &&
+           placement.at(model.modules, module).device.is_cpu() &&
+           prefill_device(model.rules, module) == PrefillDevice::Gpu;
   });
 }
 
-bool can_be_streamed(const CompileState& state, const ir::Module& module) {
+bool can_be_streamed(const rules::RuleSet& rules, const ir::Module& module) {
   return module.role == ir::Role::Experts && std::holds_alternative<ir::ExpertsInfo>(module.info) &&
-         prefill_device(state, module) != PrefillDevice::Cpu &&
+         prefill_device(rules, module) != PrefillDevice::Cpu &&
          std::ranges::all_of(module.params, [](const ir::Param& param) {
            if (param.name.ends_with("_factors")) return false;  // which no GPU kernel applies
            return param.rows == 1 || param.name.ends_with("bias") ||
@@ -101,18 +97,15 @@ bool can_be_streamed(const CompileState& state, const ir::Module& module) {
          });
 }
 
-std::vector<StreamWay> stream_ways(const CompileState& state) {
-  const launches::Preferences& prefer = state.prefer;
+std::vector<StreamWay> stream_ways(const PricedModel& model) {
+  const bool chosen = model.prefer.stream_chosen;
+  const int64_t tokens = model.streams.tokens;
   std::vector<StreamWay> ways;
-  if (!prefer.stream_chosen || prefer.stream_tokens == 0) {
-    ways.push_back({std::nullopt, chunk_tokens(state.modules, 0)});
-  }
-  if (prefer.stream_chosen && prefer.stream_tokens == 0) return ways;
-  if (prefer.stream_chosen && state.stream_slots) {
-    return {{state.stream_slots, state.check.shape.step_tokens}};
-  }
-  const int64_t most = chunk_tokens(state.modules, 1);
-  const int64_t least = prefer.stream_chosen ? std::min(prefer.stream_tokens, most) : 1;
+  if (!chosen || tokens == 0) ways.push_back({std::nullopt, chunk_tokens(model.modules, 0)});
+  if (chosen && tokens == 0) return ways;
+  if (chosen && model.streams.way.slots) return {model.streams.way};
+  const int64_t most = chunk_tokens(model.modules, 1);
+  const int64_t least = chosen ? std::min(tokens, most) : 1;
   for (auto slots = std::rbegin(plan::kStreamSlots); slots != std::rend(plan::kStreamSlots);
        ++slots) {
     for (int64_t chunk = kLeastChunk; chunk <= most; chunk *= 2) {
@@ -122,63 +115,51 @@ std::vector<StreamWay> stream_ways(const CompileState& state) {
   return ways;
 }
 
-void assume_streams(CompileState& state, const StreamWay& way) {
-  state.stream_slots = way.slots;
-  state.check.shape.step_tokens = way.chunk;
-  if (!state.prefer.stream_chosen) state.prefer.stream_tokens = way.slots ? 1 : 0;
+void assume_streams(const PricedModel& model, StreamChoice& streams, const StreamWay& way) {
+  streams.way = way;
+  if (!model.prefer.stream_chosen) streams.tokens = way.slots ? 1 : 0;
 }
 
-void choose_stream_tokens(CompileState& state) {
-  if (state.prefer.stream_chosen) return;
+void choose_stream_tokens(const PricedModel& model, Placement& placement) {
+  if (model.prefer.stream_chosen) return;
   double tokens = 0;
-  for (const auto& [device, experts] : streamed_by(state)) {
-    tokens = std::max(tokens, break_even(state, device, experts));
+  for (const auto& [device, experts] : streamed_by(model, placement)) {
+    tokens = std::max(tokens, break_even(model, placement, device, experts));
   }
+  StreamChoice& streams = placement.streams;
+  const bool wanted = wants_streams(model, placement);
   double steps = std::ceil(tokens * kFewTokens / static_cast<double>(kStep));
-  const auto most = static_cast<double>(state.check.shape.step_tokens / kStep);
-  if (wants_streams(state)) steps = std::min(steps, most);
+  const auto most = static_cast<double>(streams.way.chunk / kStep);
+  if (wanted) steps = std::min(steps, most);
   const bool pays = tokens > 0 && steps <= most;
   const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(steps)) * kStep;
-  state.prefer.stream_tokens = pays ? least : 0;
+  streams.tokens = pays ? least : 0;
   // A rule that wants experts on the GPU in prompts means all of them.
-  if (state.prefer.joint_chosen) return;
+  if (model.prefer.joint_chosen) return;
   const auto even = static_cast<int64_t>(tokens * kFewTokens);
-  state.prefer.joint_tokens = pays && !wants_streams(state) ? std::max<int64_t>(1, even) : 0;
+  streams.joint = pays && !wanted ? std::max<int64_t>(1, even) : 0;
 }
 
-void take_way(CompileState& state, const StreamWay& way) {
-  assume_streams(state, way);
-  if (way.slots) choose_stream_tokens(state);
+void take_way(const PricedModel& model, Placement& placement, const StreamWay& way) {
+  assume_streams(model, placement.streams, way);
+  if (way.slots) choose_stream_tokens(model, placement);
 }
 
-std::optional<StreamTrial> predict_trial(const CompileState& state, const StreamWay& way) {
-  CompileState copy = state;
-  take_way(copy, way);
-  if (way.slots && copy.prefer.stream_tokens == 0) return std::nullopt;
-  return StreamTrial{way, gpu_expert_use(copy.modules), conversation_time(copy)};
-}
-
-void keep_trial(std::vector<StreamTrial>& trials, const StreamTrial& trial) {
-  const auto same = std::ranges::find_if(
-      trials, [&](const StreamTrial& t) { return t.way.slots == trial.way.slots; });
-  if (same == trials.end()) {
-    trials.push_back(trial);
-  } else if (trial.is_better_than(*same)) {
-    *same = trial;
+std::string settle_streams(const PricedModel& model, Placement& placement,
+                           const std::vector<StreamTrial>& trials) {
+  if (model.prefer.stream_chosen) return "";
+  const std::vector<StreamWay> ways = stream_ways(model);
+  if (streamed_by(model, placement).empty()) {
+    assume_streams(model, placement.streams, ways.front());
+    return "";
   }
-}
-
-void settle_streams(CompileState& state) {
-  if (state.prefer.stream_chosen) return;
-  const std::vector<StreamWay> ways = stream_ways(state);
-  if (streamed_by(state).empty()) return assume_streams(state, ways.front());
-  const Result<Estimator> estimator = Estimator::make(state);
-  if (!estimator) return;
+  const Result<MemoryFormulas> formulas = MemoryFormulas::make(model);
+  if (!formulas) return "";
   std::string full;  // "cuda:0 has no room for the 1.71 GiB"
   const auto streams_and_fits = [&] {
-    choose_stream_tokens(state);
-    const Result<Estimate> now = estimator->run(state);
-    if (!now || state.prefer.stream_tokens == 0) return false;
+    choose_stream_tokens(model, placement);
+    const Result<Estimate> now = memory_of(model, *formulas, placement);
+    if (!now || placement.streams.tokens == 0) return false;
     for (const DeviceUse& device : now->devices) {
       if (device.stream_bytes == 0 || !device.too_small()) continue;
       full =
@@ -188,16 +169,15 @@ void settle_streams(CompileState& state) {
     return true;
   };
   const bool chosen = std::ranges::any_of(
-      state.stream_trials, [](const StreamTrial& trial) { return trial.way.slots.has_value(); });
-  if (chosen && (!state.stream_slots || streams_and_fits())) return;
+      trials, [](const StreamTrial& trial) { return trial.way.slots.has_value(); });
+  if (chosen && (!placement.streams.way.slots || streams_and_fits())) return "";
   for (auto way = ways.rbegin(); way != ways.rend(); ++way) {
-    assume_streams(state, *way);
-    if (way->slots && streams_and_fits()) return;
+    assume_streams(model, placement.streams, *way);
+    if (way->slots && streams_and_fits()) return "";
   }
-  if (full.empty() || state.check.dialect != rules::Dialect::Ktx) return;
-  state.diags->note({}, "",
-                    "long prompts are computed by the CPU alone: " + full +
-                        " that its experts need to be streamed");
+  if (full.empty() || model.check.dialect != rules::Dialect::Ktx) return "";
+  return "long prompts are computed by the CPU alone: " + full +
+         " that its experts need to be streamed";
 }
 
 }  // namespace ktx::passes

@@ -9,48 +9,48 @@
 //
 // Slots and scratch of streams take memory that experts could have. So there are several ways, from
 // a layer at a time in passes of 4096 tokens to an eighth of a matrix in passes of 1024, and the
-// placement takes the one with the best predicted time (place_devices.cc).
+// placement takes the one with the best predicted time (find_placement.h).
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "lib/passes/pass.h"
+#include "lib/passes/memory_formulas.h"
+#include "lib/passes/priced_model.h"
 
 namespace ktx::passes {
 
-// All that the state's preferences allow, from the one that takes the least memory, not to stream,
-// to that with the largest slots. Where these say how many tokens a pass needs and slots are
-// chosen, too, only that one.
-std::vector<StreamWay> stream_ways(const CompileState& state);
+// All that the preferences allow, from the one that takes the least memory, not to stream, to that
+// with the largest slots. Where these say how many tokens a pass needs and slots are chosen, too,
+// only that one.
+std::vector<StreamWay> stream_ways(const PricedModel& model);
 
 // As if passes of any length streamed, or none: for placements that are tried. Where the preference
 // says from how many tokens on, that stays.
-void assume_streams(CompileState& state, const StreamWay& way);
+void assume_streams(const PricedModel& model, StreamChoice& streams, const StreamWay& way);
 
-// Sets `prefer.stream_tokens`, by the modules as they are placed: from how many tokens on a pass
-// streams, 0 where none of the state's chunk does. Changes nothing where the preference says it.
-void choose_stream_tokens(CompileState& state);
+// Sets from how many tokens on a pass of the placement streams, 0 where none of its chunk does.
+// Changes nothing where the preference says it.
+void choose_stream_tokens(const PricedModel& model, Placement& placement);
 
-// Of the placement of the state, for which `way` is assumed; nothing where no pass would stream.
-std::optional<StreamTrial> predict_trial(const CompileState& state, const StreamWay& way);
-// Keeps the best for each slots, in the order of the ways.
-void keep_trial(std::vector<StreamTrial>& trials, const StreamTrial& trial);
-// Takes the way for the state.
-void take_way(CompileState& state, const StreamWay& way);
+// Takes the way for the placement, with the tokens that pay.
+void take_way(const PricedModel& model, Placement& placement, const StreamWay& way);
 
-// Of modules as they are placed: takes the best way that fits, with a note where none does though
-// it would pay. Where the placement was chosen with its way, only from how many tokens on.
-void settle_streams(CompileState& state);
+// Of a placement whose devices are final: takes the best way that fits. Where the placement was
+// chosen with its way, only from how many tokens on. The text is a note where none fits though it
+// would pay: "long prompts are computed by the CPU alone: ...", else "".
+std::string settle_streams(const PricedModel& model, Placement& placement,
+                           const std::vector<StreamTrial>& trials);
 
 // What a rule says of the device of long prompts (`prefill_device`), of experts on the CPU.
 enum class PrefillDevice { Open, Cpu, Gpu };
-PrefillDevice prefill_device(const CompileState& state, const ir::Module& experts);
+PrefillDevice prefill_device(const rules::RuleSet& rules, const ir::Module& experts);
 // Whether some experts on the CPU have the GPU there.
-bool wants_streams(const CompileState& state);
+bool wants_streams(const PricedModel& model, const Placement& placement);
 
 // Of the experts of `module`: whether a GPU can compute them over weights of the CPU, and a rule
 // does not say otherwise.
-bool can_be_streamed(const CompileState& state, const ir::Module& module);
+bool can_be_streamed(const rules::RuleSet& rules, const ir::Module& module);
 
 }  // namespace ktx::passes

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "lib/passes/expert_groups.h"
 #include "lib/passes/host_links.h"
+#include "lib/passes/module_bytes.h"
 #include "lib/support/strings.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -29,21 +28,23 @@ std::string uses(const Estimate& estimate) {
 }
 
 // Layers of which something is on a device; `experts`: routed experts.
-std::vector<int32_t> layers_on(const CompileState& state, const std::string& device, bool experts) {
+std::vector<int32_t> layers_on(const PricedModel& model, const Placement& placement,
+                               const DeviceId& device, bool experts) {
   std::set<int32_t> layers;
-  for (const ir::Module& module : state.modules.modules) {
+  for (const ir::Module& module : model.modules.modules) {
     if (module.layer < 0 || module.params.empty()) continue;
     if (experts && module.role != ir::Role::Experts) continue;
-    const std::vector<std::string> devices = devices_of(module);
+    const std::vector<DeviceId> devices = devices_of(placement.at(model.modules, module));
     if (std::ranges::find(devices, device) != devices.end()) layers.insert(module.layer);
   }
   return {layers.begin(), layers.end()};
 }
 
 struct Move {
-  const CompileState& state;
-  const Estimator& estimator;
-  std::string from, to;
+  const PricedModel& model;
+  const MemoryFormulas& formulas;
+  const Placement& now;
+  DeviceId from, to;
   bool experts = false;
   std::vector<int32_t> layers;  // rising; the last ones move first
 
@@ -53,33 +54,34 @@ struct Move {
     return std::binary_search(first, layers.end(), module.layer);
   }
   Result<Estimate> estimate(size_t count) const {
-    CompileState moved = state;
-    for (ir::Module& module : moved.modules.modules) {
+    Placement moved = now;
+    for (const ir::Module& module : model.modules.modules) {
       if (!moves(module, count)) continue;
-      if (module.decision.device == from) module.decision.device = to;
-      std::erase_if(module.decision.expert_sets,
-                    [&](const ir::ExpertSet& set) { return set.device == from; });
+      ModulePlace& place = moved.at(model.modules, module);
+      if (place.device == from) place.device = to;
       // Its other experts may have been there already.
-      std::erase_if(module.decision.expert_sets,
-                    [&](const ir::ExpertSet& set) { return set.device == module.decision.device; });
+      std::erase_if(place.splits, [&](const ExpertSplit& split) {
+        return split.device == from || split.device == place.device;
+      });
     }
-    return estimator.run(moved);
+    return memory_of(model, formulas, moved);
   }
   bool enough(size_t count) const {
     const auto now = estimate(count);
     return now && std::ranges::none_of(now->devices, [&](const DeviceUse& use) {
-             return use.name == from && use.too_small();
+             return use.name == to_string(from) && use.too_small();
            });
   }
   uint64_t bytes(size_t count) const {
     uint64_t sum = 0;
-    for (const ir::Module& module : state.modules.modules) {
-      if (moves(module, count)) sum += bytes_on(module, from, placed_bytes(module));
+    for (const ir::Module& module : model.modules.modules) {
+      if (!moves(module, count)) continue;
+      sum += bytes_on(now.at(model.modules, module), from, placed_bytes(module));
     }
     return sum;
   }
   // The fewest layers; "" where all of them are too few, or there is no room for them.
-  std::string text() const {
+  std::string remedy() const {
     if (layers.empty() || !enough(layers.size())) return "";
     size_t low = 1, high = layers.size();
     while (low < high) {
@@ -96,27 +98,26 @@ struct Move {
     return fmt::format(
         "{} {} on {} make it fit ({} of {} layers, {} from {}): {}",
         experts ? "the experts of layers" : "layers",
-        low == 1 ? fmt::format("{}", first) : fmt::format("{}..{}", first, layers.back()), to, low,
-        layers.size(), human_bytes(bytes(low)), from, uses(*fitting));
+        low == 1 ? fmt::format("{}", first) : fmt::format("{}..{}", first, layers.back()),
+        to_string(to), low, layers.size(), human_bytes(bytes(low)), to_string(from),
+        uses(*fitting));
   }
 };
 
 // Devices of the same host, the CPU first, then GPUs by number.
-std::vector<std::string> others(const CompileState& state, const std::string& device) {
-  std::vector<std::string> all;
-  const std::string cpu = target::cpu_beside(device);
-  if (cpu != device) all.push_back(cpu);
-  const size_t gpus = gpus_of(state.target, host_number(state.target, device)).size();
+std::vector<DeviceId> others(const target::Target& target, const DeviceId& device) {
+  std::vector<DeviceId> all{device.cpu_beside()};
+  const size_t gpus = gpus_of(target, host_number(target, device)).size();
   for (size_t i = 0; i < gpus; ++i) {
-    std::string gpu = target::device_on(target::host_of(device), fmt::format("cuda:{}", i));
-    if (gpu != device) all.push_back(std::move(gpu));
+    all.push_back({device.host, DeviceId::Kind::Cuda, static_cast<int>(i)});
   }
+  std::erase(all, device);
   return all;
 }
 
 }  // namespace
 
-std::string fits_without_rules(const CompileState& state, const Estimator& estimator) {
+std::string fits_without_rules(const CompileState& state) {
   if (state.rules.rules.empty()) return "";
   CompileState bare = state;
   DiagSink unheard;
@@ -131,7 +132,7 @@ std::string fits_without_rules(const CompileState& state, const Estimator& estim
   options.stop_after = "place-devices";
   options.verify_each = false;
   if (!run_passes(bare, options).ok()) return "";
-  const auto estimate = estimator.run(bare);
+  const auto estimate = memory_of(bare);
   if (!estimate || !all_fit(*estimate)) return "";
   const auto& files = state.rules.files;
   const std::string what =
@@ -139,12 +140,16 @@ std::string fits_without_rules(const CompileState& state, const Estimator& estim
   return fmt::format("without {} it fits: {}", what, uses(*estimate));
 }
 
-std::string fits_with_moves(const CompileState& state, const Estimator& estimator,
+std::string fits_with_moves(const CompileState& state, const MemoryFormulas& formulas,
                             const std::string& device) {
+  const PricedModel model(state);
+  const Placement now = placement_of(state);
+  const DeviceId from = target::device_id(device);
   for (const bool experts : {true, false}) {
-    for (const std::string& to : others(state, device)) {
-      const Move move{state, estimator, device, to, experts, layers_on(state, device, experts)};
-      if (const std::string text = move.text(); !text.empty()) return text;
+    for (const DeviceId& to : others(state.target, from)) {
+      const Move move{
+          model, formulas, now, from, to, experts, layers_on(model, now, from, experts)};
+      if (const std::string text = move.remedy(); !text.empty()) return text;
     }
   }
   return "";

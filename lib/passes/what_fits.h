@@ -15,11 +15,11 @@ namespace ktx::passes {
 
 // The rules left out, where there are any: "" where it does not fit so, or the machine is not
 // known.
-std::string fits_without_rules(const CompileState& state, const Estimator& estimator);
+std::string fits_without_rules(const CompileState& state);
 
 // Experts of as few layers as are enough, else whole layers, on another device than `device`, which
 // is too small; "" where none of this is enough.
-std::string fits_with_moves(const CompileState& state, const Estimator& estimator,
+std::string fits_with_moves(const CompileState& state, const MemoryFormulas& formulas,
                             const std::string& device);
 
 }  // namespace ktx::passes

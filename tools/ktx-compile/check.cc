@@ -11,6 +11,7 @@
 
 #include "lib/arch/usual_types.h"
 #include "lib/passes/chunk_tokens.h"
+#include "lib/passes/estimate_text.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/next_move.h"
 #include "lib/plan/expert_profile.h"
@@ -246,9 +247,7 @@ class Checker {
       if (table) fmt::print(out, "{}", *table);
       if (!table) sink_.error({}, "", table.error().message);
     } else if (options_.estimate) {
-      const auto estimator = passes::Estimator::make(state_);
-      const auto estimate =
-          estimator ? estimator->predict(state_) : Result<passes::Estimate>(estimator.error());
+      const auto estimate = passes::estimate_of(state_);
       if (estimate) {
         fmt::print(out, "{}", passes::print_estimate(*estimate));
         fmt::print(out, "{}", passes::next_best_move(state_, *estimate));

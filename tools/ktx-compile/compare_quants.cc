@@ -27,8 +27,7 @@ Result<passes::Estimate> estimate_with(const Options& options, const passes::Com
   passes::PassOptions until_placed;
   until_placed.stop_after = "place-devices";
   KTX_TRY(passes::run_passes(state, until_placed));
-  const auto estimator = KTX_TRY(passes::Estimator::make(state));
-  return estimator.predict(state);
+  return passes::estimate_of(state);
 }
 
 uint64_t weights_of(const passes::Estimate& estimate) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lib/passes/module_bytes.h"
 #include "lib/support/strings.h"
 
 namespace ktx::tools {

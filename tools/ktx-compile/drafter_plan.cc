@@ -15,7 +15,7 @@
 #include "lib/input/draft_head_source.h"
 #include "lib/input/file_kind.h"
 #include "lib/passes/emit_plan.h"
-#include "lib/passes/estimate.h"
+#include "lib/passes/estimate_text.h"
 #include "lib/plan/device_memory.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/mapped_file.h"
@@ -282,8 +282,7 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
   const Status passed = passes::run_passes(made->state, passes);
   if (!passed) return first_error(made->sink, passed.error().message);
   hand_on_warnings(made->sink, *model_state.diags);
-  const auto estimator = KTX_TRY(passes::Estimator::make(made->state));
-  const passes::Estimate estimate = KTX_TRY(estimator.predict(made->state));
+  const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
   model_state.taps = made->given_taps;
   for (const passes::DeviceUse& device : estimate.devices) {
     take_from(model_state, device.name, device.total() - device.reserve_bytes);

@@ -9,9 +9,10 @@
 #include "lib/ir/expert_numbers.h"
 #include "lib/passes/asked_layout.h"
 #include "lib/passes/deferred_experts.h"
-#include "lib/passes/estimate.h"
+#include "lib/passes/estimate_text.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/host_links.h"
+#include "lib/passes/module_bytes.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
@@ -88,7 +89,7 @@ std::string layout_of(const ir::Module& module) {
 
 // The generation of a GPU of the target; 0: not known, or no GPU.
 int generation_of(const passes::CompileState& state, const std::string& device) {
-  const target::GpuTarget* const gpu = passes::gpu_of(state.target, device);
+  const target::GpuTarget* const gpu = passes::gpu_of(state.target, target::device_id(device));
   return gpu != nullptr ? target::generation(*gpu) : 0;
 }
 
@@ -125,9 +126,10 @@ std::string kernels_of(const passes::CompileState& state, const steps::StepGraph
 // How a GPU gets the module's experts in long prompts, and what else was tried.
 std::string streams_of_module(const passes::CompileState& state, const ir::Module& module) {
   const int64_t least = state.prefer.stream_tokens;
-  if (least == 0 || module.role != ir::Role::Experts || passes::experts_on(module, "cpu") == 0)
+  if (least == 0 || module.role != ir::Role::Experts ||
+      passes::experts_on(passes::place_of(module), {}) == 0)
     return "";
-  if (!passes::can_be_streamed(state, module)) return "";
+  if (!passes::can_be_streamed(state.rules, module)) return "";
   const std::string_view slots = plan::name(state.stream_slots.value_or(plan::StreamSlots::Layer));
   return fmt::format(
              "  streams {} at a time to the GPU of its layer, in passes of {} tokens and more\n",
@@ -179,7 +181,8 @@ Result<std::string> explain_module(const passes::CompileState& state, const step
     out += fmt::format("          {} of its experts on {}, with {:.1f} % of the activations: {}\n",
                        set.count, set.device, 100 * set.use, ir::expert_numbers_text(set.experts));
   }
-  if (const int32_t deferred = passes::deferred_steps(state.modules, *module)) {
+  if (const int32_t deferred =
+          passes::deferred_steps(state.modules, *module, passes::place_of(*module))) {
     out += fmt::format("          {} of a token's {} experts are added a layer later (deferred)\n",
                        deferred, std::get<ir::ExpertsInfo>(module->info).top_k);
   }

@@ -11,7 +11,8 @@
 #include <map>
 
 #include "lib/passes/deferred_experts.h"
-#include "lib/passes/estimate.h"
+#include "lib/passes/estimate_text.h"
+#include "lib/passes/module_bytes.h"
 #include "lib/passes/next_move.h"
 #include "lib/passes/rule_report.h"
 #include "lib/support/strings.h"
@@ -108,7 +109,8 @@ std::string cell(const passes::CompileState& state, const ir::Module& module, Co
     device += fmt::format(", {} experts on {} ({:.0f} % of the activations)", set.count, set.device,
                           100 * set.use);
   }
-  if (const int32_t deferred = passes::deferred_steps(state.modules, module)) {
+  if (const int32_t deferred =
+          passes::deferred_steps(state.modules, module, passes::place_of(module))) {
     device += fmt::format(", {} of a token's experts deferred", deferred);
   }
   return fmt::format("<td style=\"background:{};color:{}\" title=\"{}: {}, {}, {}\">{}</td>",
@@ -355,9 +357,7 @@ std::string report_html(const passes::CompileState& state, const steps::StepGrap
       state.matched.without_rule, passes::count_of(state.diags->errors(), "error"),
       passes::count_of(state.diags->warnings(), "warning"));
   const std::string modules = grid(state, colors);
-  const auto estimator = passes::Estimator::make(state);
-  const auto estimate =
-      estimator ? estimator->predict(state) : Result<passes::Estimate>(estimator.error());
+  const auto estimate = passes::estimate_of(state);
   std::string key = "<p class=key>";
   if (estimate) {
     out += verdict(state, *estimate) + "<h2>Memory</h2>\n" + bars(*estimate) +

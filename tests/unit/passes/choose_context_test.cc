@@ -40,7 +40,7 @@ class Fitted {
   }
   int64_t ctx() const { return state.check.shape.ctx; }
   bool fits() const {
-    const auto estimate = Estimator::make(state).take().run(state);
+    const auto estimate = memory_of(state);
     return std::ranges::none_of(estimate->devices, [](const auto& use) { return use.too_small(); });
   }
   int layers_on_gpus() const {

@@ -109,7 +109,7 @@ TEST(PassTime, OfStreamedExpertsCopiesLessWhereTheCpuComputesSome) {
   target.cpu.read_gbps = 1e6;  // arithmetic is what counts
   testing::PlacedModel model(target, "cuda:0", "cpu");
   model.state.check.shape.step_tokens = 4096;
-  choose_stream_tokens(model.state);
+  model.choose_stream_tokens();
   const int64_t joint = model.state.prefer.joint_tokens;
   ASSERT_GT(joint, 0);
   model.state.prefer.stream_tokens = 1;
@@ -134,7 +134,7 @@ TEST(StreamTokens, FollowTheRatesOfTheMachine) {
   const auto chosen = [](target::Target target, const std::string& experts = "cpu") {
     testing::PlacedModel model(std::move(target), "cuda:0", experts);
     model.state.check.shape.step_tokens = 4096;
-    choose_stream_tokens(model.state);
+    model.choose_stream_tokens();
     return model.state.prefer.stream_tokens;
   };
   const int64_t tokens = chosen(machine());
@@ -152,7 +152,7 @@ TEST(StreamTokens, OfTheUserStay) {
   testing::PlacedModel model(machine(), "cuda:0", "cpu");
   model.state.prefer.stream_chosen = true;
   model.state.check.shape.step_tokens = 4096;
-  choose_stream_tokens(model.state);
+  model.choose_stream_tokens();
   EXPECT_EQ(model.state.prefer.stream_tokens, 0);
 }
 

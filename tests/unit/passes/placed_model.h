@@ -6,6 +6,7 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/stream_experts.h"
 #include "lib/rules/rule.h"
 #include "tests/support/paths.h"
 
@@ -33,6 +34,13 @@ class PlacedModel {
   }
   PlacedModel(const PlacedModel&) = delete;
   PlacedModel& operator=(const PlacedModel&) = delete;
+
+  void choose_stream_tokens() {
+    passes::Placement placement = passes::placement_of(state);
+    passes::choose_stream_tokens(passes::PricedModel(state), placement);
+    state.prefer.stream_tokens = placement.streams.tokens;
+    state.prefer.joint_tokens = placement.streams.joint;
+  }
 
   int layers() const { return state.modules.facts.layers; }
 

@@ -12,11 +12,11 @@
 #include "lib/arch/build_graph.h"
 #include "lib/ir/expert_numbers.h"
 #include "lib/passes/chunk_tokens.h"
-#include "lib/passes/conversation_time.h"
-#include "lib/passes/estimate.h"
+#include "lib/passes/estimate_text.h"
 #include "lib/passes/expert_groups.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/price.h"
 #include "lib/rules/rule.h"
 #include "lib/rules/target_yaml.h"
 #include "tests/support/golden.h"
@@ -48,9 +48,7 @@ class Placed {
     EXPECT_TRUE(status) << status.error().message;
   }
   Estimate predict() const {
-    const auto estimator = Estimator::make(state);
-    EXPECT_TRUE(estimator) << estimator.error().message;
-    auto estimate = estimator->predict(state);
+    auto estimate = estimate_of(state);
     EXPECT_TRUE(estimate) << estimate.error().message;
     return estimate.take();
   }
@@ -73,7 +71,7 @@ class Placed {
     for (const ir::Module& module : state.modules.modules) {
       if (module.role != ir::Role::Experts) continue;
       const int32_t all = std::get<ir::ExpertsInfo>(module.info).experts;
-      layers += 1 - static_cast<double>(passes::experts_on(module, "cpu")) / all;
+      layers += 1 - static_cast<double>(passes::experts_on(place_of(module), {})) / all;
     }
     return layers;
   }
@@ -118,7 +116,7 @@ std::vector<std::string> configs() {
 }
 
 double conversation_seconds(const Placed& placed) {
-  return conversation_time(placed.state).seconds();
+  return price(PricedModel(placed.state), placement_of(placed.state)).seconds();
 }
 
 class Placements : public ::testing::TestWithParam<std::string> {};

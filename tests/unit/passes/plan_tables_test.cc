@@ -93,7 +93,7 @@ TEST_F(FullPlan, HoldsEveryByteOfTheModelOnceInPlacesThatDoNotOverlap) {
   }
 
   // What --estimate says of the memory: weights by device, to a percent.
-  const Estimate estimate = Estimator::make(state_).take().run(state_).take();
+  const Estimate estimate = memory_of(state_).take();
   ASSERT_EQ(estimate.devices.size(), 2u);
   for (const DeviceUse& use : estimate.devices) {
     EXPECT_NEAR(static_cast<double>(by_device[use.name]) / static_cast<double>(use.weight_bytes), 1,

@@ -4,15 +4,14 @@
 //   512 tokens of decode     5.5 s
 //   a prompt of 4096         0.6 s    in passes of the chunk that the placement has
 //   a prompt of 512          0.3 s
+//
+// A function of the model and the placement alone; memory is another one (estimate.h).
 #pragma once
 
-#include "lib/passes/pass.h"
+#include "lib/passes/priced_model.h"
 
 namespace ktx::passes {
 
-// Of modules that have their devices, with the state's choice of streams.
-ConversationTime conversation_time(const CompileState& state);
-// Of a prompt alone; `graph` has its launches.
-double prompt_seconds(const steps::StepGraph& graph, const CompileState& state, int64_t tokens);
+ConversationTime price(const PricedModel& model, const Placement& placement);
 
 }  // namespace ktx::passes

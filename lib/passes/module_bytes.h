@@ -1,0 +1,20 @@
+// What the weights of a module take.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/ir/module_graph.h"
+
+namespace ktx::passes {
+
+// Of a parameter, with 16 bits a weight where it is `dense`.
+uint64_t param_bytes(const ir::Param& param, bool dense);
+// Of a module's own weights in the form that its decision asks for.
+uint64_t placed_bytes(const ir::Module& module);
+// The same as they are in the GGUF.
+uint64_t source_bytes(const ir::Module& module);
+
+// a * b; far more than any memory where that is no number.
+uint64_t times(uint64_t a, uint64_t b);
+
+}  // namespace ktx::passes
