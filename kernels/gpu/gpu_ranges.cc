@@ -11,7 +11,7 @@ namespace {
 constexpr RowRange kNoRows = {1, 0};
 constexpr RowRange kAll = {};
 constexpr RowRange kOneRow = {1, 1};
-constexpr RowRange kFewRows = {2, kSkinnyRows};
+constexpr RowRange kSkinnyRange = {2, kSkinnyRows};
 constexpr int64_t kLeastGemmRows = 17;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
@@ -79,7 +79,7 @@ RowRange gemv(const GpuForm& form, const GpuMachine& machine) {
 }
 
 RowRange skinny_gemm(const GpuForm& form, const GpuMachine&) {
-  return all_marlin(form) ? kFewRows : kNoRows;
+  return all_marlin(form) ? kSkinnyRange : kNoRows;
 }
 
 RowRange cublas_gemm(const GpuForm& form, const GpuMachine& machine) {
@@ -116,7 +116,7 @@ RowRange products_gemv(const GpuForm& form, const GpuMachine& machine) {
 }
 
 RowRange products_skinny_gemm(const GpuForm& form, const GpuMachine&) {
-  return form.aligned && all_marlin(form) && go_together(form) ? kFewRows : kNoRows;
+  return form.aligned && all_marlin(form) && go_together(form) ? kSkinnyRange : kNoRows;
 }
 
 RowRange gate_up_gemv(const GpuForm& form, const GpuMachine& machine) {
@@ -124,7 +124,7 @@ RowRange gate_up_gemv(const GpuForm& form, const GpuMachine& machine) {
 }
 
 RowRange gate_up_skinny_gemm(const GpuForm& form, const GpuMachine&) {
-  return gate_up_goes(form) ? kFewRows : kNoRows;
+  return gate_up_goes(form) ? kSkinnyRange : kNoRows;
 }
 
 RowRange router_gemv(const GpuForm& form, const GpuMachine&) {

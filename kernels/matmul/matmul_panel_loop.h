@@ -15,7 +15,7 @@
 // change no bit.
 //
 //   panel_activations.h   what a token brings
-//   matmul_panel_few.h    GEMV and skinny GEMM: words go straight into registers
+//   matmul_panel_skinny.h GEMV and skinny GEMM: words go straight into registers
 //   matmul_panel_many.h   GEMM: unpacked codes meet the tokens in register tiles
 //
 // The rows of matmul.def say for how many tokens each of them is taken.
@@ -42,7 +42,7 @@ struct PanelSkinny {
   using Vec = V;
   template <class Codes>
   static void run(const MatmulArgs& a) {
-    panel_few<V, Codes>(a, 0, a.tokens);
+    panel_skinny<V, Codes>(a, 0, a.tokens);
   }
 };
 template <class V>

@@ -5,7 +5,7 @@
 // Included by matmul_panel_loop.h only.
 #pragma once
 
-#include "kernels/matmul/matmul_panel_few.h"
+#include "kernels/matmul/matmul_panel_skinny.h"
 #include "kernels/matmul/panel_ahead.h"
 #include "kernels/matmul/panel_unpack.h"
 

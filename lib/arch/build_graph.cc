@@ -568,7 +568,7 @@ Result<ir::ModuleGraph> build_head_graph(const input::ModelSource& head, const D
   std::optional<HyperParams> params = read_hyper_params(*family, head.config, diags);
   if (!params) return Error{fmt::format("{}: no head can be made of its keys", head.gguf.path())};
   params->vocab = model.vocab;
-  params->context = model.context_length;  // it was trained with less, and guesses beyond it too
+  params->context = model.context_length;  // it was trained with less, and drafts beyond it too
   params->given_width = std::ssize(facts.layers) * model.hidden;
   params->given_norm = facts.given_norm;
   params->normed_stream = facts.normed_stream;

@@ -43,7 +43,7 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
 Result<ir::ModuleGraph> build_prediction_graph(const input::ModelSource& source, DiagSink& diags,
                                                int64_t ctx = 0);
 
-// A draft head that guesses for a model: a graph that is lowered like a model's, and runs beside
+// A draft head that drafts for a model: a graph that is lowered like a model's, and runs beside
 // it. `facts`: read_draft_head(); tensors that it shares with the model are among those of `head`.
 Result<ir::ModuleGraph> build_head_graph(const input::ModelSource& head, const DraftHead& facts,
                                          const ir::ModelFacts& model, DiagSink& diags,

@@ -1,4 +1,4 @@
-// A draft head (EAGLE-3): what its GGUF says of the model that it guesses for, checked against
+// A draft head (EAGLE-3): what its GGUF says of the model that it drafts for, checked against
 // that model.
 //
 //   GgufFile head = KTX_TRY(GgufFile::open("eagle3.gguf", {.tables = true}));

@@ -1,11 +1,12 @@
-// EAGLE-3: a head of one layer that guesses what a model will say, from three of its hidden states
+// EAGLE-3: a head of one layer that drafts what a model will say, from three of its hidden states
 // (Li et al., EAGLE-3, 2025). Not a model: it stands in the model's plan as its drafter.
 //
 //   s = fc . [what layer a reads ; layer b ; layer c]     of the model, for the token before
 //   n = [input_layernorm(embedding of the token) ; hidden_norm(s)]
 //   x = s + attention(n)       queries, keys and values are products with all of n
 //   x = x + mlp(post_attention_layernorm(x))
-//   logits = lm_head . norm(x), of fewer tokens than the model has; s of the guess behind it is x
+//   logits = lm_head . norm(x), of fewer tokens than the model has; s of the draft token behind it
+//   is x
 //
 // Some heads norm what fc reads (input_norm), some add to hidden_norm(s) in the place of s. The
 // embedding, and the head where it is for all tokens, are the model's where the file has none.

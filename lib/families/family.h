@@ -192,7 +192,7 @@ struct Family {
   const char* more_classes = "";
   // Layers for multi-token prediction at the end of its GGUFs are as prediction_rows.h has them.
   bool predicts = false;
-  // Not a model: a head that guesses tokens for one, whose hidden states it reads
+  // Not a model: a head that drafts tokens for one, whose hidden states it reads
   // (lib/arch/draft_head.h). What it is called; empty: a model.
   const char* draft_head = "";
   bool is_draft_head() const { return draft_head[0] != '\0'; }

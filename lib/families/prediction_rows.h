@@ -4,7 +4,7 @@
 //
 //   x = eh_proj . [enorm(embedding of token p) ; hnorm(hidden state of token p - 1)]
 //   x = layer N(x)      with a KV cache of its own
-//   hidden state of p, for guesses further on = shared_head_norm(x)      logits = head(that)
+//   hidden state of p, for draft tokens further on = shared_head_norm(x)      logits = head(that)
 //
 // Its embedding, last norm and head are the model's where the file has none for it. Data only.
 #pragma once

@@ -20,7 +20,7 @@
 // (lib/runtime/gpu/gpu_logits.h).
 //
 // Where a model runs on several hosts, values go from the CPU of one to that of another. Such
-// transfers are parts as well, of the network; those of one border follow each other:
+// transfers are parts as well, of the network; those of one boundary follow each other:
 //
 //   part 0  cpu      embed, layers 0 to 15
 //   part 1  network  x from cpu to b/cpu

@@ -20,7 +20,7 @@ struct EmitOptions {
   int64_t kv_budget_bytes = 0;         // 0: no limit but memory
   std::string isa;                     // of the machine packed for
   bool carry_unused = true;            // keep tensors that no step reads, for --export-gguf
-  std::span<const std::byte> drafter;  // a whole plan that guesses tokens for this one; not copied
+  std::span<const std::byte> drafter;  // a whole plan that drafts tokens for this one; not copied
   std::vector<int32_t> given_taps;     // of a drafter that reads a model's hidden states: which
   std::vector<int32_t> draft_tokens;   // the model's token of each logit, where they are fewer
   std::vector<std::string> options;    // those that change bytes, for provenance

@@ -8,11 +8,11 @@
 
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/divide_experts.h"
+#include "lib/passes/forwards_over_hosts.h"
 #include "lib/passes/hand_overs.h"
 #include "lib/passes/host_links.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/module_bytes.h"
-#include "lib/passes/passes_over_hosts.h"
 #include "lib/passes/stream_experts.h"
 #include "lib/plan/state_layout.h"
 #include "lib/target/host_device.h"
@@ -287,14 +287,14 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   if (!launched) return estimate;  // the findings say why
   auto slots = plan::StreamSlots::Layer;
   for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);
-  estimate.passes_in_flight = passes_in_flight(*launched);
+  estimate.forwards_in_flight = forwards_in_flight(*launched);
   estimate.chunks_in_flight = chunks_in_flight(*launched);
   const int64_t chunk = estimate.shape.step_tokens;
-  estimate.token = predict_pass(*launched, model.target, {});
+  estimate.token = predict_forward(*launched, model.target, {});
   estimate.cache_seconds = cache_seconds(estimate, model.target);
-  estimate.chunk = predict_pass(
+  estimate.chunk = predict_forward(
       *launched, model.target, {.tokens = chunk, .slots = slots, .joint = placement.streams.joint});
-  estimate.short_chunk = predict_pass(
+  estimate.short_chunk = predict_forward(
       *launched, model.target,
       {.tokens = std::min(kShortPrompt, chunk), .slots = slots, .joint = placement.streams.joint});
   return estimate;

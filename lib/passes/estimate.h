@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/passes/forward_time.h"
 #include "lib/passes/memory_formulas.h"
-#include "lib/passes/pass_time.h"
 #include "lib/passes/priced_model.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/stream_slots.h"
@@ -53,12 +53,13 @@ struct Estimate {
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
   int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
-  // Of estimate_of() alone, and where the target states the rates of all devices (PassTime::known).
-  PassTime token;                          // of decode, empty context
+  // Of estimate_of() alone, and where the target states the rates of all devices
+  // (ForwardTime::known).
+  ForwardTime token;                       // of decode, empty context
   double cache_seconds = 0;                // more than that with shape.ctx tokens before
-  PassTime chunk;                          // a pass of a long prompt
-  PassTime short_chunk;                    // of 512 tokens, or a chunk where that is less
-  int64_t passes_in_flight = 1;            // over hosts (passes_over_hosts.h)
+  ForwardTime chunk;                       // a pass of a long prompt
+  ForwardTime short_chunk;                 // of 512 tokens, or a chunk where that is less
+  int64_t forwards_in_flight = 1;          // over hosts (forwards_over_hosts.h)
   int64_t chunks_in_flight = 1;            // of one prompt
   std::vector<StreamTrial> stream_trials;  // of the state
 };

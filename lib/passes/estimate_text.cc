@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/passes/passes_over_hosts.h"
+#include "lib/passes/forwards_over_hosts.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "lib/target/host_device.h"
@@ -71,7 +71,7 @@ std::string trials_table(const std::vector<StreamTrial>& trials) {
 namespace {
 
 // The terms of the time of a pass, a line each.
-std::string speed_terms(const PassTime& time) {
+std::string speed_terms(const ForwardTime& time) {
   uint64_t largest = 0;
   for (const DeviceTime& d : time.devices) {
     largest = std::max({largest, d.read_bytes, d.copied_bytes});
@@ -107,7 +107,7 @@ std::string speed_terms(const PassTime& time) {
 
 // Between what speeds decode may lie where the rate of a CPU that it waits for is its maker's.
 std::string rated_spread(const Estimate& estimate) {
-  const PassTime& token = estimate.token;
+  const ForwardTime& token = estimate.token;
   double slowest = token.seconds, fastest = token.seconds;
   for (const DeviceTime& d : token.devices) {
     if (!target::is_cpu(d.device) || d.rates.read_measured || d.read_bytes == 0) continue;
@@ -127,13 +127,13 @@ std::string rated_spread(const Estimate& estimate) {
 
 // Of several passes on their way over hosts.
 std::string flight_text(const Estimate& estimate) {
-  if (estimate.passes_in_flight < 2) return "";
-  const auto rate = [](const PassTime& pass, int64_t in_flight) {
+  if (estimate.forwards_in_flight < 2) return "";
+  const auto rate = [](const ForwardTime& pass, int64_t in_flight) {
     return static_cast<double>(pass.tokens) / seconds_of_each(pass, in_flight);
   };
   std::string out =
       fmt::format("{} passes in flight: {:.1f} tokens/s of as many requests in decode",
-                  estimate.passes_in_flight, rate(estimate.token, estimate.passes_in_flight));
+                  estimate.forwards_in_flight, rate(estimate.token, estimate.forwards_in_flight));
   if (estimate.chunk.known && estimate.chunks_in_flight > 1) {
     out += fmt::format(", {:.0f} of a long prompt in chunks",
                        rate(estimate.chunk, estimate.chunks_in_flight));

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/passes/forward_time.h"
 #include "lib/passes/launched_steps.h"
 #include "lib/passes/module_bytes.h"
-#include "lib/passes/pass_time.h"
 #include "lib/support/strings.h"
 
 namespace ktx::passes {
@@ -44,7 +44,7 @@ std::string gain(const PricedModel& model, const Placement& now, const Estimate&
   }
   const auto graph = launched_steps(model, then);
   if (!graph) return "";
-  const PassTime token = predict_pass(*graph, model.target, {});
+  const ForwardTime token = predict_forward(*graph, model.target, {});
   return fmt::format(": decode {:+.0f} %", 100 * (estimate.token.seconds / token.seconds - 1));
 }
 

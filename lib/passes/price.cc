@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "lib/passes/forward_time.h"
+#include "lib/passes/forwards_over_hosts.h"
 #include "lib/passes/launched_steps.h"
-#include "lib/passes/pass_time.h"
-#include "lib/passes/passes_over_hosts.h"
 
 namespace ktx::passes {
 namespace {
@@ -13,11 +13,12 @@ double prompt_seconds(const steps::StepGraph& graph, const target::Target& targe
                       const StreamChoice& streams, int64_t tokens) {
   const int64_t chunk = std::min(tokens, streams.way.chunk);
   // All chunks as the middle one: attention grows evenly.
-  const PassTime pass = predict_pass(graph, target,
-                                     {.tokens = chunk,
-                                      .before = (tokens - chunk) / 2,
-                                      .slots = streams.way.slots.value_or(plan::StreamSlots::Layer),
-                                      .joint = streams.joint});
+  const ForwardTime pass =
+      predict_forward(graph, target,
+                      {.tokens = chunk,
+                       .before = (tokens - chunk) / 2,
+                       .slots = streams.way.slots.value_or(plan::StreamSlots::Layer),
+                       .joint = streams.joint});
   if (!pass.known) return 0;
   const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
   return seconds_of_all(pass, chunks, chunks_in_flight(graph));
@@ -28,7 +29,7 @@ double prompt_seconds(const steps::StepGraph& graph, const target::Target& targe
 ConversationTime price(const PricedModel& model, const Placement& placement) {
   const auto graph = launched_steps(model, placement);
   if (!graph) return {};
-  const PassTime token = predict_pass(*graph, model.target, {});
+  const ForwardTime token = predict_forward(*graph, model.target, {});
   const auto prompt = [&](int64_t tokens) {
     return prompt_seconds(*graph, model.target, placement.streams, tokens);
   };

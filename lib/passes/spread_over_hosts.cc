@@ -6,9 +6,9 @@
 
 #include "lib/passes/divide_experts.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/forward_time.h"
 #include "lib/passes/host_links.h"
 #include "lib/passes/module_bytes.h"
-#include "lib/passes/pass_time.h"
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
@@ -16,12 +16,12 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Finds the borders between hosts. First the least time of the host that takes longest; then, of
-// borders where none takes longer, those whose times differ least.
-class Borders {
+// Finds the boundaries between hosts. First the least time of the host that takes longest; then, of
+// boundaries where none takes longer, those whose times differ least.
+class Boundaries {
  public:
-  Borders(std::span<const LayerLoad> layers, const LayerLoad& first,
-          std::span<const HostRoom> hosts, bool by_memory)
+  Boundaries(std::span<const LayerLoad> layers, const LayerLoad& first,
+             std::span<const HostRoom> hosts, bool by_memory)
       : layers_(layers.size()), first_(first), hosts_(hosts), by_memory_(by_memory) {
     sums_.emplace_back();
     for (const LayerLoad& layer : layers) {
@@ -30,7 +30,7 @@ class Borders {
     }
   }
 
-  // False where no borders fit the memory.
+  // False where no boundaries fit the memory.
   bool run(std::vector<int>& host_of_layer) {
     const auto longest = [](double before, double own) { return std::max(before, own); };
     const auto squares = [](double before, double own) { return before + own * own; };
@@ -178,8 +178,8 @@ std::vector<HostRoom> rooms_of(const target::Target& target, const Reserves& res
 std::vector<int> spread_layers(std::span<const LayerLoad> layers, const LayerLoad& first,
                                std::span<const HostRoom> hosts) {
   std::vector<int> host_of_layer;
-  if (Borders(layers, first, hosts, true).run(host_of_layer)) return host_of_layer;
-  Borders(layers, first, hosts, false).run(host_of_layer);
+  if (Boundaries(layers, first, hosts, true).run(host_of_layer)) return host_of_layer;
+  Boundaries(layers, first, hosts, false).run(host_of_layer);
   return host_of_layer;
 }
 

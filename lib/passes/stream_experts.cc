@@ -11,8 +11,8 @@
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"
+#include "lib/passes/forward_time.h"
 #include "lib/passes/module_bytes.h"
-#include "lib/passes/pass_time.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/strings.h"
 

@@ -54,7 +54,8 @@ struct RunShape {
   int64_t step_outputs = 1;   // most logits rows of a step
   KvType kv_type = KvType::F16;
   uint64_t state_bytes = 0;  // of a slot of states (state_layout.h), where they are
-  // Last tokens of a sequence that can be taken back one by one where there are states: guesses.
+  // Last tokens of a sequence that can be taken back one by one where there are states: draft
+  // tokens.
   int64_t rollback_tokens = 0;
 
   // Slots of states that a running sequence needs.
@@ -80,7 +81,7 @@ struct KvTokenBytes {
 KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type);
 
 // Tokens that a sequence keeps in the window pool beyond those that its next token reads, so that
-// wrong guesses can be taken back.
+// wrong draft tokens can be taken back.
 inline constexpr int64_t kKvWindowSlack = 64;
 
 // Slots of states of a running sequence: before a pass, and behind it (and one for each token that

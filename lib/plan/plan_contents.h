@@ -81,7 +81,7 @@ struct PlanContents {
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
   // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
   std::map<uint32_t, std::string> requantized;
-  // A whole plan that guesses tokens for this one; empty: none. Its memory is the caller's, until
+  // A whole plan that drafts tokens for this one; empty: none. Its memory is the caller's, until
   // the writer has finished.
   std::span<const std::byte> drafter = {};
 

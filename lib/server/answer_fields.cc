@@ -40,9 +40,9 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   std::erase(fields.stop, "");
   fields.ignore_eos = in.flag("ignore_eos", false);
   fields.reuse_cache = in.flag("cache_prompt", true);
-  // llama.cpp's name; -1: as many as the server guesses.
-  const int64_t guesses = in.whole("speculative.n_max", -1, -1, 1 << 20);
-  if (guesses >= 0) fields.most_guesses = std::min(guesses, runtime::kMostGuesses);
+  // llama.cpp's name; -1: as many as the server drafts.
+  const int64_t draft_tokens = in.whole("speculative.n_max", -1, -1, 1 << 20);
+  if (draft_tokens >= 0) fields.max_draft_tokens = std::min(draft_tokens, runtime::kMaxDraftTokens);
   fields.slot = static_cast<int>(in.whole("id_slot", -1, -1, model.engine->max_batch() - 1));
   fields.shift.keep = in.whole("n_keep", 0, -1, int64_t{1} << 40);
   fields.shift.drop = in.whole("n_discard", 0, 0, int64_t{1} << 40);
@@ -82,7 +82,7 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     spec.tell_progress = fields.tell_progress && fields.stream;
     spec.ignore_eos = fields.ignore_eos;
     spec.reuse_cache = fields.reuse_cache;
-    spec.most_guesses = fields.most_guesses;
+    spec.max_draft_tokens = fields.max_draft_tokens;
     spec.max_seconds = static_cast<double>(limit_seconds);
     if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
       spec.max_seconds = fields.max_seconds;

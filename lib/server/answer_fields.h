@@ -30,9 +30,9 @@ struct AnswerFields {
   bool tell_times = false, tell_progress = false;
   bool ignore_eos = false;
   bool reuse_cache = true;
-  int64_t most_guesses = runtime::kMostGuesses;  // in a pass; 0: none
-  double max_seconds = 0;                        // the request's own deadline; 0: none
-  int priority = 0;                              // among those of its key; lower is sooner
+  int64_t max_draft_tokens = runtime::kMaxDraftTokens;  // in a pass; 0: none
+  double max_seconds = 0;                               // the request's own deadline; 0: none
+  int priority = 0;                                     // among those of its key; lower is sooner
   ReasoningLimit reasoning;
   Constraint constraint;
 };

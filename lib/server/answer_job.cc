@@ -113,7 +113,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.slot = spec.slot;
     request.shift = spec.shift;
     request.reuse_cache = spec.reuse_cache;
-    request.most_guesses = spec.most_guesses;
+    request.max_draft_tokens = spec.max_draft_tokens;
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
     if (spec.max_seconds > 0) {

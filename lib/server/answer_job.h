@@ -40,7 +40,7 @@ struct AnswerSpec {
   bool tell_progress = false;  // on_progress() is called
   bool ignore_eos = false;     // without a filter; one has its own
   bool reuse_cache = true;
-  int64_t most_guesses = runtime::kMostGuesses;  // in a pass; 0: none
+  int64_t max_draft_tokens = runtime::kMaxDraftTokens;  // in a pass; 0: none
   bool split_reasoning = false;
   bool reasoning_open = false;
   bool parse_tools = false;

@@ -106,7 +106,7 @@ void get_slots(const ServerContext& context, const HttpRequest&, const HttpReply
                                             : "generation"},
                  {"id_task", slot.request},
                  {"n_ctx", context.model->scheduler->capacity()},
-                 {"speculative", context.model->scheduler->most_guesses() > 0},
+                 {"speculative", context.model->scheduler->max_draft_tokens() > 0},
                  {"n_tokens", slot.tokens},
                  {"n_computed", slot.computed}};
     const runtime::SlotText text = context.model->scheduler->slot_text(slot.id, context.owner);

@@ -136,7 +136,7 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
 
     for (const size_t chunk : {count, size_t{1}, size_t{3}}) {
       DraftHeadReference reference(*head_file, source_->gguf);
-      runtime::Sequence guesses = drafter->new_sequence();
+      runtime::Sequence drafts = drafter->new_sequence();
       std::span<const float> logits;
       for (size_t at = 1; at < count; at += chunk) {
         const auto tokens = std::span(kTokens).subspan(at, std::min(chunk, count - at));
@@ -145,7 +145,7 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
           const auto row = rows.begin() + static_cast<ptrdiff_t>((at + t - 1) * width);
           std::copy_n(row, width, hidden.begin() + static_cast<ptrdiff_t>(t * given));
         }
-        BatchItem item{&guesses, tokens, Want::All};
+        BatchItem item{&drafts, tokens, Want::All};
         item.hidden = hidden;
         const auto done = drafter->forward({&item, 1});
         ASSERT_TRUE(done.ok()) << done.error().message;
@@ -157,7 +157,7 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
           if (HasFatalFailure()) return;
         }
       }
-      // Guesses further on read what the head's own layer gave.
+      // Draft tokens further on read what the head's own layer gave.
       int64_t last =
           std::min<int64_t>(chunk, (count - 1) % chunk == 0 ? chunk : (count - 1) % chunk) - 1;
       for (const int32_t token : kFurther) {
@@ -165,12 +165,12 @@ TEST_P(DraftHeads, GiveTheLogitsOfTheirFormulas) {
         const auto own = drafter->hidden_of_tokens(last, 1);
         ASSERT_TRUE(own.ok()) << own.error().message;
         std::ranges::copy(*own, hidden.begin() + static_cast<ptrdiff_t>(width));
-        BatchItem item{&guesses, {&token, 1}, Want::All};
+        BatchItem item{&drafts, {&token, 1}, Want::All};
         item.hidden = hidden;
         const auto done = drafter->forward({&item, 1});
         ASSERT_TRUE(done.ok()) << done.error().message;
         expect_near(drafter->logits(0), reference.further(token), 1e-3,
-                    fmt::format("guess {}", token));
+                    fmt::format("draft token {}", token));
         if (HasFatalFailure()) return;
         last = 0;
       }

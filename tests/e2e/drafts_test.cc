@@ -1,5 +1,5 @@
-// Guesses over whole models: answers are those without, in the programs, in a full server, and on
-// GPUs in host memory beside the CPU; and what cannot be drafted says so.
+// Draft tokens over whole models: answers are those without, in the programs, in a full server, and
+// on GPUs in host memory beside the CPU; and what cannot be drafted says so.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST_F(Drafts, TheStartSaysWhatTheDraftPlanTakes) {
   const Finished run = run_program({ktx_run(), "generate", plan("qwen3moe"), "--prompt", "A fox",
                                     "-n", "4", "--draft", plan("llama"), "--stats"});
   EXPECT_EQ(run.status, 0);
-  EXPECT_NE(run.err.find("llama.ktxplan guesses: "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("llama.ktxplan drafts: "), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("of cache"), std::string::npos) << run.err;
 }
 
@@ -150,20 +150,20 @@ TEST_F(Drafts, BenchMeasuresThemAtAnyAcceptance) {
     const json rows = json::parse(run.out);
     ASSERT_EQ(rows.size(), 4u);
     for (const size_t row : {1u, 3u}) {
-      const json& guesses = rows[row]["guesses"];
-      ASSERT_TRUE(guesses.is_object()) << rows[row];
-      const double right = guesses["accepted"].get<double>() / guesses["drafted"].get<double>();
+      const json& drafts = rows[row]["guesses"];
+      ASSERT_TRUE(drafts.is_object()) << rows[row];
+      const double right = drafts["accepted"].get<double>() / drafts["drafted"].get<double>();
       const double wanted = std::stod(share);
       if (wanted == 0 || wanted == 1) {
         EXPECT_EQ(right, wanted);
       }
-      EXPECT_GT(guesses["predicted_tokens_per_second"], 0);
+      EXPECT_GT(drafts["predicted_tokens_per_second"], 0);
     }
     EXPECT_FALSE(rows[0].contains("guesses"));
   }
 }
 
-// Requests of every kind from 64 clients at once, against a server without guesses.
+// Requests of every kind from 64 clients at once, against a server without draft tokens.
 class DraftLoad : public Drafts {
  protected:
   static std::vector<json> requests() {
@@ -229,7 +229,7 @@ class DraftLoad : public Drafts {
         EXPECT_EQ(comparable(got[i].choice), comparable(plain[i].choice))
             << more[1] << ", request " << i;
       }
-      EXPECT_FALSE(got[63].timings.contains("draft_n")) << "the request wants no guesses";
+      EXPECT_FALSE(got[63].timings.contains("draft_n")) << "the request wants no draft tokens";
       const json stats = server.get("/stats").json();
       EXPECT_LE(stats["accepted_tokens_total"], stats["drafted_tokens_total"]);
       if (more.size() < 4) continue;  // an adaptive one may have found that they do not pay
@@ -266,7 +266,7 @@ struct Place {
 // The model and its drafter where rules put them; windows, latent attention and states too.
 class DraftPlaces : public ::testing::TestWithParam<Place> {};
 
-TEST_P(DraftPlaces, GuessesChangeNoAnswer) {
+TEST_P(DraftPlaces, DraftsChangeNoAnswer) {
   const Place& place = GetParam();
   const std::string gguf = test_model_gguf(place.model);
   if (gguf.empty()) GTEST_SKIP() << "no model " << place.model;

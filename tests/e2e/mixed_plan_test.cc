@@ -12,7 +12,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cpu/node_weights.h"
-#include "lib/runtime/gpu/few_graphs.h"
+#include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/runtime/session/session_file.h"
@@ -121,7 +121,7 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
   EXPECT_GT(compiled.log.fused, 0);
   // Their q, k and v are of formats that no launch takes together, and no layer is dense.
   const bool none = model == std::string("qwen3moe") || model == std::string("minimax_m2");
-  EXPECT_EQ(compiled.log.fused_few > 0, !none);
+  EXPECT_EQ(compiled.log.fused_skinny > 0, !none);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
@@ -330,7 +330,7 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
-// Of one text: as a graph once their shape was met often (few_graphs.h).
+// Of one text: as a graph once their shape was met often (skinny_graphs.h).
 TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
   for (const char* model : {"qwen3moe", "deepseek2", "qwen3_next"}) {
     Compiled compiled(model, "moe-experts-on-cpu.yaml");
@@ -342,7 +342,7 @@ TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
       const auto engine = compiled.open(options);
       ASSERT_TRUE(engine) << compiled.error;
       runtime::Sequence sequence = engine->new_sequence();
-      for (int round = 0; round < runtime::FewGraphs::kCaptureAt + 3; ++round) {
+      for (int round = 0; round < runtime::SkinnyGraphs::kCaptureAt + 3; ++round) {
         int32_t next = round;
         sequence.truncate(0);
         for (const int32_t count : {4, 2, 16, 4, 5}) {

@@ -100,7 +100,7 @@ TEST_P(PredictionLayers, GiveTheInterpretersLogits) {
     ASSERT_TRUE(engine && drafter);
     EXPECT_TRUE(drafter->plan().facts.reads_hidden());
     for (const size_t chunk : {kTokens.size(), size_t{1}, size_t{3}}) {
-      runtime::Sequence text = engine->new_sequence(), guesses = drafter->new_sequence();
+      runtime::Sequence text = engine->new_sequence(), drafts = drafter->new_sequence();
       std::vector<float> rows(width, 0.0f);  // of the token before, then of the pass
       for (size_t at = 0; at < kTokens.size(); at += chunk) {
         const auto tokens = std::span(kTokens).subspan(at, std::min(chunk, kTokens.size() - at));
@@ -112,10 +112,10 @@ TEST_P(PredictionLayers, GiveTheInterpretersLogits) {
         const auto read = engine->hidden_of_tokens(0, std::ssize(tokens));
         ASSERT_TRUE(read.ok()) << read.error().message;
         std::ranges::copy(*read, rows.begin() + static_cast<ptrdiff_t>(width));
-        runtime::BatchItem guess{&guesses, tokens, runtime::Want::All};
-        guess.hidden = std::span(rows).first(width * tokens.size());
-        const auto guessed = drafter->forward({&guess, 1});
-        ASSERT_TRUE(guessed.ok()) << guessed.error().message;
+        runtime::BatchItem draft{&drafts, tokens, runtime::Want::All};
+        draft.hidden = std::span(rows).first(width * tokens.size());
+        const auto drafted = drafter->forward({&draft, 1});
+        ASSERT_TRUE(drafted.ok()) << drafted.error().message;
         for (size_t t = 0; t < tokens.size(); ++t) {
           for (size_t i = 0; i < width; ++i) {
             const float right = hidden[at + t + 1][i];
@@ -205,7 +205,7 @@ class Predictions : public ::testing::TestWithParam<Place> {
   static runtime::Sampler sampler(const Engine& engine, uint64_t seed) {
     return runtime::Sampler::create(sampling(seed), engine.vocab_size()).take();
   }
-  // Without guesses, one text at a time.
+  // Without draft tokens, one text at a time.
   std::vector<std::vector<int32_t>> alone(Engine& engine,
                                           const std::vector<std::vector<int32_t>>& prompts,
                                           int count) {
@@ -266,12 +266,12 @@ class Predictions : public ::testing::TestWithParam<Place> {
 TEST_P(Predictions, SessionsSayTheSame) {
   const auto engine = open(3);
   ASSERT_TRUE(engine);
-  const auto guesser = drafter(*engine, 3);
+  const auto predictor = drafter(*engine, 3);
   // The last one is longer than what is held for a drafter, and computed in two chunks.
   std::vector<std::vector<int32_t>> prompts = some_prompts(5, 40);
   prompts.push_back(random_text(600, 9));
   const auto answers = alone(*engine, prompts, 50);
-  runtime::Speculation speculation(*guesser, {4, false});
+  runtime::Speculation speculation(*predictor, {4, false});
   int64_t drafted = 0, accepted = 0;
   for (int round = 0; round < 2; ++round) {  // then with what the caches keep
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -292,12 +292,12 @@ TEST_P(Predictions, SessionsSayTheSame) {
   RecordProperty("drafted", static_cast<int>(drafted));
 }
 
-// Cut, continued, changed, saved and loaded between guesses.
+// Cut, continued, changed, saved and loaded between draft tokens.
 TEST_P(Predictions, SessionsGoOnFromAnywhere) {
   const auto engine = open(2), plain = open(2);
   ASSERT_TRUE(engine && plain);
-  const auto guesser = drafter(*engine, 2);
-  runtime::Speculation speculation(*guesser, {4, false});
+  const auto predictor = drafter(*engine, 2);
+  runtime::Speculation speculation(*predictor, {4, false});
   for (uint64_t seed = 0; seed < 3; ++seed) {
     runtime::Session drafts(*engine, sampler(*engine, seed)),
         session(*plain, sampler(*plain, seed));
@@ -372,9 +372,10 @@ INSTANTIATE_TEST_SUITE_P(
                          info.param.is_head() ? "_head" : "");
     });
 
-// Of all tokens of many answers with guesses: how often the most likely one was drawn, one of the
-// three behind it, of the twelve behind those, or of the others, beside the sums of what the plain
-// model gives these. Chi-square with 3 degrees of freedom: above 16.3 once in a thousand times.
+// Of all tokens of many answers with draft tokens: how often the most likely one was drawn, one of
+// the three behind it, of the twelve behind those, or of the others, beside the sums of what the
+// plain model gives these. Chi-square with 3 degrees of freedom: above 16.3 once in a thousand
+// times.
 class SampledPredictions : public Predictions {
  protected:
   static constexpr std::array<size_t, 4> kRanks = {1, 4, 16, SIZE_MAX};
@@ -403,8 +404,8 @@ TEST_P(SampledPredictions, ComeAsOftenAsTheModelSays) {
   constexpr int kAnswers = 400, kLength = 4;
   const auto engine = open(2), plain = open(1);
   ASSERT_TRUE(engine && plain);
-  const auto guesser = drafter(*engine, 2);
-  runtime::Speculation speculation(*guesser, {3, false});
+  const auto predictor = drafter(*engine, 2);
+  runtime::Speculation speculation(*predictor, {3, false});
   const std::vector<int32_t> prompt = random_text(12, 3);
   int64_t accepted = 0, drafted = 0;
   for (uint64_t seed = 0; seed < kAnswers; ++seed) {
@@ -500,7 +501,7 @@ TEST_F(DraftersWithin, GiveTheAnswerWithoutThem) {
     for (const std::vector<std::string>& sampling :
          {std::vector<std::string>{"--temp", "0"}, {"--temp", "1.1", "--seed", "5"}}) {
       json plain = answer(plan, sampling);
-      EXPECT_FALSE(plain["timings"].contains("draft_tokens")) << "nothing guesses unasked";
+      EXPECT_FALSE(plain["timings"].contains("draft_tokens")) << "nothing drafts unasked";
       std::vector<std::string> more = sampling;
       more.insert(more.end(), {"--draft", "on", "--draft-adapt", "off", "--draft-max", "4"});
       json drafted = answer(plan, more);

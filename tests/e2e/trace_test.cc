@@ -1,5 +1,5 @@
-// Traces of passes (lib/runtime/engine/pass_trace.h), of a plan for the CPU and of ones with GPUs,
-// which are in host memory here (tests/support/host_gpu.h), and `bench --trace`.
+// Traces of passes (lib/runtime/engine/forward_trace.h), of a plan for the CPU and of ones with
+// GPUs, which are in host memory here (tests/support/host_gpu.h), and `bench --trace`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "lib/plan/plan_step_list.h"
 #include "lib/runtime/engine/engine.h"
-#include "lib/runtime/engine/pass_trace.h"
+#include "lib/runtime/engine/forward_trace.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
@@ -20,7 +20,7 @@
 namespace ktx::testing {
 namespace {
 
-using runtime::PassTrace;
+using runtime::ForwardTrace;
 using runtime::TraceLane;
 using runtime::TraceSpan;
 using ::testing::HasSubstr;
@@ -64,14 +64,15 @@ class Traced {
   HostGpuLog log_;
 };
 
-const TraceLane* find(const PassTrace& trace, const std::string& device, const std::string& name) {
+const TraceLane* find(const ForwardTrace& trace, const std::string& device,
+                      const std::string& name) {
   for (const TraceLane& lane : trace.lanes()) {
     if (lane.device == device && lane.name == name) return &lane;
   }
   return nullptr;
 }
 
-std::vector<TraceSpan> spans(const PassTrace& trace, const std::string& device,
+std::vector<TraceSpan> spans(const ForwardTrace& trace, const std::string& device,
                              const std::string& name) {
   const TraceLane* lane = find(trace, device, name);
   EXPECT_TRUE(lane) << device << " " << name;
@@ -84,7 +85,7 @@ int count(const std::vector<TraceSpan>& spans, const std::string& what) {
 }
 
 // Spans of a lane follow one another, within the passes.
-void expect_in_order(const PassTrace& trace) {
+void expect_in_order(const ForwardTrace& trace) {
   constexpr double kNear = 1e-4;  // the two clocks
   const std::vector<TraceSpan> passes = spans(trace, "cpu", "passes");
   for (const TraceLane& lane : trace.lanes()) {
@@ -107,7 +108,7 @@ TEST(Traces, ShowPartsStepsGraphsAndWaits) {
   Traced model("stream-experts=no");
   ASSERT_TRUE(model.engine);
   const std::vector<float> plain = model.run(9, 3);
-  PassTrace trace;
+  ForwardTrace trace;
   model.engine->set_trace(&trace);
   EXPECT_EQ(model.run(9, 3), plain) << "a trace changes nothing";
   model.engine->set_trace(nullptr);
@@ -164,7 +165,7 @@ TEST(Traces, ShowPartsStepsGraphsAndWaits) {
 TEST(Traces, ShowTheCopiesOfStreamedExperts) {
   Traced model("stream-experts=4");
   ASSERT_TRUE(model.engine);
-  PassTrace trace;
+  ForwardTrace trace;
   model.engine->set_trace(&trace);
   model.run(9, 1);
   model.engine->set_trace(nullptr);
@@ -197,7 +198,7 @@ void expect_events(const nlohmann::json& file) {
 TEST(Traces, AreFilesForPerfettoWithTheNamesOfModules) {
   Traced model("stream-experts=no");
   ASSERT_TRUE(model.engine);
-  PassTrace trace;
+  ForwardTrace trace;
   model.engine->set_trace(&trace);
   model.run(5, 1);
   model.engine->set_trace(nullptr);
@@ -223,7 +224,7 @@ TEST(Traces, AreFilesForPerfettoWithTheNamesOfModules) {
 TEST(Traces, OfAPlanWithAGpuHaveALaneForEach) {
   Traced model("stream-experts=4");
   ASSERT_TRUE(model.engine);
-  PassTrace trace;
+  ForwardTrace trace;
   model.engine->set_trace(&trace);
   model.run(5, 1);
   model.engine->set_trace(nullptr);

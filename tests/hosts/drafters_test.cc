@@ -71,9 +71,9 @@ TEST(DraftersOfHosts, ReadTheStatesOfOneMachineAndChangeNoAnswer) {
     EXPECT_EQ(states_of(*engine), states);
     runtime::EngineOptions of_drafter = small(hosts.first());
     of_drafter.drafter = true;
-    auto guesser = runtime::make_prediction_drafter(open(plan.path(), of_drafter), *engine);
-    ASSERT_TRUE(guesser.ok()) << guesser.error().message;
-    runtime::Speculation speculation(**guesser, {4, false});
+    auto predictor = runtime::make_prediction_drafter(open(plan.path(), of_drafter), *engine);
+    ASSERT_TRUE(predictor.ok()) << predictor.error().message;
+    runtime::Speculation speculation(**predictor, {4, false});
     EXPECT_EQ(answer(*engine, &speculation), expected);
     EXPECT_EQ(speculation.failure(), "");
     options.hosts.reset();

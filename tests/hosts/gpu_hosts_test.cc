@@ -9,8 +9,8 @@
 #include <deque>
 
 #include "lib/plan/device_memory.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/engine/largest_ctx.h"
-#include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/session/session_file.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/hosts/host_talk.h"
@@ -78,7 +78,7 @@ class GpuHosts : public ModelOfHosts {
   EngineOptions alone() { return options_for(nullptr, 2); }
   runtime::OpenGpu gpus_of_b() { return HostGpu::opener({.links = links_}, &logs_[1]); }
 
-  void stop_passes();
+  void stop_forwards();
   void expect_same(const std::string& target, const std::string& rules, const Bits& expected) {
     const PlanFor plan(gguf_, target, rules);
     EXPECT_EQ(plan->used().size(), 2u);
@@ -119,7 +119,7 @@ TEST_P(GpuHosts, GiveThemWithLayersOnCpusToo) {
   const auto one = open(alone_plan->path(), alone());
   ASSERT_TRUE(one);
   const Bits expected = talk(*one);
-  links_ = true;  // some borders are between GPUs, others are not
+  links_ = true;  // some boundaries are between GPUs, others are not
   expect_same(two_hosts(0, 2),
               layers_on("1", "b/cuda:1") + layers_on("2", "b/cuda:0") + all_on("b/cpu"), expected);
   expect_same(two_hosts(1, 1),
@@ -170,11 +170,11 @@ TEST_P(GpuHosts, GoOnAfterAPassThatWasStopped) {
   for (const bool links : {false, true}) {
     SCOPED_TRACE(links);
     links_ = links;
-    stop_passes();
+    stop_forwards();
   }
 }
 
-void GpuHosts::stop_passes() {
+void GpuHosts::stop_forwards() {
   const PlanFor plan(gguf_, two_hosts(1, 1), layers_on("1..", "b/cuda:0") + all_on("cuda:0"));
   HostThreads hosts(plan->path(), 2, gpus_of_b());
   const auto engine = open(plan->path(), options_for(hosts.first(), 0));
@@ -205,7 +205,7 @@ std::vector<Bits> talk_in_turn(Engine& engine, int texts) {
   };
   for (int pass = 0; pass < 6; ++pass) {
     for (size_t text = 0; text < tokens.size(); ++text) {
-      while (std::ssize(in_flight) == engine.most_passes() ||
+      while (std::ssize(in_flight) == engine.most_forwards() ||
              std::ranges::find(in_flight, text) != in_flight.end()) {
         finish();
       }
@@ -232,7 +232,7 @@ TEST_P(GpuHosts, PassesInFlightGiveThemToo) {
     HostThreads hosts(plan->path(), 2, gpus_of_b());
     const auto engine = open(plan->path(), options_for(hosts.first(), 0));
     ASSERT_TRUE(engine);
-    EXPECT_EQ(engine->most_passes(), 2);
+    EXPECT_EQ(engine->most_forwards(), 2);
     EXPECT_EQ(talk_in_turn(*engine, 3), expected);
     EXPECT_EQ(logs_[0].sent > 0, links);
   }

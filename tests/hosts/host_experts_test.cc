@@ -7,7 +7,7 @@
 #include <atomic>
 #include <memory>
 
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/hosts/host_talk.h"
 #include "tests/support/host_threads.h"
@@ -166,7 +166,7 @@ TEST(ExpertsWithoutRules, AreDividedWhereThatIsPredictedToBeFaster) {
   HostThreads hosts(path, 2);
   const auto engine = open(path, small(hosts.first()));
   ASSERT_TRUE(engine);
-  EXPECT_EQ(engine->most_passes(), 1);
+  EXPECT_EQ(engine->most_forwards(), 1);
   EXPECT_EQ(talk(*engine), expected);
 }
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/support/text_session.h"
 
@@ -68,9 +68,9 @@ inline void stop_prompts(runtime::Engine& engine, int passes, double share) {
     const runtime::BatchItem item{&sequence, prompt, runtime::Want::Last};
     std::atomic<bool> stop = i == 0;
     const double at = share * i;
-    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double done) {
-                                     if (done >= at) stop.store(true);
-                                   }};
+    const runtime::ForwardWatch watch{.stop = &stop, .progress = [&](double done) {
+                                        if (done >= at) stop.store(true);
+                                      }};
     const auto done = engine.forward({&item, 1}, {}, &watch);
     ASSERT_TRUE(done.ok()) << done.error().message;
     EXPECT_EQ(sequence.length(), *done == runtime::Forward::Stopped ? 0 : 80);

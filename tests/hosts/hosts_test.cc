@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/engine/largest_ctx.h"
-#include "lib/runtime/engine/pass_watch.h"
 #include "lib/runtime/session/session_file.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/hosts/host_talk.h"

@@ -141,8 +141,8 @@ struct Product {
 };
 
 // Two functions as the rows of a table would give them.
-MatmulKernel two_ranges(int64_t most, MatmulFn few, MatmulFn many) {
-  const MatmulKernel::Range ranges[] = {{1, most, few, "few"},
+MatmulKernel two_ranges(int64_t most, MatmulFn skinny, MatmulFn many) {
+  const MatmulKernel::Range ranges[] = {{1, most, skinny, "skinny"},
                                         {most + 1, kAnyTokens, many, "many"}};
   return MatmulKernel(ranges);
 }

@@ -3,7 +3,7 @@
 //
 //   DraftHeadReference head(head_gguf, model_gguf);
 //   Logits first = head.next(token, states_of_the_model);   // of the token before
-//   Logits further = head.further(guess);                   // its own, in their place
+//   Logits further = head.further(draft token);                   // its own, in their place
 //
 // Knows nothing of module graphs and families. Not fast.
 #pragma once

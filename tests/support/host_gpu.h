@@ -139,9 +139,9 @@ struct HostGpuLog {
   int64_t launches = 0;  // of single steps
   int64_t graph_launches = 0;
   int64_t captured = 0;
-  int64_t fused = 0;       // launches of several steps for one token
-  int64_t fused_few = 0;   // for few tokens
-  int64_t fused_many = 0;  // of MLA
+  int64_t fused = 0;         // launches of several steps for one token
+  int64_t fused_skinny = 0;  // for few tokens
+  int64_t fused_many = 0;    // of MLA
   std::vector<std::vector<runtime::SequenceRun>>
       runs_of_sequences;  // of each launch of many tokens
   int64_t waits = 0;
@@ -394,7 +394,7 @@ class HostGpu final : public Gpu {
     if (!launch.op) return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
     EXPECT_EQ(members.size(), launch.steps.size());
     const bool latent = launch.op == FusedOp::Latent;
-    ++(latent ? log_->fused_many : launch.most_tokens == 1 ? log_->fused : log_->fused_few);
+    ++(latent ? log_->fused_many : launch.most_tokens == 1 ? log_->fused : log_->fused_skinny);
     return std::unique_ptr<GpuStep>(
         std::make_unique<FusedStep>(members, latent ? &log_->runs_of_sequences : nullptr));
   }

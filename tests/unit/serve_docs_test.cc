@@ -25,7 +25,7 @@ std::string text_of(const std::string& path) {
 // Rows of the tables of options, reduced to name and commands.
 constexpr unsigned kGenerate = 1, kChat = 2, kServe = 4, kInspect = 8, kBench = 16, kDoctor = 32,
                    kProbe = 64;
-constexpr unsigned kTalks = kGenerate | kChat, kSamples = kTalks | kServe,
+constexpr unsigned kInteractive = kGenerate | kChat, kSamples = kInteractive | kServe,
                    kRuns = kSamples | kBench;
 
 void expect_option(const std::string& docs, const std::string& name) {

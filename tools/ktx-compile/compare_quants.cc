@@ -60,7 +60,7 @@ std::string fits(const passes::Estimate& estimate) {
   return "yes";
 }
 
-std::string speed(const passes::PassTime& time) {
+std::string speed(const passes::ForwardTime& time) {
   if (!time.known) return "?";
   const double rate = static_cast<double>(time.tokens) / time.seconds;
   return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0);

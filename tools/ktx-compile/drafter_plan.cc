@@ -103,7 +103,7 @@ Status build_small_model(const Options& options, DraftModel& made) {
   return {};
 }
 
-// What the head keeps of its own for guesses further on is what its layer gives.
+// What the head keeps of its own for draft tokens further on is what its layer gives.
 Status build_head(const Options& options, input::GgufFile gguf, const input::ModelSource& model,
                   const ir::ModelFacts& facts, DraftModel& made) {
   arch::DraftHead head = arch::read_draft_head(gguf, facts, made.sink);
@@ -287,7 +287,7 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
   for (const passes::DeviceUse& device : estimate.devices) {
     take_from(model_state, device.name, device.total() - device.reserve_bytes);
   }
-  return fmt::format("\ndrafter ({}), a guess of which takes one token\n{}",
+  return fmt::format("\ndrafter ({}), a draft token of which takes one token\n{}",
                      drafts_by_prediction(options) ? "multi-token prediction" : options.draft,
                      passes::print_estimate(estimate));
 }

@@ -1,4 +1,4 @@
-// The drafter of --draft: a plan that guesses tokens for the model's plan, and stands within it.
+// The drafter of --draft: a plan that drafts tokens for the model's plan, and stands within it.
 //
 //   --draft mtp           the model's own layers for multi-token prediction
 //   --draft small.gguf    a small model, compiled with the same target, context and batch

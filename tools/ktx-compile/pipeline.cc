@@ -30,9 +30,10 @@ namespace ktx::tools {
 namespace {
 
 // Prints each diagnostic once, as soon as a stage is over.
-class Talk {
+class Reporter {
  public:
-  explicit Talk(bool quiet) : quiet_(quiet), color_(isatty(STDERR_FILENO) && !env("NO_COLOR")) {}
+  explicit Reporter(bool quiet)
+      : quiet_(quiet), color_(isatty(STDERR_FILENO) && !env("NO_COLOR")) {}
 
   DiagSink& sink() { return sink_; }
   void flush() {
@@ -146,7 +147,7 @@ std::string first_command(const std::string& path, const plan::PlanContents& con
   return chats ? "chat " + plan : fmt::format("generate {} --prompt 'Once upon a time'", plan);
 }
 
-void summarize(Talk& talk, const std::string& path, const plan::PlanContents& contents,
+void summarize(Reporter& reporter, const std::string& path, const plan::PlanContents& contents,
                double seconds) {
   uint64_t weights = 0;
   for (const plan::GgufTensorRecord& tensor : contents.gguf.tensors) weights += tensor.size;
@@ -157,7 +158,7 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
   const size_t hosts = contents.target.hosts.size();
   const std::string launcher =
       hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : std::string();
-  talk.say(
+  reporter.say(
       fmt::format("{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
                   "{}ktx-run {}{}",
                   path, human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(),
@@ -166,25 +167,25 @@ void summarize(Talk& talk, const std::string& path, const plan::PlanContents& co
 }
 
 // --split-by-host
-Status write_parts(Talk& talk, const std::string& path) {
+Status write_parts(Reporter& reporter, const std::string& path) {
   const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
   const std::vector<std::string> parts = KTX_TRY(plan::write_host_parts(plan));
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    talk.say(fmt::format("{}: the part of host {}, which reads it in the place of {}", parts[rank],
-                         plan->target.hosts[rank].name, path));
+    reporter.say(fmt::format("{}: the part of host {}, which reads it in the place of {}",
+                             parts[rank], plan->target.hosts[rank].name, path));
   }
   return {};
 }
 
 // What was lost, tensor by tensor.
-void report_rounding(Talk& talk, const std::vector<passes::RoundedWeights>& rounded) {
+void report_rounding(Reporter& reporter, const std::vector<passes::RoundedWeights>& rounded) {
   for (const passes::RoundedWeights& weights : rounded) {
-    talk.say(
+    reporter.say(
         fmt::format("rounded: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
                     weights.name, weights.to, 100 * weights.relative_rms, weights.largest_error));
   }
   if (!rounded.empty()) {
-    talk.say(
+    reporter.say(
         fmt::format("rounded: {} tensors in all; the plan has no --export-gguf", rounded.size()));
   }
 }
@@ -192,33 +193,33 @@ void report_rounding(Talk& talk, const std::vector<passes::RoundedWeights>& roun
 }  // namespace
 
 int run_compile(const Options& options) {
-  Talk talk(options.quiet);
+  Reporter reporter(options.quiet);
   const Timer timer;
 
   // 1. The model: header, config, metadata. No weight is touched.
-  Result<input::ModelSource> source = input::open_model(model_inputs(options), talk.sink());
-  if (!source) return talk.fail(source.error().message);
-  if (talk.failed()) return 1;
+  Result<input::ModelSource> source = input::open_model(model_inputs(options), reporter.sink());
+  if (!source) return reporter.fail(source.error().message);
+  if (reporter.failed()) return 1;
 
   // 2. The rules; all mistakes of all files are reported.
   passes::CompileState state;
-  talk.sink().set_policy(policy_of(options));
-  state.diags = &talk.sink();
+  reporter.sink().set_policy(policy_of(options));
+  state.diags = &reporter.sink();
   read_rule_files(options.rules, state);
   read_target_file(options, state);
   if (options.split_by_host && state.target.hosts.empty()) {
-    return talk.fail("--split-by-host takes a target with hosts (--target; docs/hosts.md)");
+    return reporter.fail("--split-by-host takes a target with hosts (--target; docs/hosts.md)");
   }
   state.check.for_target = state.check.target_given;
   state.bf16_inputs = options.bf16_inputs;
   state.prefer = options.prefer;
-  if (talk.failed()) return 1;
+  if (reporter.failed()) return 1;
 
   // 3. The module graph, bound to the tensors.
-  Result<ir::ModuleGraph> graph = arch::build_graph(*source, talk.sink(), options.ctx);
-  if (!graph) return talk.fail(graph.error().message);
-  report_extra_tensors(*graph, talk.sink());
-  if (talk.failed()) return 1;
+  Result<ir::ModuleGraph> graph = arch::build_graph(*source, reporter.sink(), options.ctx);
+  if (!graph) return reporter.fail(graph.error().message);
+  report_extra_tensors(*graph, reporter.sink());
+  if (reporter.failed()) return 1;
   state.modules = graph.take();
   if (!state.check.target_given) {
     state.target = target::detect_host();
@@ -227,17 +228,17 @@ int run_compile(const Options& options) {
   }
   set_run_shape(options, state);
   read_expert_profiles(options, state);
-  if (talk.failed()) return 1;
+  if (reporter.failed()) return 1;
   state.config = &source->config;
 
   // 4. The drafter of --draft, a plan of its own, before the model's devices are full.
   std::optional<DrafterPlan> drafter;
   if (!options.draft.empty()) {
     Result<DrafterPlan> made = DrafterPlan::make(options, *source, state);
-    if (!made) return talk.fail(made.error().message);
+    if (!made) return reporter.fail(made.error().message);
     drafter.emplace(made.take());
     if (const Status left = drafter->leave_room(state); !left) {
-      return talk.fail(left.error().message);
+      return reporter.fail(left.error().message);
     }
     state.taps = drafter->taps();
   }
@@ -256,9 +257,9 @@ int run_compile(const Options& options) {
   }
   const Status passed = passes::run_passes(state, pass_options);
   if (!passed) {
-    return talk.failed() ? 1 : talk.fail(passed.error().message);
+    return reporter.failed() ? 1 : reporter.fail(passed.error().message);
   }
-  talk.flush();
+  reporter.flush();
   if (options.emit == "module-ir") fmt::print("{}", ir::print(state.modules));
   if (options.emit == "step-ir") fmt::print("{}", steps::print(state.steps));
   if (options.emit == "launches") fmt::print("{}", list_launches(state.steps, state.target));
@@ -267,16 +268,16 @@ int run_compile(const Options& options) {
   // 6. Tokenizer and chat template, checked now rather than at the first prompt.
   add_end_tokens(*source);
   const std::string text_file = options.tokenizer.empty() ? options.model : options.tokenizer;
-  check_tokenizer(source->tokenizer, text_file, talk.sink());
+  check_tokenizer(source->tokenizer, text_file, reporter.sink());
   passes::EmitOptions emit;
   emit.tokenizer = text::serialize(source->tokenizer);
   emit.bos_id = source->tokenizer.ids.bos;
   emit.eos_id = source->tokenizer.ids.eos;
   const auto templates = templates_to_use(options, source->chat_templates);
-  if (!templates) return talk.fail(templates.error().message);
+  if (!templates) return reporter.fail(templates.error().message);
   emit.chat_template =
-      check_chat_template(*templates, source->tokenizer, options.model, talk.sink());
-  if (talk.failed()) return 1;
+      check_chat_template(*templates, source->tokenizer, options.model, reporter.sink());
+  if (reporter.failed()) return 1;
 
   // 7. The plan: tables, then weights streamed on all cores, then the rename.
   emit.default_ctx = options.ctx == kLargestCtx ? state.check.shape.ctx : options.ctx;
@@ -286,14 +287,14 @@ int run_compile(const Options& options) {
   emit.carry_unused = !options.drop_unused;
   emit.options = byte_options(options, emit.default_ctx);
   Result<std::vector<plan::PlanProvenance::Input>> hashes = input_hashes(options, *source);
-  if (!hashes) return talk.fail(hashes.error().message);
+  if (!hashes) return reporter.fail(hashes.error().message);
   emit.inputs = hashes.take();
   if (drafter) {
     emit.drafter = drafter->bytes();
     emit.inputs.push_back({"drafter", std::ssize(emit.drafter), drafter->plan().header_hash});
   }
   Result<plan::PlanContents> contents = passes::make_contents(state, *source, emit);
-  if (!contents) return talk.fail(contents.error().message);
+  if (!contents) return reporter.fail(contents.error().message);
   const plan::PlanContents summary = *contents;
   Progress progress("packing", options.quiet);
   std::vector<passes::RoundedWeights> rounded;
@@ -301,12 +302,12 @@ int run_compile(const Options& options) {
       options.output, contents.take(), *source, options.threads,
       [&](uint64_t done, uint64_t total) { progress.update(done, total); }, rounded);
   progress.finish();
-  if (!written) return talk.fail(written.error().message);
-  report_rounding(talk, rounded);
-  summarize(talk, options.output, summary, timer.seconds());
+  if (!written) return reporter.fail(written.error().message);
+  report_rounding(reporter, rounded);
+  summarize(reporter, options.output, summary, timer.seconds());
   if (!options.split_by_host) return 0;
-  if (const Status parts = write_parts(talk, options.output); !parts) {
-    return talk.fail(parts.error().message);
+  if (const Status parts = write_parts(reporter, options.output); !parts) {
+    return reporter.fail(parts.error().message);
   }
   return 0;
 }

@@ -234,7 +234,7 @@ std::string verdict(const passes::CompileState& state, const passes::Estimate& e
 }
 
 // "cpu 12.20 ms (1.10 GiB at 97 GB/s), cuda:0 1.10 ms (...), 96 hand-overs 1.54 ms"
-std::string terms(const passes::PassTime& time) {
+std::string terms(const passes::ForwardTime& time) {
   std::vector<std::string> parts;
   for (const passes::DeviceTime& d : time.devices) {
     parts.push_back(fmt::format("{} {:.2f} ms ({} at {:.4g} GB/s, {})", escape(d.device),
@@ -258,7 +258,7 @@ std::string speeds(const passes::Estimate& estimate) {
   if (!estimate.token.known) return "<p>Not known without the bandwidth of a --target.</p>\n";
   std::string out =
       "<div class=scroll><table><tr><th class=l>predicted<th>tokens/s<th>a pass<th class=l></tr>\n";
-  const auto row = [&](const std::string& what, const passes::PassTime& time, double more) {
+  const auto row = [&](const std::string& what, const passes::ForwardTime& time, double more) {
     const double seconds = time.seconds + more;
     out += fmt::format("<tr><td class=l>{}<td>{}<td>{:.2f} ms<td class=l>{}{}</tr>\n", what,
                        rate_text(static_cast<double>(time.tokens), seconds), seconds * 1e3,

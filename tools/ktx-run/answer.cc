@@ -91,7 +91,8 @@ std::string speed_line(const runtime::SessionStats& stats) {
       stats.prompt_tokens, stats.prompt_rate(), stats.reused_tokens, stats.decode_tokens,
       stats.decode_rate());
   if (stats.drafted_tokens > 0) {
-    line += fmt::format(" | {} of {} guesses right", stats.accepted_tokens, stats.drafted_tokens);
+    line +=
+        fmt::format(" | {} of {} draft tokens right", stats.accepted_tokens, stats.drafted_tokens);
   }
   return line;
 }

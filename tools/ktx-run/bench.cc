@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "lib/plan/quantization_name.h"
-#include "lib/runtime/engine/pass_trace.h"
+#include "lib/runtime/engine/forward_trace.h"
 #include "lib/support/output_place.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
@@ -26,7 +26,7 @@
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/progress_line.h"
 #include "tools/ktx-run/read_bandwidth.h"
-#include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/report.h"
 #include "tools/ktx-run/trace_file.h"
 
 namespace ktx::tools {
@@ -113,7 +113,7 @@ class Floor {
 
 // A run more, which does not count, for the trace; says what it shows.
 template <class Run>
-Status trace_run(runtime::Engine& engine, const std::string& test, runtime::PassTrace& trace,
+Status trace_run(runtime::Engine& engine, const std::string& test, runtime::ForwardTrace& trace,
                  const Run& run) {
   const double begin = trace.now();
   engine.enable_step_stats(false);
@@ -166,20 +166,20 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   return row;
 }
 
-// The same generation with guesses: a row beside the one before it.
+// The same generation with draft tokens: a row beside the one before it.
 Result<BenchRow> measure_drafts(const Options& options, const LoadedModel& model, int64_t count,
                                 int64_t sequences, int64_t depth, ProgressLine& line) {
   std::optional<double> acceptance;
   if (options.draft.accept >= 0) acceptance = options.draft.accept;
   BenchDrafts drafts(*model.engine, model.drafter.get(), speculation_options(options.draft),
                      acceptance);
-  line.show_now("bench: the answer without guesses");
+  line.show_now("bench: the answer without draft tokens");
   KTX_TRY(drafts.record(count, sequences, depth));
   BenchRow row = row_of(*model.engine);
   row.test =
       fmt::format("tg{}{} guesses{}", count, sequences == 1 ? "" : fmt::format(" x {}", sequences),
                   depth > 0 ? fmt::format(" @ d{}", depth) : "");
-  GuessUse use;
+  DraftUse use;
   bool same = true;
   BenchRow measured =
       KTX_TRY(measure(options, *model.engine, std::move(row), line, [&]() -> Result<BenchRun> {
@@ -188,9 +188,9 @@ Result<BenchRow> measure_drafts(const Options& options, const LoadedModel& model
         same &= run.same;
         return run.speed;
       }));
-  measured.guesses = use;
+  measured.drafts = use;
   if (!same) {
-    note(fmt::format("{}: the answers differ from those without guesses{}", measured.test,
+    note(fmt::format("{}: the answers differ from those without draft tokens{}", measured.test,
                      model.engine->gpus().empty()
                          ? "; this is a bug"
                          : ": on a GPU sums depend on the size of a pass"));
@@ -217,7 +217,7 @@ Status bench_threads(const Options& options, int threads, ProgressLine& line,
   line.show_now("bench: first steps, which do not count");
   KTX_TRY(runs.prompt(std::min<int64_t>(engine.chunk_tokens(), engine.ctx())));
   KTX_TRY(runs.generation(1, 1));
-  runtime::PassTrace trace;
+  runtime::ForwardTrace trace;
   // `traced`: the run that it shows.
   const auto add = [&](std::string test, int64_t depth, const auto& run,
                        const auto& traced) -> Status {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lib/runtime/draft/acceptance.h"
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/interrupt.h"
 
@@ -18,10 +18,10 @@ struct DraftedText {
   runtime::Sequence sequence;
   std::vector<int32_t> tokens;
   runtime::Speculation::Text draft;
-  std::vector<int32_t> step;  // the last token and guesses
+  std::vector<int32_t> step;  // the last token and draft tokens
   int64_t begin = 0;
-  // What the text goes on with, whatever the model says; null: with what it says. Guesses are made
-  // of it then, and on a GPU a model of random weights soon says something else.
+  // What the text goes on with, whatever the model says; null: with what it says. Draft tokens are
+  // made of it then, and on a GPU a model of random weights soon says something else.
   const std::vector<int32_t>* answer = nullptr;
   int64_t produced() const { return static_cast<int64_t>(tokens.size()) - begin; }
 };
@@ -48,7 +48,7 @@ runtime::Speculation::Item draft_item(DraftedText& text, const runtime::Sampler&
 }
 
 Status forward_all(runtime::Engine& engine, std::span<const runtime::BatchItem> items) {
-  const runtime::PassWatch watch{&interrupt_flag(), {}};
+  const runtime::ForwardWatch watch{&interrupt_flag(), {}};
   const runtime::Forward done = KTX_TRY(engine.forward(items, {}, &watch));
   if (done == runtime::Forward::Done) return {};
   if (done == runtime::Forward::Stopped) return Error{"stopped"};
@@ -118,16 +118,16 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
       whose.push_back(&text);
     }
     if (items.empty()) break;
-    speculation_.guess(items, 0, engine_.chunk_tokens() - static_cast<int64_t>(items.size()));
+    speculation_.draft(items, 0, engine_.chunk_tokens() - static_cast<int64_t>(items.size()));
     std::vector<runtime::BatchItem> batch;
     int64_t tokens = 0;
     for (size_t i = 0; i < items.size(); ++i) {
       DraftedText& text = *whose[i];
       text.step.assign(1, text.tokens.back());
-      text.step.insert(text.step.end(), items[i].guesses.begin(), items[i].guesses.end());
+      text.step.insert(text.step.end(), items[i].draft_tokens.begin(), items[i].draft_tokens.end());
       tokens += static_cast<int64_t>(text.step.size());
       batch.push_back({&text.sequence, text.step, runtime::Want::All, 1});
-      batch.back().rollback = std::ssize(items[i].guesses);
+      batch.back().rollback = std::ssize(items[i].draft_tokens);
     }
     const Timer pass;
     KTX_TRY(forward_all(engine_, batch));
@@ -143,20 +143,20 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     ++result.passes;
     int64_t row = 0;
     for (DraftedText* text : whose) {
-      const auto guessed = static_cast<int64_t>(text->step.size()) - 1;
+      const auto drafted = static_cast<int64_t>(text->step.size()) - 1;
       int64_t right = 0;
-      for (int64_t r = 0; r <= guessed; ++r) {
+      for (int64_t r = 0; r <= drafted; ++r) {
         const int32_t best = KTX_TRY(draft_best_token(engine_, row + r));
         const std::vector<int32_t>* const answer = text->answer;
         text->tokens.push_back(answer != nullptr ? (*answer)[text->tokens.size()] : best);
         result.same &= text->tokens.back() == best;
-        if (r == guessed || text->tokens.back() != text->step[static_cast<size_t>(r) + 1]) break;
+        if (r == drafted || text->tokens.back() != text->step[static_cast<size_t>(r) + 1]) break;
         ++right;
       }
-      row += guessed + 1;
+      row += drafted + 1;
       text->sequence.truncate(static_cast<int64_t>(text->tokens.size()) - 1);
-      speculation_.verified(text->draft, guessed, right);
-      result.drafted += guessed;
+      speculation_.verified(text->draft, drafted, right);
+      result.drafted += drafted;
       result.accepted += right;
     }
   }
@@ -170,14 +170,14 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
   for (size_t i = 0; i < texts.size() && i < answers_.size(); ++i) {
     result.same &= texts[i].tokens == answers_[i];
   }
-  // Each text's passes, which give it the right guesses and the token behind them.
+  // Each text's passes, which give it the right draft tokens and the token behind them.
   const auto text_passes = static_cast<double>(count * sequences - result.accepted);
-  const auto guesses =
+  const auto draft_tokens =
       static_cast<int64_t>(static_cast<double>(result.drafted) / text_passes + 0.5);
-  const double tokens = acceptance_ ? runtime::expected_tokens(*acceptance_, guesses)
+  const double tokens = acceptance_ ? runtime::expected_tokens(*acceptance_, draft_tokens)
                                     : 1 + static_cast<double>(result.accepted) / text_passes;
-  result.predicted_rate =
-      tokens * static_cast<double>(sequences) / speculation_.pace().predicted(sequences, guesses);
+  result.predicted_rate = tokens * static_cast<double>(sequences) /
+                          speculation_.pace().predicted(sequences, draft_tokens);
   return result;
 }
 

@@ -61,11 +61,11 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
        {{"cpu", row.expert_use.cpu},
         {"gpu", row.expert_use.gpu},
         {"streamed", row.expert_use.streamed}}}};
-  if (row.guesses) {
-    json["guesses"] = {{"drafted", row.guesses->drafted},
-                       {"accepted", row.guesses->accepted},
-                       {"passes", row.guesses->passes},
-                       {"predicted_tokens_per_second", row.guesses->predicted_rate}};
+  if (row.drafts) {
+    json["guesses"] = {{"drafted", row.drafts->drafted},
+                       {"accepted", row.drafts->accepted},
+                       {"passes", row.drafts->passes},
+                       {"predicted_tokens_per_second", row.drafts->predicted_rate}};
   }
   return json;
 }
@@ -77,14 +77,14 @@ std::string parameters(const BenchRow& row) {
                          : fmt::format("{:.2f} B", millions / 1000);
 }
 
-void add_guesses(const std::optional<GuessUse>& use, std::vector<std::string>& cells) {
-  const GuessUse guesses = use.value_or(GuessUse());
-  const double right = guesses.drafted > 0 ? 100.0 * static_cast<double>(guesses.accepted) /
-                                                 static_cast<double>(guesses.drafted)
-                                           : 0;
-  cells.push_back(use ? fmt::format("{}", guesses.drafted) : "");
+void add_drafts(const std::optional<DraftUse>& use, std::vector<std::string>& cells) {
+  const DraftUse drafts = use.value_or(DraftUse());
+  const double right = drafts.drafted > 0 ? 100.0 * static_cast<double>(drafts.accepted) /
+                                                static_cast<double>(drafts.drafted)
+                                          : 0;
+  cells.push_back(use ? fmt::format("{}", drafts.drafted) : "");
   cells.push_back(use ? fmt::format("{:.1f}", right) : "");
-  cells.push_back(use ? fmt::format("{:.2f}", guesses.predicted_rate) : "");
+  cells.push_back(use ? fmt::format("{:.2f}", drafts.predicted_rate) : "");
 }
 
 void print_markdown(const std::vector<BenchRow>& rows) {
@@ -103,8 +103,8 @@ void print_markdown(const std::vector<BenchRow>& rows) {
                                             {"% of bw"},
                                             {"% of i8"}};
   if (divided) columns.push_back({"% of experts on GPU"});
-  const bool guessed = std::ranges::any_of(rows, [](const BenchRow& row) { return !!row.guesses; });
-  if (guessed) columns.insert(columns.end(), {{"guesses"}, {"% right"}, {"predicted t/s"}});
+  const bool drafted = std::ranges::any_of(rows, [](const BenchRow& row) { return !!row.drafts; });
+  if (drafted) columns.insert(columns.end(), {{"guesses"}, {"% right"}, {"predicted t/s"}});
   TextTable table(columns);
   for (const BenchRow& row : rows) {
     const double share = row.bandwidth > 0 ? 100 * row.bytes_per_second / row.bandwidth : 0;
@@ -120,7 +120,7 @@ void print_markdown(const std::vector<BenchRow>& rows) {
         row.bandwidth > 0 ? fmt::format("{:.1f}", share) : "-",
         fmt::format("{:.1f}", 100 * int8_share(row))};
     if (divided) cells.push_back(fmt::format("{:.1f}", 100 * gpu_share(row)));
-    if (guessed) add_guesses(row.guesses, cells);
+    if (drafted) add_drafts(row.drafts, cells);
     table.add(std::move(cells));
   }
   fmt::print("{}", table.markdown());

@@ -12,8 +12,8 @@
 
 namespace ktx::tools {
 
-// Of one run with guesses (bench_drafts.h).
-struct GuessUse {
+// Of one run with draft tokens (bench_drafts.h).
+struct DraftUse {
   int64_t drafted = 0, accepted = 0, passes = 0;
   double predicted_rate = 0;  // tokens a second
 };
@@ -33,7 +33,7 @@ struct BenchRow {
   double int8_rate = 0;           // measured, operations per second
   double token_ops = 0;           // operations of a token's products
   runtime::ExpertUse expert_use;  // activations in the test; none: no experts
-  std::optional<GuessUse> guesses;
+  std::optional<DraftUse> drafts;
 };
 
 // In the columns of llama-bench, with the bytes of weights read per second and their

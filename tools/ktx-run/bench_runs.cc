@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/engine/text_chunks.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/support/timer.h"
@@ -102,7 +102,7 @@ Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids
 }
 
 Status BenchRuns::forward(std::span<const runtime::BatchItem> items) {
-  const runtime::PassWatch watch{&interrupt_flag(), {}};
+  const runtime::ForwardWatch watch{&interrupt_flag(), {}};
   return check(KTX_TRY(engine_.forward(items, {}, &watch)));
 }
 

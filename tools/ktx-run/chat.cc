@@ -19,7 +19,7 @@
 #include "tools/ktx-run/line_editor.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/path_argument.h"
-#include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/report.h"
 
 namespace ktx::tools {
 namespace {

@@ -16,8 +16,8 @@
 namespace ktx::tools {
 namespace {
 
-// Guesses of a sequence in a pass of models with states of a fixed size, each of which keeps those
-// states once more: 75 MiB in Qwen3-Next-80B.
+// Draft tokens of a sequence in a pass of models with states of a fixed size, each of which keeps
+// those states once more: 75 MiB in Qwen3-Next-80B.
 constexpr int64_t kMostWithStates = 4;
 
 Result<text::Tokenizer> draft_tokenizer(const runtime::Engine& engine) {
@@ -34,7 +34,7 @@ runtime::DraftVocabulary vocabulary_of(const text::Tokenizer& model, const text:
       std::count_if(map.back.begin(), map.back.end(), [](int32_t id) { return id >= 0; });
   note = fmt::format(
       "its tokenizer is another one: {} of its {} tokens have the text of one of the model's, and "
-      "a guess ends at the others",
+      "a draft token ends at the others",
       known, map.back.size());
   vocabulary.to_draft = std::move(map.forth);
   vocabulary.from_draft = std::move(map.back);
@@ -50,7 +50,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   runtime::EngineOptions options = engine_options(engine_flags);
   options.pool = model.pool();
   options.largest_ctx = false;
-  // Where its rotary factors end, longer texts get no guesses.
+  // Where its rotary factors end, longer texts get no draft tokens.
   const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path, {.drafter = within}));
   const int64_t rotary_ctx = plan->facts.rotary_ctx;
   options.ctx = rotary_ctx > 0 ? std::min(model.ctx(), rotary_ctx) : model.ctx();
@@ -64,7 +64,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   auto engine = KTX_TRY(runtime::Engine::open(path, options));
   const plan::MemoryEstimate& memory = engine->memory();
   const std::string name = within ? "the plan's drafter" : path;
-  notes.push_back(fmt::format("{} guesses: {} of weights, {} of cache, {} of activations", name,
+  notes.push_back(fmt::format("{} drafts: {} of weights, {} of cache, {} of activations", name,
                               human_bytes(memory.weight_bytes), human_bytes(memory.kv_bytes),
                               human_bytes(memory.arena_bytes)));
   const auto blame = [&](const std::string& why) -> Error {
@@ -74,7 +74,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   if (!no_text.empty()) return blame(no_text);
   if (engine->plan().facts.reads_hidden()) {
     if (!within)
-      return blame("layers that read hidden states guess for the model of their own plan alone");
+      return blame("layers that read hidden states draft for the model of their own plan alone");
     auto drafter = runtime::make_prediction_drafter(std::move(engine), model);
     if (!drafter) return blame(drafter.error().message);
     return drafter;
@@ -94,7 +94,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
 
 runtime::SpeculationOptions speculation_options(const DraftFlags& flags) {
   runtime::SpeculationOptions options;
-  options.most = std::min(flags.lookup > 0 ? flags.lookup : flags.most, runtime::kMostGuesses);
+  options.most = std::min(flags.lookup > 0 ? flags.lookup : flags.most, runtime::kMaxDraftTokens);
   options.adaptive = flags.adaptive;
   return options;
 }

@@ -1,4 +1,4 @@
-// What guesses tokens for a model (lib/runtime/draft), as the options ask for it.
+// What drafts tokens for a model (lib/runtime/draft), as the options ask for it.
 //
 //   --lookup 8                     from the text itself
 //   --draft small.ktxplan          a small model
@@ -23,7 +23,8 @@ namespace ktx::tools {
 
 runtime::SpeculationOptions speculation_options(const DraftFlags& flags);
 
-// Of the model's engine: rows of logits for guesses, and what `--ctx max` leaves to the draft plan.
+// Of the model's engine: rows of logits for draft tokens, and what `--ctx max` leaves to the draft
+// plan.
 Status make_room_for_drafts(const DraftFlags& flags, const std::string& model_plan,
                             runtime::EngineOptions& options);
 

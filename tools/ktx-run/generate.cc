@@ -12,7 +12,7 @@
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
-#include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/report.h"
 
 namespace ktx::tools {
 namespace {
@@ -133,7 +133,7 @@ Result<bool> generate(const Options& options) {
                      model.engine->ctx(), model.engine->ctx() * 2));
   }
   if (model.speculation && !model.speculation->failure().empty()) {
-    note(fmt::format("nothing was guessed any more: {}", model.speculation->failure()));
+    note(fmt::format("speculative decoding was switched off: {}", model.speculation->failure()));
   }
   if (options.stats) note(speed_line(session.stats()));
   return false;

@@ -15,7 +15,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/commands.h"
-#include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/report.h"
 
 namespace ktx::tools {
 

@@ -22,7 +22,7 @@ struct LoadedModel {
   std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
   double load_seconds = 0;
   std::vector<std::string> notes;                     // the engine's, and the drafter's
-  std::shared_ptr<runtime::Drafter> drafter;          // null: nothing guesses
+  std::shared_ptr<runtime::Drafter> drafter;          // null: nothing drafts
   std::unique_ptr<runtime::Speculation> speculation;  // with it; for Session::speculate()
 };
 

@@ -36,13 +36,13 @@ struct EngineFlags {
   std::shared_ptr<runtime::HostGroup> hosts;
 };
 
-// What guesses tokens for the model (drafting.h).
+// What drafts tokens for the model (drafting.h).
 struct DraftFlags {
   std::string plan;    // "": none; "on": within the model's plan
-  int64_t lookup = 0;  // guesses from the text itself; 0: none
-  int64_t most = 8;    // guesses of a plan in a pass
+  int64_t lookup = 0;  // draft tokens from the text itself; 0: none
+  int64_t most = 8;    // draft tokens of a plan in a pass
   bool adaptive = true;
-  double accept = -1;  // bench: this share of guesses is made right; -1: what the drafter says
+  double accept = -1;  // bench: this share of draft tokens is made right; -1: what the drafter says
   bool on() const { return !plan.empty() || lookup > 0; }
   bool within() const { return plan == "on"; }
 };

@@ -10,8 +10,8 @@ constexpr uint32_t kInspect = 1u << static_cast<int>(Command::Inspect);
 constexpr uint32_t kBench = 1u << static_cast<int>(Command::Bench);
 constexpr uint32_t kDoctor = 1u << static_cast<int>(Command::Doctor);
 constexpr uint32_t kProbe = 1u << static_cast<int>(Command::Probe);
-constexpr uint32_t kTalks = kGenerate | kChat;
-constexpr uint32_t kSamples = kTalks | kServe;
+constexpr uint32_t kInteractive = kGenerate | kChat;
+constexpr uint32_t kSamples = kInteractive | kServe;
 constexpr uint32_t kRuns = kSamples | kBench;
 
 constexpr OptionInfo kOptions[] = {

@@ -21,10 +21,10 @@
 #include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/report.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/ktx-run/serve_signals.h"
 #include "tools/ktx-run/step_profile.h"
-#include "tools/ktx-run/talk.h"
 
 namespace ktx::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lib/server/server.h"
 #include "lib/support/mapped_file.h"
-#include "tools/ktx-run/talk.h"
+#include "tools/ktx-run/report.h"
 
 namespace ktx::tools {
 namespace {

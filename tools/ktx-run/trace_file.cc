@@ -14,7 +14,7 @@
 namespace ktx::tools {
 namespace {
 
-using runtime::PassTrace;
+using runtime::ForwardTrace;
 using runtime::TraceLane;
 using runtime::TraceSpan;
 using Spans = std::vector<std::pair<double, double>>;  // begin, end
@@ -81,7 +81,7 @@ double seconds(const Spans& spans) {
 }
 
 template <class Takes>
-Spans spans_of(const PassTrace& trace, const Takes& takes) {
+Spans spans_of(const ForwardTrace& trace, const Takes& takes) {
   Spans spans;
   for (const TraceLane& lane : trace.lanes()) {
     for (const TraceSpan& span : lane.spans) {
@@ -93,7 +93,7 @@ Spans spans_of(const PassTrace& trace, const Takes& takes) {
 
 }  // namespace
 
-std::string trace_json(const PassTrace& trace, const plan::PlanView& plan) {
+std::string trace_json(const ForwardTrace& trace, const plan::PlanView& plan) {
   std::string out = std::string(kTraceMagic) + ",\"traceEvents\":[";
   const char* separator = "\n";
   const auto add = [&](const nlohmann::ordered_json& event) {
@@ -130,7 +130,7 @@ std::string trace_json(const PassTrace& trace, const plan::PlanView& plan) {
   return out + "\n]}\n";
 }
 
-std::string trace_shares(const PassTrace& trace, double begin) {
+std::string trace_shares(const ForwardTrace& trace, double begin) {
   const Spans passes = spans_of(trace, [&](const TraceLane& lane, const TraceSpan& span) {
     return lane.name == "passes" && span.begin >= begin;
   });

@@ -9,18 +9,18 @@
 #include <string_view>
 
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/engine/pass_trace.h"
+#include "lib/runtime/engine/forward_trace.h"
 
 namespace ktx::tools {
 
 // How a file of ours begins, so that only such a one is replaced.
 inline constexpr std::string_view kTraceMagic = "{\"displayTimeUnit\":\"ms\"";
 
-std::string trace_json(const runtime::PassTrace& trace, const plan::PlanView& plan);
+std::string trace_json(const runtime::ForwardTrace& trace, const plan::PlanView& plan);
 
-// Of the passes from `begin` on (PassTrace::now): the shares of their time in which the CPU
+// Of the passes from `begin` on (ForwardTrace::now): the shares of their time in which the CPU
 // computes, a GPU does, and both do: "cpu 81 %, GPUs 43 %, both 25 %, neither 1 %". Copies beside
 // the queue, where there are any, are named by themselves.
-std::string trace_shares(const runtime::PassTrace& trace, double begin);
+std::string trace_shares(const runtime::ForwardTrace& trace, double begin);
 
 }  // namespace ktx::tools

@@ -11,9 +11,9 @@
 //   walk     attention_decode.cuh, every warp for itself
 //   merge    of the warps in shared memory
 //
-// Several tokens may be of one sequence (guesses that are verified): a block has one of them, and
-// makes the new keys and values that its pieces need of those before it itself, since other blocks
-// write theirs at the same time.
+// Several tokens may be of one sequence (draft tokens that are verified): a block has one of them,
+// and makes the new keys and values that its pieces need of those before it itself, since other
+// blocks write theirs at the same time.
 //
 // Where up to eight blocks have a piece for every warp they are a cluster, of which those without a
 // piece end at once; each head is merged in the shared memory of the block that writes it. Behind

@@ -18,9 +18,9 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 
 struct StagedRows {
-  float largest[kWarps][kFewTokens];
-  float scale[kFewTokens];
-  const float* x[kFewTokens];
+  float largest[kWarps][kSkinnyTokens];
+  float scale[kSkinnyTokens];
+  const float* x[kSkinnyTokens];
 };
 
 // x[.][begin, begin + width) as halves with a power of two per token taken out. Columns
@@ -87,8 +87,9 @@ __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
   extern __shared__ uint4 dynamic_shared[];
   __shared__ StagedRows shared;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int head = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.z) * kFewTokens;
-  const int tokens = min(kFewTokens, p.tokens - first);
+  const int head = static_cast<int>(blockIdx.y),
+            first = static_cast<int>(blockIdx.z) * kSkinnyTokens;
+  const int tokens = min(kSkinnyTokens, p.tokens - first);
   if (thread < tokens) shared.x[thread] = p.x + (first + thread) * p.x_stride + head * p.x_head;
   __syncthreads();
   const int width = (p.row_count + 31) / 32 * 32;
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
       for (int v = 0; v < 4; ++v) {
         // Column number 2t + v % 2 of the product is lane (2t + v % 2) / 2's element v % 2.
         const int token = lane / 4 + v / 2 * 8, col = lane % 4 * 8 + 2 * j + v % 2;
-        sums[(warp * kFewTokens + token) * 32 + col] = sum[c][j][v];
+        sums[(warp * kSkinnyTokens + token) * 32 + col] = sum[c][j][v];
       }
     }
     __syncthreads();
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
       const int token = out / 32, n = tile_number * 256 + c * 32 + out % 32;
       if (n >= p.cols) continue;
       float v = 0;
-      for (int i = 0; i < kWarps; ++i) v += sums[(i * kFewTokens + token) * 32 + out % 32];
+      for (int i = 0; i < kWarps; ++i) v += sums[(i * kSkinnyTokens + token) * 32 + out % 32];
       p.y[(first + token) * p.y_stride + head * p.y_head + n] = v * shared.scale[token];
     }
     __syncthreads();
@@ -174,8 +175,8 @@ Status launch_marlin_transposed(const CudaMatmulHeadsArgs& a, cudaStream_t strea
   p.y_stride = a.y_stride;
   p.y_head = a.attrs.y_stride;
   const int width = ceil_div(p.row_count, 32) * 32;
-  const int shared = kFewTokens * width * 2 + kWarps * kFewTokens * 32 * 4;
-  const dim3 grid(ceil_div(p.cols, 256), a.attrs.heads, ceil_div(p.tokens, kFewTokens));
+  const int shared = kSkinnyTokens * width * 2 + kWarps * kSkinnyTokens * 32 * 4;
+  const dim3 grid(ceil_div(p.cols, 256), a.attrs.heads, ceil_div(p.tokens, kSkinnyTokens));
   return for_marlin_type<Status>(
       a.w.dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
         return launch("matmul_heads transposed", marlin_transposed<kType>, grid, kThreads, shared,

@@ -53,7 +53,7 @@ struct MarlinProduct {
   __host__ __device__ int strips() const { return strip_end() - strip_begin(); }
 };
 
-constexpr int kFewTokens = 16;
+constexpr int kSkinnyTokens = 16;
 
 // dense: tokens = 1; experts: every pair by itself.
 Status launch_marlin_gemv(DType dtype, const MarlinProduct& product, cudaStream_t stream);

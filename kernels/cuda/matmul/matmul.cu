@@ -64,13 +64,13 @@ Status launch_rows(const CudaMatmulArgs& a, CudaStream stream) {
 }
 
 Status launch_skinny(const CudaMatmulArgs& a, CudaStream stream) {
-  CudaFewProductsArgs few;
-  few.x = {a.x, a.x_stride, a.tokens, nullptr, 0};
-  few.outputs[0] = {a.w, a.y, a.y_stride, a.bias, a.accumulate};
-  few.count = 1;
-  few.workspace = a.workspace;
-  few.workspace_bytes = a.workspace_bytes;
-  return launch_few_products(few, stream);
+  CudaSkinnyProductsArgs skinny;
+  skinny.x = {a.x, a.x_stride, a.tokens, nullptr, 0};
+  skinny.outputs[0] = {a.w, a.y, a.y_stride, a.bias, a.accumulate};
+  skinny.count = 1;
+  skinny.workspace = a.workspace;
+  skinny.workspace_bytes = a.workspace_bytes;
+  return launch_skinny_products(skinny, stream);
 }
 
 Status launch_heads_of_rows(const CudaMatmulHeadsArgs& a, CudaStream stream) {
@@ -100,7 +100,7 @@ bool cuda_matmul_takes(DType dtype, Layout layout) {
 int64_t cuda_matmul_workspace(const CudaMatmulArgs& a) {
   const GpuKernel kernel = kernel_of(a, GpuKernel::RowsGemm);
   if (kernel == GpuKernel::CublasGemm) return cublas_product_workspace(a.tokens, a.w);
-  if (kernel == GpuKernel::MarlinSkinnyGemm) return few_tokens_workspace(a.tokens, a.w.cols);
+  if (kernel == GpuKernel::MarlinSkinnyGemm) return skinny_workspace(a.tokens, a.w.cols);
   return is_gemm(kernel) ? half_rows_bytes(a.tokens, a.w.cols) : 0;
 }
 
@@ -118,7 +118,7 @@ Status launch_matmul(const CudaMatmulArgs& a, CudaStream stream) {
       if (a.tokens != 1 || !marlin_gemv_fits(a.w.dtype, a.w.cols, 1)) break;
       return launch_marlin_gemv(a.w.dtype, p, stream);
     case GpuKernel::MarlinSkinnyGemm:
-      if (a.tokens > kCudaFewTokens || !marlin_skinny_runs()) break;
+      if (a.tokens > kCudaSkinnyTokens || !marlin_skinny_runs()) break;
       return launch_skinny(a, stream);
     case GpuKernel::CublasGemm:
       return launch_cublas_product(a, stream);

@@ -2,8 +2,8 @@
 // (skinny_x.h) and one launch for every 32. Each is the composition of launchers of this folder,
 // and rounds as that does but for the order of two factors.
 //
-//   launch_few_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to three matmuls
-//   launch_few_gate_up    y = glu(gate . norm(x), up . norm(x))
+//   launch_skinny_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to three matmuls
+//   launch_skinny_gate_up    y = glu(gate . norm(x), up . norm(x))
 //
 // The norm is left out where `norm` is null. takes() says whether this GPU and the formats do.
 #pragma once
@@ -15,9 +15,9 @@
 
 namespace ktx::kernels {
 
-constexpr int64_t kCudaFewTokens = 96;
+constexpr int64_t kCudaSkinnyTokens = 96;
 
-struct CudaFewX {
+struct CudaSkinnyX {
   const float* x = nullptr;  // [tokens, cols], 16-byte aligned, stride a multiple of 4
   int64_t stride = 0;
   int64_t tokens = 0;           // 2 to 96
@@ -25,7 +25,7 @@ struct CudaFewX {
   float eps = 0;
 };
 
-struct CudaFewOutput {
+struct CudaSkinnyOutput {
   CudaWeight w;
   float* y = nullptr;  // [tokens, rows]; overlaps no input, and no other output
   int64_t y_stride = 0;
@@ -33,18 +33,18 @@ struct CudaFewOutput {
   bool accumulate = false;
 };
 
-struct CudaFewProductsArgs {
-  CudaFewX x;
-  CudaFewOutput outputs[3];
+struct CudaSkinnyProductsArgs {
+  CudaSkinnyX x;
+  CudaSkinnyOutput outputs[3];
   int count = 0;
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
-bool few_products_take(const CudaFewProductsArgs& args);
-Status launch_few_products(const CudaFewProductsArgs& args, CudaStream stream);
+bool skinny_products_take(const CudaSkinnyProductsArgs& args);
+Status launch_skinny_products(const CudaSkinnyProductsArgs& args, CudaStream stream);
 
-struct CudaFewGateUpArgs {
-  CudaFewX x;
+struct CudaSkinnyGateUpArgs {
+  CudaSkinnyX x;
   CudaWeight gate, up;
   float* y = nullptr;  // [tokens, rows]
   int64_t y_stride = 0;
@@ -52,10 +52,10 @@ struct CudaFewGateUpArgs {
   int64_t workspace_bytes = 0;
   GluAttrs glu;
 };
-bool few_gate_up_takes(const CudaFewGateUpArgs& args);
-Status launch_few_gate_up(const CudaFewGateUpArgs& args, CudaStream stream);
+bool skinny_gate_up_takes(const CudaSkinnyGateUpArgs& args);
+Status launch_skinny_gate_up(const CudaSkinnyGateUpArgs& args, CudaStream stream);
 
 // Of either, for so many tokens and for fewer.
-int64_t few_tokens_workspace(int64_t tokens, int64_t cols);
+int64_t skinny_workspace(int64_t tokens, int64_t cols);
 
 }  // namespace ktx::kernels

@@ -9,7 +9,7 @@
 namespace ktx::kernels {
 namespace {
 
-bool takes(const CudaFewX& x) {
+bool takes(const CudaSkinnyX& x) {
   return marlin_skinny_runs() && aligned_16(x.x) && aligned_16(x.norm) && x.stride % 4 == 0;
 }
 
@@ -26,7 +26,7 @@ BatchRows rows_of(const CudaWeight& w, float* y, int64_t y_stride) {
 
 // The product of the rows that `p` has, for as many tokens as a launch takes: with x as it is, or
 // with records of it.
-Status launch_piece(const CudaFewX& x, int64_t cols, std::byte* workspace, BatchProduct& p,
+Status launch_piece(const CudaSkinnyX& x, int64_t cols, std::byte* workspace, BatchProduct& p,
                     cudaStream_t stream) {
   p.cols = static_cast<int>(cols);
   p.tokens = static_cast<int>(x.tokens);
@@ -49,12 +49,12 @@ Status launch_piece(const CudaFewX& x, int64_t cols, std::byte* workspace, Batch
 }
 
 // In pieces of about equal numbers of tokens.
-Status launch_product(const CudaFewX& x, int64_t cols, std::byte* workspace, int64_t bytes,
+Status launch_product(const CudaSkinnyX& x, int64_t cols, std::byte* workspace, int64_t bytes,
                       BatchProduct& p, cudaStream_t stream) {
-  KTX_TRY(check_workspace("products of few tokens", bytes, few_tokens_workspace(x.tokens, cols)));
+  KTX_TRY(check_workspace("products of few tokens", bytes, skinny_workspace(x.tokens, cols)));
   const int64_t each = ceil_div(x.tokens, ceil_div<int64_t>(x.tokens, kBatchTokens));
   for (int64_t done = 0; done < x.tokens; done += each) {
-    CudaFewX piece = x;
+    CudaSkinnyX piece = x;
     piece.x += done * x.stride;
     piece.tokens = each < x.tokens - done ? each : x.tokens - done;
     KTX_TRY(launch_piece(piece, cols, workspace, p, stream));
@@ -65,21 +65,21 @@ Status launch_product(const CudaFewX& x, int64_t cols, std::byte* workspace, int
 
 }  // namespace
 
-int64_t few_tokens_workspace(int64_t tokens, int64_t cols) {
+int64_t skinny_workspace(int64_t tokens, int64_t cols) {
   return skinny_x_bytes(tokens < kBatchTokens ? tokens : kBatchTokens, cols);
 }
 
-bool few_products_take(const CudaFewProductsArgs& a) {
+bool skinny_products_take(const CudaSkinnyProductsArgs& a) {
   return a.count >= 1 && a.count <= kBatchParts && takes(a.x) &&
          products_go_together(a.outputs, a.count, is_marlin, batch_formats);
 }
 
-Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
+Status launch_skinny_products(const CudaSkinnyProductsArgs& a, CudaStream stream) {
   if (a.x.tokens == 0) return {};
   BatchProduct p;
   p.parts = a.count;
   for (int i = 0; i < a.count; ++i) {
-    const CudaFewOutput& output = a.outputs[i];
+    const CudaSkinnyOutput& output = a.outputs[i];
     p.rows[i] = rows_of(output.w, output.y, output.y_stride);
     p.rows[i].bias = output.bias;
     p.rows[i].accumulate = output.accumulate;
@@ -87,11 +87,11 @@ Status launch_few_products(const CudaFewProductsArgs& a, CudaStream stream) {
   return launch_product(a.x, a.outputs[0].w.cols, a.workspace, a.workspace_bytes, p, stream);
 }
 
-bool few_gate_up_takes(const CudaFewGateUpArgs& a) {
+bool skinny_gate_up_takes(const CudaSkinnyGateUpArgs& a) {
   return is_marlin(a.gate) && same_form(a.gate, a.up) && takes(a.x);
 }
 
-Status launch_few_gate_up(const CudaFewGateUpArgs& a, CudaStream stream) {
+Status launch_skinny_gate_up(const CudaSkinnyGateUpArgs& a, CudaStream stream) {
   if (a.x.tokens == 0) return {};
   BatchProduct p;
   p.rows[0] = rows_of(a.gate, a.y, a.y_stride);

@@ -44,7 +44,7 @@ class CpuBackend final : public Backend {
     return {};
   }
 
-  Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) override {
+  Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) override {
     KTX_TRY(executors_[part]->run(batch, watch));
     return !executors_[part]->stopped();
   }
@@ -87,7 +87,7 @@ class CpuBackend final : public Backend {
       if (executor) executor->enable_times(on);
     }
   }
-  void set_trace(PassTrace* trace) override {
+  void set_trace(ForwardTrace* trace) override {
     std::vector<TraceLane*> lanes;
     for (int i = 0; trace && i < threads_; ++i) {
       lanes.push_back(trace->lane("cpu", "thread " + std::to_string(i)));

@@ -26,7 +26,7 @@ Result<Executor> Executor::create(BoundPlan steps, ThreadPool& pool) {
   return executor;
 }
 
-Status Executor::run(const Batch& batch, const PassWatch* watch) {
+Status Executor::run(const Batch& batch, const ForwardWatch* watch) {
   batch_ = &batch;
   watch_ = watch;
   stopped_ = false;
@@ -184,7 +184,7 @@ void Executor::add_span(int32_t step, int thread, double begin, double end) {
   spans.push_back({.begin = begin, .end = end, .step = record, .steps = 1});
 }
 
-void Executor::set_trace(const PassTrace* trace, std::span<TraceLane* const> lanes) {
+void Executor::set_trace(const ForwardTrace* trace, std::span<TraceLane* const> lanes) {
   trace_ = trace;
   lanes_.assign(lanes.begin(), lanes.end());
 }

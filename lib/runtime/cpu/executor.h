@@ -18,8 +18,8 @@
 #include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/batch.h"
-#include "lib/runtime/engine/pass_trace.h"
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_trace.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/support/result.h"
 #include "lib/support/thread_pool.h"
@@ -37,7 +37,7 @@ class Executor final : private ThreadPool::Job {
   // Runs all steps. Fails when a step finds its inputs damaged; the activations are
   // then undefined, the cache has undefined entries for the tokens of this batch. So they
   // are when `watch` ended the run.
-  Status run(const Batch& batch, const PassWatch* watch = nullptr);
+  Status run(const Batch& batch, const ForwardWatch* watch = nullptr);
   bool stopped() const { return stopped_; }  // whether the last run was ended
 
   // Bytes of weights that run() has read so far.
@@ -45,7 +45,7 @@ class Executor final : private ThreadPool::Job {
 
   void enable_times(bool on);
   // `lanes`: one for each thread; null: none, else both live until the next call.
-  void set_trace(const PassTrace* trace, std::span<TraceLane* const> lanes);
+  void set_trace(const ForwardTrace* trace, std::span<TraceLane* const> lanes);
   // One of each step; empty when off. A stage's time is divided among its steps by the time
   // that all threads spent in each.
   const std::vector<StepTotals>& times() const { return times_; }
@@ -79,7 +79,7 @@ class Executor final : private ThreadPool::Job {
   Arena scratch_;
   int64_t scratch_stride_ = 0;
   const Batch* batch_ = nullptr;
-  const PassWatch* watch_ = nullptr;
+  const ForwardWatch* watch_ = nullptr;
   bool stopped_ = false;  // through std::atomic_ref while a run goes on
   // Written by the one thread that opens a stage.
   std::vector<Part> parts_;
@@ -91,7 +91,7 @@ class Executor final : private ThreadPool::Job {
   std::vector<std::vector<double>> busy_;  // seconds by thread and step
   Timer timer_;
   int timed_stage_ = -1;
-  const PassTrace* trace_ = nullptr;
+  const ForwardTrace* trace_ = nullptr;
   std::vector<TraceLane*> lanes_;  // by thread
 };
 

@@ -40,10 +40,10 @@ Result<kernels::CudaOneX> FusedMembers::x(const CudaView& plain, GpuMemory& keep
                            norm.attrs<RmsNormAttrs>().eps};
 }
 
-Result<kernels::CudaFewX> FusedMembers::few_x(const CudaView& plain, GpuMemory& keep) const {
+Result<kernels::CudaSkinnyX> FusedMembers::skinny_x(const CudaView& plain, GpuMemory& keep) const {
   const kernels::CudaOneX one = KTX_TRY(x(plain, keep));
   const CudaView read = has(StepOp::RmsNorm) ? of(StepOp::RmsNorm).input(0) : plain;
-  return kernels::CudaFewX{one.x, read.stride, 0, one.norm, one.eps};
+  return kernels::CudaSkinnyX{one.x, read.stride, 0, one.norm, one.eps};
 }
 
 }  // namespace ktx::runtime

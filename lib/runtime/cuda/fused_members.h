@@ -1,6 +1,6 @@
 // The steps of a fused op (lib/launches/find_fused.h) by op, in the order of the plan, and what
 // the launches that stand for them take of them: cuda_fused_steps.cc for one token,
-// cuda_few_steps.cc for few, cuda_latent_steps.cc for many.
+// cuda_skinny_steps.cc for few, cuda_latent_steps.cc for many.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,7 @@ class FusedMembers {
   // Of x as the products take it: what the norm reads, or `plain` where there is none. `keep`
   // holds the norm's weight.
   Result<kernels::CudaOneX> x(const CudaView& plain, GpuMemory& keep) const;
-  Result<kernels::CudaFewX> few_x(const CudaView& plain, GpuMemory& keep) const;
+  Result<kernels::CudaSkinnyX> skinny_x(const CudaView& plain, GpuMemory& keep) const;
 
  private:
   bool gate_is_first() const;

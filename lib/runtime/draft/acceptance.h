@@ -1,5 +1,5 @@
-// How often guesses are right: of each guess behind right ones, the share that was right. What was
-// long ago counts less.
+// How often draft tokens are right: of each draft token behind right ones, the share that was
+// right. What was long ago counts less.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@ namespace ktx::runtime {
 
 class Acceptance {
  public:
-  // Of `guessed` tokens the first `right` were; what is behind a wrong one tells nothing.
-  void add(int64_t guessed, int64_t right) {
-    if (guessed == 0) return;
+  // Of `drafted` tokens the first `right` were; what is behind a wrong one tells nothing.
+  void add(int64_t drafted, int64_t right) {
+    if (drafted == 0) return;
     right_ = kKept * right_ + static_cast<double>(right);
-    tried_ = kKept * tried_ + static_cast<double>(right + (right < guessed ? 1 : 0));
+    tried_ = kKept * tried_ + static_cast<double>(right + (right < drafted ? 1 : 0));
   }
   // With `prior` as if it had been seen `weight` times.
   double rate(double prior, double weight) const {
@@ -25,11 +25,11 @@ class Acceptance {
   double right_ = 0, tried_ = 0;
 };
 
-// Tokens of a pass with `guesses`, each right with probability `rate` behind right ones: those that
-// are right, and the one behind them.
-inline double expected_tokens(double rate, int64_t guesses) {
+// Tokens of a pass with `draft_tokens`, each right with probability `rate` behind right ones: those
+// that are right, and the one behind them.
+inline double expected_tokens(double rate, int64_t draft_tokens) {
   double sum = 1, power = 1;
-  for (int64_t i = 0; i < guesses; ++i) sum += power *= rate;
+  for (int64_t i = 0; i < draft_tokens; ++i) sum += power *= rate;
   return sum;
 }
 

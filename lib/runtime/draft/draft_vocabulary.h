@@ -4,7 +4,8 @@
 //   model      31 "Hello"         the drafter has it as 8 "Hel" 9 "lo":   to_draft[31] = {8, 9}
 //   drafter     5 " world"        the model has it as 77:                 from_draft[5] = 77
 //
-// Guesses that the model has no token for end a draft. lib/text/tokenizer/token_map.h makes it.
+// Draft tokens that the model has no token for end a draft. lib/text/tokenizer/token_map.h makes
+// it.
 #pragma once
 
 #include <cstdint>

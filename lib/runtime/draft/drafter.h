@@ -1,11 +1,11 @@
-// What guesses the next tokens of texts, for the model to verify in one pass (speculation.h).
+// What drafts the next tokens of texts, for the model to verify in one pass (speculation.h).
 //
 //   lookup_drafter.h      from the text itself (n-grams)
 //   plan_drafter.h        a small model in a plan of its own
 //   prediction_drafter.h  layers that read the model's hidden states: its own, or a draft head
 //   scripted_drafter.h    from an answer that is known before: benchmarks and tests
 //
-// A guess is never trusted: a wrong one costs time and changes no answer. So a drafter may be
+// A draft token is never trusted: a wrong one costs time and changes no answer. So a drafter may be
 // wrong, and may give nothing. One thread uses it, that of the model's engine.
 #pragma once
 
@@ -29,10 +29,10 @@ class DraftText {
 
 struct DraftItem {
   DraftText* text = nullptr;
-  std::span<const int32_t> tokens;   // all of the text; may differ from those of the last call
-  const Sampler* sampler = nullptr;  // of the text, as it is before the next token
-  int64_t most = 0;                  // guesses that are wanted
-  std::vector<int32_t> guesses;      // the result: at most so many
+  std::span<const int32_t> tokens;    // all of the text; may differ from those of the last call
+  const Sampler* sampler = nullptr;   // of the text, as it is before the next token
+  int64_t most = 0;                   // draft tokens that are wanted
+  std::vector<int32_t> draft_tokens;  // the result: at most so many
 };
 
 class Drafter {
@@ -44,20 +44,21 @@ class Drafter {
                                            const SamplingOptions& sampling) = 0;
   // Whether it reads the model's hidden states, and so has to see every pass.
   virtual bool reads_hidden() const { return false; }
-  // Behind a pass of the model that computed some of a text's `tokens` and perhaps guesses behind
-  // them, from token `begin` on: a row of hidden states for each. After a failure it gives no more.
+  // Behind a pass of the model that computed some of a text's `tokens` and perhaps draft tokens
+  // behind them, from token `begin` on: a row of hidden states for each. After a failure it gives
+  // no more.
   virtual Status take_hidden(DraftText& /*text*/, std::span<const int32_t> /*tokens*/,
                              int64_t /*begin*/, std::span<const float> /*rows*/) {
     return {};
   }
-  // Tokens that it has to read before it can guess, beyond the few that every pass adds.
+  // Tokens that it has to read before it can draft, beyond the few that every pass adds.
   virtual int64_t behind(DraftText& /*text*/, std::span<const int32_t> /*tokens*/) { return 0; }
   // Reads at most `tokens` of what it is behind of, in all.
   virtual Status read(std::span<DraftItem> /*items*/, int64_t /*tokens*/) { return {}; }
-  // Texts that it is behind of get no guesses. After a failure it gives no more.
-  virtual Status guess(std::span<DraftItem> items) = 0;
-  // Of the last guess(): seconds until it had the first guess of each text, in which it also reads
-  // what the pass before added; 0: every guess takes alike.
+  // Texts that it is behind of get no draft tokens. After a failure it gives no more.
+  virtual Status draft(std::span<DraftItem> items) = 0;
+  // Of the last draft(): seconds until it had the first draft token of each text, in which it also
+  // reads what the pass before added; 0: every draft token takes alike.
   virtual double first_seconds() const { return 0; }
 };
 

@@ -12,11 +12,11 @@
 
 namespace ktx::runtime {
 
-// Tokens that guess() reads of a text by itself: more are read before.
+// Tokens that draft() reads of a text by itself: more are read before.
 inline constexpr int64_t kNearTokens = 16;
 
 // That of the text; greedy where it does not fit the drafter's vocabulary.
-inline Sampler guess_sampler(const SamplingOptions& options, int64_t vocab) {
+inline Sampler draft_sampler(const SamplingOptions& options, int64_t vocab) {
   auto sampler = Sampler::create(options, vocab);
   if (!sampler) sampler = Sampler::create(greedy_sampling(), vocab);
   return sampler.take();
@@ -42,7 +42,7 @@ struct EngineText : DraftText {
   Engine& engine;
   Sequence sequence;
   Sampler sampler;
-  std::vector<int32_t> held;  // what the sequence holds, guesses too
+  std::vector<int32_t> held;  // what the sequence holds, draft tokens too
 };
 
 }  // namespace ktx::runtime

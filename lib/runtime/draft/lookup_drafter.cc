@@ -1,6 +1,6 @@
 #include "lib/runtime/draft/lookup_drafter.h"
 
-#include "lib/runtime/draft/ngram_guess.h"
+#include "lib/runtime/draft/ngram_draft.h"
 
 namespace ktx::runtime {
 namespace {
@@ -11,8 +11,8 @@ class LookupDrafter : public Drafter {
   std::unique_ptr<DraftText> begin(const std::string&, const SamplingOptions&) override {
     return std::make_unique<DraftText>();
   }
-  Status guess(std::span<DraftItem> items) override {
-    for (DraftItem& item : items) item.guesses = ngram_guess(item.tokens, item.most);
+  Status draft(std::span<DraftItem> items) override {
+    for (DraftItem& item : items) item.draft_tokens = ngram_draft(item.tokens, item.most);
     return {};
   }
 };

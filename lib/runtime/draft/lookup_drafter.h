@@ -1,5 +1,5 @@
-// Guesses from the text itself: what followed the last tokens where they stood before
-// (ngram_guess.h). Costs next to nothing, and is right where a text repeats what it has.
+// Draft tokens from the text itself: what followed the last tokens where they stood before
+// (ngram_draft.h). Costs next to nothing, and is right where a text repeats what it has.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ class PlanDrafter : public Drafter {
                                    const SamplingOptions& sampling) override;
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
-  Status guess(std::span<DraftItem> items) override;
+  Status draft(std::span<DraftItem> items) override;
   double first_seconds() const override { return first_seconds_; }
 
  private:
@@ -47,7 +47,7 @@ class PlanDrafter : public Drafter {
   void follow(PlanText& text, std::span<const int32_t> tokens) const;
   std::vector<Open> open(std::span<DraftItem> items);
   Result<bool> forward(std::vector<Open>& texts, Want want);
-  Status take_guesses(std::vector<Open>& texts);
+  Status take_draft_tokens(std::vector<Open>& texts);
 
   std::unique_ptr<Engine> engine_;
   const DraftVocabulary vocabulary_;
@@ -63,7 +63,7 @@ std::unique_ptr<DraftText> PlanDrafter::begin(const std::string& owner,
   std::erase_if(options.logit_bias,
                 [&](const auto& bias) { return !vocabulary_.same() || bias.first >= vocab; });
   if (!vocabulary_.same()) options.dry.breakers.clear();
-  return std::make_unique<PlanText>(*engine_, owner, guess_sampler(options, vocab));
+  return std::make_unique<PlanText>(*engine_, owner, draft_sampler(options, vocab));
 }
 
 // Makes `ids` the text `tokens`, and what is held the beginning that the two have in common.
@@ -75,7 +75,7 @@ void PlanDrafter::follow(PlanText& text, std::span<const int32_t> tokens) const 
   text.seen.insert(text.seen.end(), tokens.begin() + static_cast<ptrdiff_t>(same), tokens.end());
   if (vocabulary_.same()) {
     text.ids.resize(same);
-    // A token that the drafter does not have only makes its guesses worse.
+    // A token that the drafter does not have only makes its draft tokens worse.
     const auto vocab = static_cast<int32_t>(engine_->vocab_size());
     for (const int32_t id : tokens.subspan(same)) text.ids.push_back(id < vocab ? id : 0);
   } else {
@@ -105,11 +105,12 @@ int64_t PlanDrafter::behind(DraftText& given, std::span<const int32_t> tokens) {
   return text.missing() <= kNearTokens ? 0 : text.missing();
 }
 
-// The texts that can get guesses: within the context, and with a token that says what comes next.
+// The texts that can get draft tokens: within the context, and with a token that says what comes
+// next.
 std::vector<PlanDrafter::Open> PlanDrafter::open(std::span<DraftItem> items) {
   std::vector<Open> texts;
   for (DraftItem& item : items) {
-    item.guesses.clear();
+    item.draft_tokens.clear();
     auto& text = static_cast<PlanText&>(*item.text);
     const bool near = behind(text, item.tokens) == 0;
     const int64_t room = engine_->ctx() - static_cast<int64_t>(text.ids.size());
@@ -163,18 +164,19 @@ Status PlanDrafter::read(std::span<DraftItem> items, int64_t tokens) {
   return {};
 }
 
-// A guess for each from its row of logits; those that are done go.
-Status PlanDrafter::take_guesses(std::vector<Open>& texts) {
+// A draft token for each from its row of logits; those that are done go.
+Status PlanDrafter::take_draft_tokens(std::vector<Open>& texts) {
   int64_t row = 0;
   std::vector<Open> left;
   for (Open& open : texts) {
     const std::optional<int32_t> sampled = open.text->sample(row++);
     if (!sampled) continue;
     const int32_t id = *sampled;
-    const int32_t guess = vocabulary_.same() ? id : vocabulary_.from_draft[static_cast<size_t>(id)];
-    if (guess < 0 || guess >= model_vocab_) continue;
-    open.item->guesses.push_back(guess);
-    if (static_cast<int64_t>(open.item->guesses.size()) >= open.item->most) continue;
+    const int32_t draft_token =
+        vocabulary_.same() ? id : vocabulary_.from_draft[static_cast<size_t>(id)];
+    if (draft_token < 0 || draft_token >= model_vocab_) continue;
+    open.item->draft_tokens.push_back(draft_token);
+    if (static_cast<int64_t>(open.item->draft_tokens.size()) >= open.item->most) continue;
     open.next.assign(1, id);
     left.push_back(std::move(open));
   }
@@ -182,7 +184,7 @@ Status PlanDrafter::take_guesses(std::vector<Open>& texts) {
   return {};
 }
 
-Status PlanDrafter::guess(std::span<DraftItem> items) {
+Status PlanDrafter::draft(std::span<DraftItem> items) {
   const Timer timer;
   first_seconds_ = 0;
   std::vector<Open> texts = open(items);
@@ -196,7 +198,7 @@ Status PlanDrafter::guess(std::span<DraftItem> items) {
   });
   while (!texts.empty()) {
     if (!KTX_TRY(forward(texts, Want::Last))) continue;
-    KTX_TRY(take_guesses(texts));
+    KTX_TRY(take_draft_tokens(texts));
     if (first_seconds_ == 0) first_seconds_ = timer.seconds();
   }
   return {};
@@ -210,7 +212,7 @@ Result<std::unique_ptr<Drafter>> make_plan_drafter(std::unique_ptr<Engine> engin
   if (engine->rollback_tokens() == 0) {
     return Error{fmt::format(
         "{} has layers with states of a fixed size (delta nets), and there is no room to take "
-        "guesses back",
+        "draft tokens back",
         engine->plan().facts.family)};
   }
   if (!vocabulary.same()) {

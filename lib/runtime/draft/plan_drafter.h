@@ -1,16 +1,16 @@
-// Guesses of a small model: a plan of its own on an engine of its own, whose cache follows the
+// Draft tokens of a small model: a plan of its own on an engine of its own, whose cache follows the
 // texts of the large one.
 //
 //   auto small = KTX_TRY(Engine::open("small.ktxplan", {.ctx = large->ctx(), ...}));
 //   auto drafter = KTX_TRY(make_plan_drafter(std::move(small), {}, large->vocab_size()));
 //
-// Of each text it holds a sequence. What was guessed wrongly is taken back, what the large model
-// made instead is computed with the next guesses. It samples as the text's own sampler would, with
-// the same random numbers: where the two models agree on the probabilities they draw the same
-// token. All texts of a pass are guessed side by side.
+// Of each text it holds a sequence. What was drafted wrongly is taken back, what the large model
+// made instead is computed with the next draft tokens. It samples as the text's own sampler would,
+// with the same random numbers: where the two models agree on the probabilities they draw the same
+// token. All texts of a pass are drafted side by side.
 //
-// A text that its cache has no room for gets no guesses. Of plans with states of a fixed size
-// (delta nets) as many can be guessed as the engine can take back (EngineOptions::rollback_tokens).
+// A text that its cache has no room for gets no draft tokens. Of plans with states of a fixed size
+// (delta nets) as many can be drafted as the engine can take back (EngineOptions::rollback_tokens).
 #pragma once
 
 #include <memory>

@@ -70,13 +70,13 @@ class PredictionDrafter : public Drafter {
                      std::span<const float> rows) override;
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
-  Status guess(std::span<DraftItem> items) override;
+  Status draft(std::span<DraftItem> items) override;
   double first_seconds() const override { return first_seconds_; }
 
  private:
   // A text in the pass at hand, and what it reads next.
   struct Open {
-    DraftItem* item = nullptr;  // null: nothing is guessed
+    DraftItem* item = nullptr;  // null: nothing is drafted
     PredictionText* text = nullptr;
     std::vector<int32_t> next;
     std::vector<float> hidden;  // given_width_ floats for each
@@ -87,7 +87,7 @@ class PredictionDrafter : public Drafter {
   Status read_text(PredictionText& text, std::span<const int32_t> tokens, int64_t& budget);
   Result<bool> forward(std::vector<Open>& texts, Want want);
   void drop_read_rows(PredictionText& text) const;
-  Status take_guesses(std::vector<Open>& texts);
+  Status take_draft_tokens(std::vector<Open>& texts);
   int32_t logit_of(int32_t token) const {
     const bool known = token >= 0 && token < std::ssize(logits_);
     return known ? logits_[static_cast<size_t>(token)] : -1;
@@ -97,7 +97,7 @@ class PredictionDrafter : public Drafter {
 
   std::unique_ptr<Engine> engine_;
   const int64_t model_vocab_;
-  const bool is_head_;                     // it keeps the states for guesses further on itself
+  const bool is_head_;                     // it keeps the states for draft tokens further on itself
   const int64_t width_;                    // of the model's hidden states of a token, in floats
   const int64_t given_width_;              // of what comes with a token: those, and the head's own
   const std::span<const int32_t> tokens_;  // by logit; empty: all
@@ -114,7 +114,7 @@ std::unique_ptr<DraftText> PredictionDrafter::begin(const std::string& owner,
     options.dry.breakers.clear();
   }
   const int64_t logits = engine_->plan().facts.output_width();
-  return std::make_unique<PredictionText>(*engine_, owner, guess_sampler(options, logits),
+  return std::make_unique<PredictionText>(*engine_, owner, draft_sampler(options, logits),
                                           is_head_ ? 1 : 0, width_);
 }
 
@@ -255,7 +255,8 @@ std::optional<int32_t> PredictionDrafter::sample(PredictionText& text, int64_t r
   return tokens_[static_cast<size_t>(*sampled)];
 }
 
-// The hidden states that the guess behind this one reads: `row` of the logits, `token` of the pass.
+// The hidden states that the draft token behind this one reads: `row` of the logits, `token` of the
+// pass.
 Status PredictionDrafter::take_own(int64_t row, int64_t token, std::vector<float>& hidden) const {
   hidden.assign(static_cast<size_t>(given_width_), 0.0f);
   if (!is_head_) return engine_->hidden(row, hidden);
@@ -264,8 +265,8 @@ Status PredictionDrafter::take_own(int64_t row, int64_t token, std::vector<float
   return {};
 }
 
-// A guess for each from its row of logits, and what it reads next; those that are done go.
-Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
+// A draft token for each from its row of logits, and what it reads next; those that are done go.
+Status PredictionDrafter::take_draft_tokens(std::vector<Open>& texts) {
   int64_t row = 0, end = 0;
   std::vector<Open> left;
   for (Open& open : texts) {
@@ -273,8 +274,8 @@ Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
     end += std::ssize(open.next);
     const std::optional<int32_t> sampled = sample(*open.text, own);
     if (!sampled || *sampled >= model_vocab_) continue;
-    open.item->guesses.push_back(*sampled);
-    if (std::ssize(open.item->guesses) >= open.item->most) continue;
+    open.item->draft_tokens.push_back(*sampled);
+    if (std::ssize(open.item->draft_tokens) >= open.item->most) continue;
     open.next.assign(1, *sampled);
     KTX_TRY(take_own(own, end - 1, open.hidden));
     left.push_back(std::move(open));
@@ -283,13 +284,13 @@ Status PredictionDrafter::take_guesses(std::vector<Open>& texts) {
   return {};
 }
 
-Status PredictionDrafter::guess(std::span<DraftItem> items) {
+Status PredictionDrafter::draft(std::span<DraftItem> items) {
   const Timer timer;
   first_seconds_ = 0;
   std::vector<Open> texts;
   int64_t left = engine_->chunk_tokens();
   for (DraftItem& item : items) {
-    item.guesses.clear();
+    item.draft_tokens.clear();
     auto& text = static_cast<PredictionText&>(*item.text);
     const bool near = behind(text, item.tokens) == 0;
     const int64_t total = std::ssize(item.tokens);
@@ -315,7 +316,7 @@ Status PredictionDrafter::guess(std::span<DraftItem> items) {
         drop_read_rows(*open.text);
       }
     }
-    KTX_TRY(take_guesses(texts));
+    KTX_TRY(take_draft_tokens(texts));
     if (first_seconds_ == 0) first_seconds_ = timer.seconds();
   }
   for (const auto& [text, length] : read) text->truncate(std::min(length, std::ssize(text->held)));

@@ -24,14 +24,14 @@ Status ScriptedDrafter::read(std::span<DraftItem> items, int64_t tokens) {
   return options_.cost_of ? options_.cost_of->read(items, tokens) : Status();
 }
 
-Status ScriptedDrafter::guess(std::span<DraftItem> items) {
-  if (options_.cost_of) KTX_TRY(options_.cost_of->guess(items));
-  for (DraftItem& item : items) item.guesses = script(item.tokens, item.most);
+Status ScriptedDrafter::draft(std::span<DraftItem> items) {
+  if (options_.cost_of) KTX_TRY(options_.cost_of->draft(items));
+  for (DraftItem& item : items) item.draft_tokens = script(item.tokens, item.most);
   return {};
 }
 
 std::vector<int32_t> ScriptedDrafter::script(std::span<const int32_t> tokens, int64_t most) {
-  std::vector<int32_t> guesses;
+  std::vector<int32_t> draft_tokens;
   for (const std::vector<int32_t>& answer : answers_) {
     if (answer.size() <= tokens.size() || !std::equal(tokens.begin(), tokens.end(), answer.begin()))
       continue;
@@ -42,11 +42,11 @@ std::vector<int32_t> ScriptedDrafter::script(std::span<const int32_t> tokens, in
       if (random_.uniform() >= options_.acceptance) {
         id = static_cast<int32_t>((id + 1) % options_.vocab_size);
       }
-      guesses.push_back(id);
+      draft_tokens.push_back(id);
     }
     break;
   }
-  return guesses;
+  return draft_tokens;
 }
 
 }  // namespace ktx::runtime

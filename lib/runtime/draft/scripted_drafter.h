@@ -1,11 +1,11 @@
-// Guesses from answers that are known before, right with a probability that is given: what
+// Draft tokens from answers that are known before, right with a probability that is given: what
 // `bench --draft-accept` measures with, and what tests call a good and a bad drafter.
 //
 //   ScriptedDrafter drafter({.acceptance = 0.7, .vocab_size = vocab, .cost_of = &small});
 //   drafter.set_answers({answer});        // whole texts: a text that is the beginning of one goes
 //   on so
 //
-// `cost_of` (may be null) guesses too and takes its time; its guesses are thrown away.
+// `cost_of` (may be null) drafts too and takes its time; its draft tokens are thrown away.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 namespace ktx::runtime {
 
 struct ScriptedDraft {
-  double acceptance = 1;  // of each guess behind right ones
+  double acceptance = 1;  // of each draft token behind right ones
   int64_t vocab_size = 1;
   uint64_t seed = 1;
   Drafter* cost_of = nullptr;  // outlives it
@@ -39,7 +39,7 @@ class ScriptedDrafter : public Drafter {
                      std::span<const float> rows) override;
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
-  Status guess(std::span<DraftItem> items) override;
+  Status draft(std::span<DraftItem> items) override;
   double first_seconds() const override {
     return options_.cost_of ? options_.cost_of->first_seconds() : 0;
   }

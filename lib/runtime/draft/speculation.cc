@@ -22,7 +22,7 @@ void Speculation::settle() {
   pass_ = {};
 }
 
-void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
+void Speculation::draft(std::span<Item> items, int64_t others, int64_t budget) {
   settle();
   if (others == 0) pass_.texts = static_cast<int64_t>(items.size());
   if (!failure_.empty() || items.empty() || (options_.adaptive && others > 0)) return;
@@ -55,11 +55,11 @@ void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
   const auto work = [&]() -> Status {
     KTX_TRY(drafter_.read(drafts, trying ? kReadForTry : kReadTokens));
     const double read = reading.seconds();
-    const Timer guessing;
-    KTX_TRY(drafter_.guess(drafts));
-    pass_.guess_seconds = guessing.seconds();
+    const Timer drafting;
+    KTX_TRY(drafter_.draft(drafts));
+    pass_.drafting_seconds = drafting.seconds();
     pass_.first_seconds = drafter_.first_seconds();
-    pass_.draft_seconds = pass_.guess_seconds + (trying ? read : 0);
+    pass_.draft_seconds = pass_.drafting_seconds + (trying ? read : 0);
     return {};
   };
   if (const Status done = work(); !done) {
@@ -67,10 +67,10 @@ void Speculation::guess(std::span<Item> items, int64_t others, int64_t budget) {
     return;
   }
   for (size_t i = 0; i < drafts.size(); ++i) {
-    const auto count = static_cast<int64_t>(drafts[i].guesses.size());
+    const auto count = static_cast<int64_t>(drafts[i].draft_tokens.size());
     pass_.drafted += count > 0;
     pass_.depth = std::max(pass_.depth, count);
-    items[whose[i]].guesses = std::move(drafts[i].guesses);
+    items[whose[i]].draft_tokens = std::move(drafts[i].draft_tokens);
   }
 }
 
@@ -81,14 +81,14 @@ DraftText& Speculation::draft_of(const Item& item) {
 }
 
 // Within the next passes.
-bool Speculation::may_guess_for(const Text& text) const {
+bool Speculation::may_draft_for(const Text& text) const {
   if (reads_all()) return true;
   return &text == next_try_ && pace_.tries_soon();
 }
 
 void Speculation::computed(const Item& item, Engine& engine, const Computed& what) {
   if (!reads_hidden() || what.count == 0) return;
-  if (!may_guess_for(*item.text)) return;
+  if (!may_draft_for(*item.text)) return;
   const auto work = [&]() -> Status {
     const std::span<const float> rows =
         KTX_TRY(engine.hidden_of_tokens(what.row, what.count, reads_all()));
@@ -102,10 +102,10 @@ void Speculation::passed(int64_t tokens, double seconds) {
   pass_.seconds = seconds;
 }
 
-void Speculation::verified(Text& text, int64_t guessed, int64_t right) {
+void Speculation::verified(Text& text, int64_t drafted, int64_t right) {
   pass_.produced += right + 1;
-  text.acceptance_.add(guessed, right);
-  acceptance_.add(guessed, right);
+  text.acceptance_.add(drafted, right);
+  acceptance_.add(drafted, right);
 }
 
 }  // namespace ktx::runtime

@@ -33,8 +33,8 @@
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/expert_counts.h"
-#include "lib/runtime/engine/pass_trace.h"
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_trace.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/sampling/best_logits.h"
 #include "lib/support/result.h"
@@ -67,7 +67,7 @@ struct BackendSetup {
   std::function<void(const StepResult&)> on_result;
   HostGroup* hosts = nullptr;  // of a plan with several; this one's rank is PlanView::host
   GpuLinks gpu_links = GpuLinks::Off;
-  Backend* gpus = nullptr;  // of this host, for its borders with others; null: none
+  Backend* gpus = nullptr;  // of this host, for its boundaries with others; null: none
 };
 
 // The first floats of a value from a row on.
@@ -78,7 +78,7 @@ struct ValueRead {
   std::span<float> out;
 };
 
-// Where a value of the CPU is in a GPU's memory (gpu/border_values.h).
+// Where a value of the CPU is in a GPU's memory (gpu/boundary_values.h).
 struct GpuPlace {
   Gpu* gpu = nullptr;  // null: nowhere
   std::byte* data = nullptr;
@@ -92,11 +92,11 @@ class Backend {
   // unchanged until then. Fails on damaged data and when a device fails (lost, out of memory);
   // the message says which and what to do.
   virtual Status begin(const Batch&) { return {}; }
-  // Goes on with a pass after others have begun (PlanRunner::most_passes).
+  // Goes on with a pass after others have begun (PlanRunner::most_forwards).
   virtual Status resume(const Batch&) { return {}; }
   // Computes or queues a part (its index in BoundParts). False: `watch` (may be null) ended it,
   // and its results are undefined. The watch's progress is the part's own, from 0 to 1.
-  virtual Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) = 0;
+  virtual Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) = 0;
   // Whether this backend computes a part of the CPU in this pass (lib/launches/streams.h).
   virtual bool takes(size_t /*part*/) const { return false; }
   // Of parts that it takes: the CPU computes some experts beside it (joint_experts.h); 0: none.
@@ -120,8 +120,8 @@ class Backend {
   virtual Status fetch_logits(int64_t /*row*/) { return {}; }
 
   // Of a value of the CPU in passes that go by links.
-  virtual GpuPlace border_place(uint32_t /*value*/) const { return {}; }
-  virtual void leave_borders() {}  // there are no links: all is in host memory
+  virtual GpuPlace boundary_place(uint32_t /*value*/) const { return {}; }
+  virtual void leave_boundaries() {}  // there are no links: all is in host memory
 
   // Values as the last pass left them on this backend's devices.
   virtual Status read(std::span<const ValueRead> reads) = 0;
@@ -144,7 +144,7 @@ class Backend {
   virtual void add_times(std::vector<StepTotals>& out) const = 0;
 
   // From the next pass on; null ends it. The lanes are added at once.
-  virtual void set_trace(PassTrace* trace) = 0;
+  virtual void set_trace(ForwardTrace* trace) = 0;
 
   // Things that happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
   virtual std::vector<std::string> notes() const { return {}; }

@@ -18,14 +18,14 @@ void Engine::finish_all() {
   while (state_ && passes() > 0) (void)finish();
 }
 
-int64_t Engine::most_passes() const {
+int64_t Engine::most_forwards() const {
   return static_cast<int64_t>(state_->passes.size());
 }
 int64_t Engine::passes() const {
   return static_cast<int64_t>(state_->in_flight);
 }
 bool Engine::goes_ahead() const {
-  return most_passes() > 1 && !has_states();
+  return most_forwards() > 1 && !has_states();
 }
 
 const plan::PlanView& Engine::plan() const {
@@ -129,22 +129,23 @@ Sequence Engine::new_sequence(std::string owner) {
 
 Result<Forward> Engine::forward(std::span<const BatchItem> items,
                                 const std::function<void()>& before_filters,
-                                const PassWatch* watch) {
+                                const ForwardWatch* watch) {
   KTX_ASSERT(passes() == 0);
   const Forward begun = KTX_TRY(begin(items, before_filters, watch));
   return begun == Forward::Done ? finish() : begun;
 }
 
 Result<Forward> Engine::begin(std::span<const BatchItem> items,
-                              const std::function<void()>& before_filters, const PassWatch* watch) {
+                              const std::function<void()>& before_filters,
+                              const ForwardWatch* watch) {
   State& s = *state_;
-  KTX_ASSERT(passes() < most_passes());
+  KTX_ASSERT(passes() < most_forwards());
   s.shown = (s.oldest + s.in_flight) % s.passes.size();
   s.kept_rows.count = 0;
   Pass& pass = s.passes[s.shown];
   pass.batch.before_filters = before_filters;
   pass.watch = watch;
-  const auto begun = begin_pass(pass, items);
+  const auto begun = begin_forward(pass, items);
   if (!begun) return named(begun.error());
   if (*begun == Forward::Done) ++s.in_flight;
   return begun;
@@ -157,7 +158,7 @@ Result<Forward> Engine::finish() {
   s.shown = s.oldest;
   s.oldest = (s.oldest + 1) % s.passes.size();
   --s.in_flight;
-  const auto finished = finish_pass(s.passes[s.shown]);
+  const auto finished = finish_forward(s.passes[s.shown]);
   if (!finished) return named(finished.error());
   return finished;
 }
@@ -166,7 +167,7 @@ Error Engine::named(const Error& error) const {
   return Error{fmt::format("{}: {}", state_->plan.path(), error.message)};
 }
 
-Result<Forward> Engine::begin_pass(Pass& pass, std::span<const BatchItem> items) {
+Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> items) {
   State& s = *state_;
   Batch& batch = pass.batch;
   batch.tokens = 0;
@@ -239,7 +240,7 @@ Result<Forward> Engine::begin_pass(Pass& pass, std::span<const BatchItem> items)
   for (const BatchItem& item : items) {
     item.sequence->ahead_ += static_cast<int64_t>(item.tokens.size());
   }
-  if (most_passes() > 1) {
+  if (most_forwards() > 1) {
     const int64_t bytes_before = s.runner->weight_bytes();
     s.runner->begin(pass.walk, batch, pass.watch);
     pass.weight_bytes = s.runner->weight_bytes() - bytes_before;
@@ -251,14 +252,14 @@ Result<bool> Engine::compute(Pass& pass) {
   State& s = *state_;
   const int64_t bytes_before = s.runner->weight_bytes();
   const Result<bool> done =
-      most_passes() > 1 ? s.runner->finish(pass.walk) : s.runner->run(pass.batch, pass.watch);
+      most_forwards() > 1 ? s.runner->finish(pass.walk) : s.runner->run(pass.batch, pass.watch);
   pass.weight_bytes += s.runner->weight_bytes() - bytes_before;
   KTX_TRY(done);
   KTX_TRY(check_plan());
   return *done && !pass.follows_lost;
 }
 
-Result<Forward> Engine::finish_pass(Pass& pass) {
+Result<Forward> Engine::finish_forward(Pass& pass) {
   State& s = *state_;
   if (pass.batch.tokens == 0) return Forward::Done;
   const Result<bool> done = compute(pass);
@@ -445,7 +446,7 @@ void Engine::enable_step_stats(bool on) {
   state_->runner->enable_times(on);
 }
 
-void Engine::set_trace(PassTrace* trace) {
+void Engine::set_trace(ForwardTrace* trace) {
   state_->runner->set_trace(trace);
 }
 

@@ -43,9 +43,9 @@ namespace ktx::runtime {
 
 class Gpu;
 class HostGroup;
-class PassTrace;
+class ForwardTrace;
 struct SequenceState;
-struct PassWatch;
+struct ForwardWatch;
 using Precision = kernels::Precision;
 
 // What a step on a GPU wrote: rows of a value, and of them the part that is the step's.
@@ -221,10 +221,10 @@ class Engine {
   // `watch` (may be null) sees how far the step is and may end it.
   Result<Forward> forward(std::span<const BatchItem> items,
                           const std::function<void()>& before_filters = {},
-                          const PassWatch* watch = nullptr);
+                          const ForwardWatch* watch = nullptr);
 
   // The same in two calls, for plans over several hosts: while others compute a pass, this one
-  // begins the next, so that up to most_passes() are in flight.
+  // begins the next, so that up to most_forwards() are in flight.
   //
   //   engine.begin(a);  engine.begin(b);  engine.finish();   // of a
   //
@@ -234,12 +234,12 @@ class Engine {
   // one fails or is stopped, so do those behind it. A sequence in flight is not to be cut, kept or
   // moved; one that ends waits for all passes. All else of an engine but visit_kv(), copy_states()
   // and hidden() may be called between; forward() may not.
-  int64_t most_passes() const;
+  int64_t most_forwards() const;
   int64_t passes() const;  // in flight
   bool goes_ahead() const;
   Result<Forward> begin(std::span<const BatchItem> items,
                         const std::function<void()>& before_filters = {},
-                        const PassWatch* watch = nullptr);
+                        const ForwardWatch* watch = nullptr);
   Result<Forward> finish();
   void finish_all();  // what they give is lost
 
@@ -308,8 +308,8 @@ class Engine {
   // Per-step times since they were switched on; off by default.
   void enable_step_stats(bool on);
   std::vector<StepTime> step_times() const;
-  // Notes what runs when in the passes that follow (pass_trace.h), until null; off by default.
-  void set_trace(PassTrace* trace);
+  // Notes what runs when in the passes that follow (forward_trace.h), until null; off by default.
+  void set_trace(ForwardTrace* trace);
   // The mean over `steps` (records of the plan, all on one GPU) in turn inside a graph, at
   // the shape of the last pass. Overwrites values: the next pass must not rely on them.
   Result<KernelTime> time_gpu_steps(std::span<const uint32_t> steps);
@@ -323,11 +323,11 @@ class Engine {
   explicit Engine(std::unique_ptr<State> state);
   struct Pass;
   Status read_kept(int64_t token, int64_t count);
-  Result<Forward> begin_pass(Pass& pass, std::span<const BatchItem> items);
-  Result<Forward> finish_pass(Pass& pass);
+  Result<Forward> begin_forward(Pass& pass, std::span<const BatchItem> items);
+  Result<Forward> finish_forward(Pass& pass);
   Result<bool> compute(Pass& pass);
   Error named(const Error& error) const;
-  bool take_states(Pass& pass);  // pass_states.cc
+  bool take_states(Pass& pass);  // forward_states.cc
   void take_rollback(const BatchItem& item, SequenceState& state);
   void take_snapshots(const BatchItem& item, SequenceState& state);
   void keep_states(Pass& pass);

@@ -24,8 +24,8 @@ namespace ktx::runtime {
 struct Engine::Pass {
   Batch batch;
   std::vector<BatchItem> items;  // once it has begun, their tokens are counted, not read
-  const PassWatch* watch = nullptr;
-  PassWalk walk;
+  const ForwardWatch* watch = nullptr;
+  ForwardWalk walk;
   int64_t weight_bytes = 0;   // read for it so far
   bool follows_lost = false;  // a pass before it has failed that computed the text before it
 };

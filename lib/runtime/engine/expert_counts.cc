@@ -50,8 +50,8 @@ uint64_t* ExpertCounts::of_step(uint32_t step) {
   return at < 0 ? nullptr : counts_.data() + at;
 }
 
-void ExpertCounts::add_pass(int64_t tokens, int64_t cpu, const std::vector<bool>& taken,
-                            int64_t joint) {
+void ExpertCounts::add_forward(int64_t tokens, int64_t cpu, const std::vector<bool>& taken,
+                               int64_t joint) {
   int64_t streamed = -joint;
   for (size_t p = 0; p < taken.size(); ++p) {
     if (taken[p]) streamed += tokens * streamed_of_token_[p];

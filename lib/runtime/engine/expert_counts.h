@@ -33,7 +33,7 @@ class ExpertCounts {
 
   // After a pass of so many tokens, if it was not ended early: `cpu` was added to cpu_pairs() for
   // it; `taken[part]`: a GPU streamed that part of the CPU.
-  void add_pass(int64_t tokens, int64_t cpu, const std::vector<bool>& taken, int64_t joint);
+  void add_forward(int64_t tokens, int64_t cpu, const std::vector<bool>& taken, int64_t joint);
   const ExpertUse& use() const { return use_; }
 
   // What was counted by expert: the CPU's counters and those of GPUs, `counts` of size() each.

@@ -134,7 +134,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .hosts = options.hosts.get(),
                                            .gpu_links = options.gpu_links}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);
-    s.passes.resize(static_cast<size_t>(s.runner->most_passes()));
+    s.passes.resize(static_cast<size_t>(s.runner->most_forwards()));
     for (Pass& pass : s.passes) reserve(plan, shape, pass.batch);
     // Beside GPUs, whose weights have been read by now, for the nodes alone.
     const bool wanted = !gpus || opened.places.nodes.size() > 1;

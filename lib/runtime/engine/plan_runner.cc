@@ -6,10 +6,10 @@
 
 #include "lib/runtime/cpu/cpu_backend.h"
 #include "lib/runtime/gpu/gpu_backend.h"
+#include "lib/runtime/hosts/forwards_in_flight.h"
 #include "lib/runtime/hosts/host_backend.h"
-#include "lib/runtime/hosts/host_borders.h"
+#include "lib/runtime/hosts/host_boundaries.h"
 #include "lib/runtime/hosts/host_group.h"
-#include "lib/runtime/hosts/passes_in_flight.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::runtime {
@@ -43,7 +43,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
     setup.gpus = r.gpus_.get();
     r.hosts_ = KTX_TRY(create_host_backend(setup, r.parts_, r.host_));
     r.backends_.push_back(r.hosts_.get());
-    r.most_passes_ = passes_in_flight(setup.plan, r.parts_);
+    r.most_forwards_ = forwards_in_flight(setup.plan, r.parts_);
   }
   return runner;
 }
@@ -63,28 +63,28 @@ auto PlanRunner::traced(TraceSpan span, const Work& work) -> decltype(work()) {
   return result;
 }
 
-Result<bool> PlanRunner::run(const Batch& batch, const PassWatch* watch) {
+Result<bool> PlanRunner::run(const Batch& batch, const ForwardWatch* watch) {
   const double begun = trace_ ? trace_->now() : 0;
-  PassWalk pass{.batch = &batch, .watch = watch};
+  ForwardWalk pass{.batch = &batch, .watch = watch};
   pass.goes_on = walk(pass, false);
   const auto done = end(pass);
-  trace_pass(begun, "pass", batch.tokens);
+  trace_forward(begun, "pass", batch.tokens);
   return done;
 }
 
-void PlanRunner::begin(PassWalk& pass, const Batch& batch, const PassWatch* watch) {
-  KTX_ASSERT(most_passes_ > 1);
+void PlanRunner::begin(ForwardWalk& pass, const Batch& batch, const ForwardWatch* watch) {
+  KTX_ASSERT(most_forwards_ > 1);
   const double begun = trace_ ? trace_->now() : 0;
   pass = {.batch = &batch, .watch = watch};
   pass.goes_on = walk(pass, true);
-  trace_pass(begun, "begin", batch.tokens);
+  trace_forward(begun, "begin", batch.tokens);
   if (pass.goes_on && *pass.goes_on) return;
   for (Backend* backend : backends_) backend->stop();
 }
 
-Result<bool> PlanRunner::finish(PassWalk& pass) {
+Result<bool> PlanRunner::finish(ForwardWalk& pass) {
   const double begun = trace_ ? trace_->now() : 0;
-  group_->begin_pass(pass.number);
+  group_->begin_forward(pass.number);
   if (pass.goes_on && *pass.goes_on) {
     const auto go_on = [&]() -> Result<bool> {
       for (Backend* backend : backends_) KTX_TRY(backend->resume(*pass.batch));
@@ -93,20 +93,20 @@ Result<bool> PlanRunner::finish(PassWalk& pass) {
     pass.goes_on = go_on();
   }
   const auto done = end(pass);
-  trace_pass(begun, "pass", pass.batch->tokens);
+  trace_forward(begun, "pass", pass.batch->tokens);
   return done;
 }
 
-void PlanRunner::trace_pass(double begun, const char* what, int64_t tokens) {
+void PlanRunner::trace_forward(double begun, const char* what, int64_t tokens) {
   if (!trace_) return;
   passes_->spans.push_back({.begin = begun, .end = trace_->now(), .what = what, .tokens = tokens});
 }
 
 // Goes on with a pass to its end, or to where another host's results are waited for.
-Result<bool> PlanRunner::walk(PassWalk& pass, bool until_wait) {
+Result<bool> PlanRunner::walk(ForwardWalk& pass, bool until_wait) {
   const int64_t pairs = *counts_.cpu_pairs();
-  PassWatch with_hosts;
-  const PassWatch* watch = pass.watch;
+  ForwardWatch with_hosts;
+  const ForwardWatch* watch = pass.watch;
   if (group_) {
     if (watch) with_hosts = *watch;
     with_hosts.failed = &group_->failed();
@@ -117,7 +117,7 @@ Result<bool> PlanRunner::walk(PassWalk& pass, bool until_wait) {
   return done;
 }
 
-Result<bool> PlanRunner::end(PassWalk& pass) {
+Result<bool> PlanRunner::end(ForwardWalk& pass) {
   const int64_t pairs = *counts_.cpu_pairs();
   auto done = [&]() -> Result<bool> {
     const bool goes_on = KTX_TRY(pass.goes_on);
@@ -134,18 +134,18 @@ Result<bool> PlanRunner::end(PassWalk& pass) {
   }
   pass.cpu_pairs += *counts_.cpu_pairs() - pairs;
   if (done && *done) {
-    counts_.add_pass(pass.batch->tokens, pass.cpu_pairs, pass.taken, pass.joint_pairs);
+    counts_.add_forward(pass.batch->tokens, pass.cpu_pairs, pass.taken, pass.joint_pairs);
   }
   return done;
 }
 
-Result<bool> PlanRunner::run_parts(PassWalk& pass, const PassWatch* watch, bool until_wait) {
+Result<bool> PlanRunner::run_parts(ForwardWalk& pass, const ForwardWatch* watch, bool until_wait) {
   const Batch& batch = *pass.batch;
   const size_t count = parts_.parts.size();
   size_t& p = pass.part;
   std::vector<int> waits;
   pass.taken.resize(count);
-  PassWatch of_part;
+  ForwardWatch of_part;
   if (watch) of_part.stop = watch->stop;
   if (watch && watch->progress) {
     of_part.progress = [&](double share) {
@@ -212,7 +212,7 @@ Status PlanRunner::finish() {
   return {};
 }
 
-void PlanRunner::set_trace(PassTrace* trace) {
+void PlanRunner::set_trace(ForwardTrace* trace) {
   trace_ = trace;
   passes_ = trace ? trace->lane("cpu", "passes") : nullptr;
   host_lane_ = trace ? trace->lane("cpu", "host") : nullptr;

@@ -22,18 +22,18 @@
 
 namespace ktx::runtime {
 
-class HostBorders;
+class HostBoundaries;
 
 // A pass on its way through the parts.
-struct PassWalk {
+struct ForwardWalk {
   const Batch* batch = nullptr;
-  const PassWatch* watch = nullptr;  // may be null
-  int64_t number = 0;                // among the passes of the hosts
-  size_t part = 0;                   // the next one
-  Result<bool> goes_on = true;       // false: it was stopped
-  int64_t cpu_pairs = 0;             // ExpertCounts::cpu_pairs() so far
-  int64_t joint_pairs = 0;           // of these, in parts that the CPU shares with a GPU
-  std::vector<bool> taken = {};      // by part of the CPU: a GPU computes it in this pass
+  const ForwardWatch* watch = nullptr;  // may be null
+  int64_t number = 0;                   // among the passes of the hosts
+  size_t part = 0;                      // the next one
+  Result<bool> goes_on = true;          // false: it was stopped
+  int64_t cpu_pairs = 0;                // ExpertCounts::cpu_pairs() so far
+  int64_t joint_pairs = 0;              // of these, in parts that the CPU shares with a GPU
+  std::vector<bool> taken = {};         // by part of the CPU: a GPU computes it in this pass
 };
 
 class PlanRunner {
@@ -43,14 +43,14 @@ class PlanRunner {
 
   // As Backend::begin to finish. False: `watch` (may be null) ended the pass, between two parts or
   // within one of the CPU; what was queued on a GPU has been awaited.
-  Result<bool> run(const Batch& batch, const PassWatch* watch = nullptr);
+  Result<bool> run(const Batch& batch, const ForwardWatch* watch = nullptr);
 
-  // The same in two calls, where most_passes() is more than one: so many may have begun. begin()
+  // The same in two calls, where most_forwards() is more than one: so many may have begun. begin()
   // computes what needs no other host's results, and finish(), of the oldest, the rest; it has the
   // failures of both. Batch and watch stay until then.
-  int64_t most_passes() const { return most_passes_; }
-  void begin(PassWalk& pass, const Batch& batch, const PassWatch* watch);
-  Result<bool> finish(PassWalk& pass);
+  int64_t most_forwards() const { return most_forwards_; }
+  void begin(ForwardWalk& pass, const Batch& batch, const ForwardWatch* watch);
+  Result<bool> finish(ForwardWalk& pass);
 
   // In host memory. Rows of which only the best are wanted may be absent: keeps_logits().
   const float* logits() const;
@@ -79,20 +79,20 @@ class PlanRunner {
   size_t expert_counters() const { return counts_.size(); }
   void enable_times(bool on);
   std::vector<StepTotals> times() const;  // by step
-  void set_trace(PassTrace* trace);       // null: none
+  void set_trace(ForwardTrace* trace);    // null: none
   std::vector<std::string> notes() const;
   std::vector<GpuUse> gpus() const;
   Result<KernelTime> time_steps(std::span<const uint32_t> steps);
   std::vector<uint32_t> steps_of_launch(uint32_t step) const;
-  HostBorders* borders() const { return hosts_.get(); }  // null: the plan is for one machine
+  HostBoundaries* boundaries() const { return hosts_.get(); }  // null: the plan is for one machine
 
  private:
   explicit PlanRunner(const BackendSetup& setup);
-  Result<bool> walk(PassWalk& pass, bool until_wait);
-  Result<bool> run_parts(PassWalk& pass, const PassWatch* watch, bool until_wait);
-  Result<bool> end(PassWalk& pass);
+  Result<bool> walk(ForwardWalk& pass, bool until_wait);
+  Result<bool> run_parts(ForwardWalk& pass, const ForwardWatch* watch, bool until_wait);
+  Result<bool> end(ForwardWalk& pass);
   Status finish();
-  void trace_pass(double begun, const char* what, int64_t tokens);
+  void trace_forward(double begun, const char* what, int64_t tokens);
   // work(), with a span of the host's lane where there is a trace.
   template <class Work>
   auto traced(TraceSpan span, const Work& work) -> decltype(work());
@@ -108,12 +108,12 @@ class PlanRunner {
   ExpertCounts counts_;
   HostArena host_;
   std::unique_ptr<Backend> cpu_;
-  std::unique_ptr<Backend> gpus_;       // null: none in this plan
-  std::unique_ptr<HostBorders> hosts_;  // null: the plan is for one machine
-  std::vector<Backend*> backends_;      // those
+  std::unique_ptr<Backend> gpus_;          // null: none in this plan
+  std::unique_ptr<HostBoundaries> hosts_;  // null: the plan is for one machine
+  std::vector<Backend*> backends_;         // those
   Batch joint_;  // the pass as the CPU has it in parts that it shares with a GPU
-  int64_t most_passes_ = 1;
-  PassTrace* trace_ = nullptr;
+  int64_t most_forwards_ = 1;
+  ForwardTrace* trace_ = nullptr;
   TraceLane* passes_ = nullptr;  // of the trace
   TraceLane* host_lane_ = nullptr;
 };

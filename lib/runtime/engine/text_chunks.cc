@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 
 namespace ktx::runtime {
 
@@ -15,8 +15,8 @@ Result<Forward> forward_in_chunks(Engine& engine, const BatchItem& text,
                                   const std::atomic<bool>* stop,
                                   const std::function<bool(int64_t)>& done) {
   const auto total = static_cast<int64_t>(text.tokens.size());
-  const int64_t most = engine.goes_ahead() ? engine.most_passes() : 1;
-  const PassWatch watch{stop, {}};
+  const int64_t most = engine.goes_ahead() ? engine.most_forwards() : 1;
+  const ForwardWatch watch{stop, {}};
   std::deque<int64_t> in_flight;  // tokens of each
   int64_t begun = 0, finished = 0;
   const auto begin = [&]() -> Result<Forward> {

@@ -67,7 +67,7 @@ Status ExpertStreams::add_layer(const plan::PlanView& plan, const launches::Stre
   return {};
 }
 
-uint64_t ExpertStreams::pass_bytes() const {
+uint64_t ExpertStreams::forward_bytes() const {
   uint64_t sum = 0;
   for (const plan::StreamPiece& piece : pieces_) {
     for (const plan::StreamCopy& copy : piece.copies) sum += copy.bytes;
@@ -115,7 +115,7 @@ void ExpertStreams::find_pieces(int64_t tokens, int64_t joint) {
   std::erase_if(pieces_, [](const plan::StreamPiece& piece) { return piece.copies.empty(); });
 }
 
-Status ExpertStreams::begin_pass(int64_t tokens, int64_t joint) {
+Status ExpertStreams::begin_forward(int64_t tokens, int64_t joint) {
   next_ = 0;
   find_pieces(tokens, joint);
   KTX_TRY(send(0));

@@ -31,11 +31,11 @@ class ExpertStreams {
                                                        plan::StreamSlots slots, Gpu& gpu);
 
   int64_t least_tokens() const { return sizes_.least_tokens; }
-  uint64_t pass_bytes() const;  // of all layers, over PCIe in the pass at hand
+  uint64_t forward_bytes() const;  // of all layers, over PCIe in the pass at hand
 
   // A streaming pass: once at its begin, and then before each step that computes() in order.
   // `joint`: of its shape (lib/launches/joint_experts.h); the other experts do not come.
-  Status begin_pass(int64_t tokens, int64_t joint);
+  Status begin_forward(int64_t tokens, int64_t joint);
   Status begin_step(uint32_t step);
 
   void set_trace(GpuTrace* trace) { trace_ = trace; }  // null: none

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "lib/runtime/gpu/border_values.h"
+#include "lib/runtime/gpu/boundary_values.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/runtime/gpu/gpu_queue.h"
 #include "lib/runtime/gpu/gpu_start.h"
@@ -28,8 +28,8 @@ void choose_shape(GpuState& s, const Batch& batch) {
     if (++s.runs.back().tokens > 1) shape.one_token_each = false;
   }
   s.bucket = -1;
-  s.few = nullptr;
-  s.linked = !s.border_places.empty() && is_linked(batch);
+  s.skinny = nullptr;
+  s.linked = !s.boundary_places.empty() && is_linked(batch);
   s.streaming = s.streams(batch.tokens);
   if (s.streaming) shape.joint_tokens = s.joint_tokens;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
@@ -39,9 +39,9 @@ void choose_shape(GpuState& s, const Batch& batch) {
   } else {
     shape.max_positions = s.buckets.position_bound(shape.max_positions);
     if (s.setup.gpu_graphs && !s.streaming && !s.steps_are_watched() && s.runs.size() == 1 &&
-        batch.tokens <= FewGraphs::kMostTokens) {
-      s.few = &s.few_graphs.meet({shape.tokens, shape.outputs, shape.max_positions},
-                                 s.parts.parts.size());
+        batch.tokens <= SkinnyGraphs::kMostTokens) {
+      s.skinny = &s.skinny_graphs.meet({shape.tokens, shape.outputs, shape.max_positions},
+                                       s.parts.parts.size());
       s.runs[0].positions = shape.max_positions;  // of any pass that the graph serves
     }
     shape.runs = s.runs;
@@ -52,12 +52,12 @@ void choose_shape(GpuState& s, const Batch& batch) {
 // The graph of a part in the pass at hand; null: it is queued launch by launch.
 GpuGraph* graph_of(GpuState& s, size_t p, const Part& part) {
   if (s.bucket >= 0) return s.graphs[s.bucket].size() > p ? s.graphs[s.bucket][p].get() : nullptr;
-  if (s.few == nullptr) return nullptr;
-  std::unique_ptr<GpuGraph>& graph = s.few->parts[p];
+  if (s.skinny == nullptr) return nullptr;
+  std::unique_ptr<GpuGraph>& graph = s.skinny->parts[p];
   GpuDevice& device = s.devices[part.device];
-  if (!graph && s.few->wanted() && can_be_graph(s, part) && !device.trace) {
+  if (!graph && s.skinny->wanted() && can_be_graph(s, part) && !device.trace) {
     auto made = capture(device, [&] { return queue_part(s, part, s.shape); });
-    s.few->failed = !made;
+    s.skinny->failed = !made;
     if (made) graph = made.take();
   }
   return graph.get();
@@ -97,9 +97,9 @@ class GpuBackend final : public Backend {
     if (s_->parts.has_cpu() && s_->bucket >= 0) awake_.emplace(s_->pool);
     tokens_ = batch.tokens;
     for (GpuDevice& device : s_->devices) {
-      if (device.trace) KTX_TRY(device.named(device.trace->begin_pass()));
+      if (device.trace) KTX_TRY(device.named(device.trace->begin_forward()));
       if (s_->streaming && device.streams) {
-        KTX_TRY(device.named(device.streams->begin_pass(tokens_, s_->shape.joint_tokens)));
+        KTX_TRY(device.named(device.streams->begin_forward(tokens_, s_->shape.joint_tokens)));
       }
     }
     return send_inputs(*s_, batch);
@@ -114,7 +114,7 @@ class GpuBackend final : public Backend {
   bool takes(size_t part) const override { return s_->streaming && s_->taken[part]; }
   int64_t joint_tokens() const override { return s_->joins() ? s_->joint_tokens : 0; }
 
-  Result<bool> run(size_t p, const Batch& batch, const PassWatch* watch) override {
+  Result<bool> run(size_t p, const Batch& batch, const ForwardWatch* watch) override {
     const Part& part = takes(p) ? *s_->taken[p] : s_->parts.parts[p];
     GpuDevice& device = s_->devices[part.device];
     if (watch && watch->progress) watch->progress(0);
@@ -141,10 +141,10 @@ class GpuBackend final : public Backend {
     }
     for (GpuDevice& device : s_->devices) {
       if (s_->streaming && device.streams) {
-        weight_bytes_ += static_cast<int64_t>(device.streams->pass_bytes());
+        weight_bytes_ += static_cast<int64_t>(device.streams->forward_bytes());
       }
       KTX_TRY(device.named(device.gpu->finish()));
-      if (device.trace) KTX_TRY(device.named(device.trace->end_pass()));
+      if (device.trace) KTX_TRY(device.named(device.trace->end_forward()));
     }
     s_->inputs_sent = false;
     awake_.reset();
@@ -245,10 +245,10 @@ class GpuBackend final : public Backend {
     return {};
   }
 
-  void leave_borders() override { s_->border_places.clear(); }
-  GpuPlace border_place(uint32_t value) const override {
-    const auto found = s_->border_places.find(value);
-    return found == s_->border_places.end() ? GpuPlace() : found->second;
+  void leave_boundaries() override { s_->boundary_places.clear(); }
+  GpuPlace boundary_place(uint32_t value) const override {
+    const auto found = s_->boundary_places.find(value);
+    return found == s_->boundary_places.end() ? GpuPlace() : found->second;
   }
 
   int64_t weight_bytes() const override { return weight_bytes_; }
@@ -273,7 +273,7 @@ class GpuBackend final : public Backend {
     for (uint32_t step : s_->steps) out.push_back(s_->times[step]);
   }
 
-  void set_trace(PassTrace* trace) override {
+  void set_trace(ForwardTrace* trace) override {
     for (GpuDevice& device : s_->devices) {
       device.trace = trace ? std::make_unique<GpuTrace>(*device.gpu, *trace, device.name) : nullptr;
       if (device.streams) device.streams->set_trace(device.trace.get());

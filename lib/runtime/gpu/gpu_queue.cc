@@ -57,7 +57,7 @@ Status transfer(GpuState& s, const Part& part, const StepRecord& step, const Gpu
     return gpu.add(reinterpret_cast<float*>(copy.to), reinterpret_cast<const float*>(streamed),
                    static_cast<int64_t>(copy.bytes) / 4 / width, width);
   }
-  if (s.has_border(of_cpu)) return gpu.copy(copy.to, copy.from, copy.bytes);
+  if (s.has_boundary(of_cpu)) return gpu.copy(copy.to, copy.from, copy.bytes);
   if (s.plan.string(step.device) == "cpu") return gpu.download(copy.to, copy.from, copy.bytes);
   return gpu.upload(copy.to, copy.from, copy.bytes);
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "lib/runtime/gpu/border_values.h"
+#include "lib/runtime/gpu/boundary_values.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
 #include "lib/support/strings.h"
@@ -143,13 +143,13 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
 }
 
 // Places of what goes from GPU to GPU between hosts, where all GPUs that have any can have links.
-Status place_borders(GpuState& s) {
+Status place_boundaries(GpuState& s) {
   if (s.setup.gpu_links == GpuLinks::Off || s.setup.hosts == nullptr) return {};
-  const std::vector<BorderValue> values =
-      border_values(s.plan, s.parts, gpu_borders(s.plan, s.parts));
+  const std::vector<BoundaryValue> values =
+      boundary_values(s.plan, s.parts, gpu_boundaries(s.plan, s.parts));
   std::vector<GpuDevice*> devices;
-  for (const BorderValue& border : values) {
-    const auto device = std::ranges::find(s.devices, border.gpu, &GpuDevice::name);
+  for (const BoundaryValue& boundary : values) {
+    const auto device = std::ranges::find(s.devices, boundary.gpu, &GpuDevice::name);
     if (device == s.devices.end()) return {};
     const Status can = device->gpu->check_links();
     if (!can) {
@@ -167,10 +167,10 @@ Status place_borders(GpuState& s) {
                                                    : 1;
     const uint64_t bytes = static_cast<uint64_t>(rows) * plan::value_row_bytes(record);
     Gpu& gpu = *devices[i]->gpu;
-    s.border_memory.push_back(
+    s.boundary_memory.push_back(
         KTX_TRY(devices[i]->named(gpu.allocate(bytes, "values for other hosts"))));
-    KTX_TRY(devices[i]->named(gpu.clear(s.border_memory.back().data(), bytes)));
-    s.border_places[values[i].value] = {&gpu, s.border_memory.back().data()};
+    KTX_TRY(devices[i]->named(gpu.clear(s.boundary_memory.back().data(), bytes)));
+    s.boundary_places[values[i].value] = {&gpu, s.boundary_memory.back().data()};
   }
   return {};
 }
@@ -394,7 +394,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   for (GpuDevice& device : s.devices) {
     KTX_TRY(device.named(allocate_device(s, device)));
   }
-  KTX_TRY(place_borders(s));
+  KTX_TRY(place_boundaries(s));
   KTX_TRY(start_streams(s));
   for (GpuDevice& device : s.devices) {
     KTX_TRY(bind_launches(s, device, setup.launches.launches));

@@ -49,7 +49,7 @@ Error GpuState::in_step(uint32_t index, const std::string& device, const Error& 
 std::byte* GpuState::place(int device, uint32_t value) const {
   const plan::ValueRecord& record = plan.values[value];
   if (device < 0) {
-    return has_border(value) ? border_places.at(value).data : host.place(record);
+    return has_boundary(value) ? boundary_places.at(value).data : host.place(record);
   }
   return devices[device].arena.data() + devices[device].layout.offsets[record.buffer];
 }

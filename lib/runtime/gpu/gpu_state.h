@@ -4,7 +4,7 @@
 //   gpu_start.h      fills it: opens, allocates, binds, uploads
 //   bound_launches.h the launches of the plan, and which one a pass takes
 //   gpu_graphs.h     captures the steps of one token per sequence
-//   few_graphs.h     those of a few tokens of one sequence, as they are met
+//   skinny_graphs.h  those of a few tokens of one sequence, as they are met
 //   gpu_queue.h      queues a part: its steps, and copies between devices
 //   watched_steps.h  runs a part step by step, for times and results
 //   kernel_times.h   times some steps as they run inside a graph
@@ -28,12 +28,12 @@
 #include "lib/runtime/engine/host_arena.h"
 #include "lib/runtime/gpu/bound_launches.h"
 #include "lib/runtime/gpu/expert_streams.h"
-#include "lib/runtime/gpu/few_graphs.h"
 #include "lib/runtime/gpu/gpu_batch.h"
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
 #include "lib/runtime/gpu/gpu_trace.h"
 #include "lib/runtime/gpu/host_buffer.h"
+#include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/runtime/gpu/weight_upload.h"
 
 namespace ktx::runtime {
@@ -136,8 +136,8 @@ struct GpuState {
   // Whether the CPU computes some of the streamed experts in the pass at hand.
   bool joins() const { return streaming && launches::is_joint(shape.tokens, shape.joint_tokens); }
 
-  // Whether a value of the CPU lies on a GPU in the pass at hand (border_values.h).
-  bool has_border(uint32_t value) const { return linked && border_places.contains(value); }
+  // Whether a value of the CPU lies on a GPU in the pass at hand (boundary_values.h).
+  bool has_boundary(uint32_t value) const { return linked && boundary_places.contains(value); }
   // Where a value lies on a GPU (device >= 0) or on the CPU.
   std::byte* place(int device, uint32_t value) const;
 
@@ -157,10 +157,10 @@ struct GpuState {
   std::vector<std::unique_ptr<PinnedMemory>> pins;
   bool pinned =
       true;  // the host's values; else kernels cannot reach them, and no graph copies them
-  std::vector<GpuMark> marks;                  // by part
-  std::map<uint32_t, GpuPlace> border_places;  // by value; empty: no links
-  bool linked = false;                         // the pass at hand has those
-  std::vector<GpuMemory> border_memory;
+  std::vector<GpuMark> marks;                    // by part
+  std::map<uint32_t, GpuPlace> boundary_places;  // by value; empty: no links
+  bool linked = false;                           // the pass at hand has those
+  std::vector<GpuMemory> boundary_memory;
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
   std::vector<std::string> notes;                              // of the start
   int64_t stream_tokens = 0;   // of a pass that streams experts; 0: none does
@@ -173,8 +173,8 @@ struct GpuState {
   std::vector<SequenceRun> runs;
   GpuShape shape;
   int bucket = -1;
-  FewGraphs few_graphs;
-  FewGraphs::Graphs* few = nullptr;  // of the last pass; null: it is none of a few tokens
+  SkinnyGraphs skinny_graphs;
+  SkinnyGraphs::Graphs* skinny = nullptr;  // of the last pass; null: it is none of a few tokens
   bool streaming = false;
 };
 

@@ -2,10 +2,10 @@
 
 namespace ktx::runtime {
 
-GpuTrace::GpuTrace(Gpu& gpu, PassTrace& trace, const std::string& device)
+GpuTrace::GpuTrace(Gpu& gpu, ForwardTrace& trace, const std::string& device)
     : gpu_(gpu), trace_(trace), lanes_{trace.lane(device, "queue"), trace.lane(device, "copies")} {}
 
-Status GpuTrace::begin_pass() {
+Status GpuTrace::begin_forward() {
   spans_.clear();
   stamps_ = 0;
   KTX_TRY(gpu_.finish());
@@ -25,7 +25,7 @@ Status GpuTrace::end(GpuLane lane, const TraceSpan& span) {
   return gpu_.stamp(stamps_++, lane);
 }
 
-Status GpuTrace::end_pass() {
+Status GpuTrace::end_forward() {
   for (Open& open : spans_) {
     open.span.begin = start_ + KTX_TRY(gpu_.stamp_seconds(open.begin));
     open.span.end = start_ + KTX_TRY(gpu_.stamp_seconds(open.end));

@@ -1,8 +1,8 @@
-// The lanes of a GPU in a trace (engine/pass_trace.h), from time stamps in its queues:
+// The lanes of a GPU in a trace (engine/forward_trace.h), from time stamps in its queues:
 //
-//   KTX_TRY(trace.begin_pass());
+//   KTX_TRY(trace.begin_forward());
 //   KTX_TRY(trace.begin(GpuLane::Queue));  ... launch ...  KTX_TRY(trace.end(GpuLane::Queue,
-//   {...})); KTX_TRY(trace.end_pass());             // after Gpu::finish()
+//   {...})); KTX_TRY(trace.end_forward());             // after Gpu::finish()
 //
 // Times of the GPU and of the host are compared once a pass, while both are idle: they agree to
 // some 10 us.
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/runtime/engine/pass_trace.h"
+#include "lib/runtime/engine/forward_trace.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/support/result.h"
 
@@ -20,13 +20,13 @@ namespace ktx::runtime {
 
 class GpuTrace {
  public:
-  GpuTrace(Gpu& gpu, PassTrace& trace, const std::string& device);
+  GpuTrace(Gpu& gpu, ForwardTrace& trace, const std::string& device);
 
-  Status begin_pass();
+  Status begin_forward();
   Status begin(GpuLane lane);
-  // Ends the last begin() of the lane; the times of `span` are set by end_pass().
+  // Ends the last begin() of the lane; the times of `span` are set by end_forward().
   Status end(GpuLane lane, const TraceSpan& span);
-  Status end_pass();
+  Status end_forward();
 
  private:
   struct Open {
@@ -35,7 +35,7 @@ class GpuTrace {
     TraceSpan span;
   };
   Gpu& gpu_;
-  PassTrace& trace_;
+  ForwardTrace& trace_;
   TraceLane* lanes_[2];     // by GpuLane
   int64_t begins_[2] = {};  // stamps
   std::vector<Open> spans_;

@@ -9,7 +9,7 @@
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/open_parts.h"
-#include "lib/runtime/hosts/host_borders.h"
+#include "lib/runtime/hosts/host_boundaries.h"
 #include "lib/support/strings.h"
 #include "lib/target/host_device.h"
 #include "lib/target/target.h"
@@ -110,7 +110,7 @@ std::string FollowedPlan::note() const {
 }
 
 const FollowedPlan::Answer FollowedPlan::kAnswers[] = {
-    {MessageKind::Pass, &FollowedPlan::answer_pass},
+    {MessageKind::Forward, &FollowedPlan::answer_forward},
     {MessageKind::CopyBlock, &FollowedPlan::copy_block},
     {MessageKind::MapBlock, &FollowedPlan::give_block},
     {MessageKind::UnmapBlock, &FollowedPlan::take_block},
@@ -132,18 +132,18 @@ Status FollowedPlan::answer(const MessageBytes& message) {
   return kDamagedQuestion;
 }
 
-Status FollowedPlan::answer_pass(MessageReader& in) {
+Status FollowedPlan::answer_forward(MessageReader& in) {
   const int64_t pass = in.head().pass;
-  group_.begin_pass(pass);
-  const Result<bool> done = run_pass(in);
-  const HostPassOver over{done ? "" : done.error().message, runner_->weight_bytes(),
-                          runner_->expert_use().cpu};
+  group_.begin_forward(pass);
+  const Result<bool> done = run_forward(in);
+  const HostForwardOver over{done ? "" : done.error().message, runner_->weight_bytes(),
+                             runner_->expert_use().cpu};
   return group_.send(0, over.message(pass));
 }
 
-Result<bool> FollowedPlan::run_pass(MessageReader& in) {
+Result<bool> FollowedPlan::run_forward(MessageReader& in) {
   KTX_TRY(batch_.read(in, shape_, plan_->facts.vocab_size, kv_));
-  const PassWatch watch{.stop = &group_.stopped(), .progress = {}};
+  const ForwardWatch watch{.stop = &group_.stopped(), .progress = {}};
   const Result<bool> done = runner_->run(batch_.batch(), &watch);
   KTX_TRY(plan_.check());
   return done;
@@ -236,21 +236,21 @@ Status FollowedPlan::give_value(MessageReader& in) {
 }
 
 bool FollowedPlan::has_links() const {
-  return runner_->borders()->links().can_connect();
+  return runner_->boundaries()->links().can_connect();
 }
 
 void FollowedPlan::drain() {
-  runner_->borders()->links().drain(group_.pass());
+  runner_->boundaries()->links().drain(group_.pass());
 }
 
 Status FollowedPlan::connect(MessageReader&) {
-  const Status made = runner_->borders()->links().connect();
+  const Status made = runner_->boundaries()->links().connect();
   MessageWriter out({MessageKind::Connected, 0, 0});
   return group_.send(0, out.put_text(made ? "" : made.error().message).take());
 }
 
 Status FollowedPlan::use_links(MessageReader& in) {
-  runner_->borders()->links().use(in.get<bool>());
+  runner_->boundaries()->links().use(in.get<bool>());
   return in.at_end() ? Status{} : Status{kDamagedQuestion};
 }
 

@@ -28,7 +28,7 @@ class FollowedPlan {
   // While this host waits for the first one.
   void drain();
   // Answers a message of the first host, of any kind but Start and Close. An error is one of the
-  // run; what a pass fails of is in its PassOver.
+  // run; what a pass fails of is in its ForwardOver.
   Status answer(const MessageBytes& message);
 
  private:
@@ -39,7 +39,7 @@ class FollowedPlan {
     Status (FollowedPlan::*answer)(MessageReader&);
   };
   static const Answer kAnswers[];
-  Status answer_pass(MessageReader& in);
+  Status answer_forward(MessageReader& in);
   Status copy_block(MessageReader& in);
   Status give_block(MessageReader& in) { return answer_block(in, false); }
   Status take_block(MessageReader& in) { return answer_block(in, true); }
@@ -52,7 +52,7 @@ class FollowedPlan {
   Status connect(MessageReader& in);
   Status use_links(MessageReader& in);
 
-  Result<bool> run_pass(MessageReader& in);
+  Result<bool> run_forward(MessageReader& in);
   Status answer_block(MessageReader& in, bool write);
   Status answer_states(MessageReader& in, bool write);
   Result<KvBlock> read_block(MessageReader& in);

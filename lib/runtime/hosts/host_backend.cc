@@ -8,17 +8,17 @@
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/hosts/batch_message.h"
-#include "lib/runtime/hosts/host_borders.h"
+#include "lib/runtime/hosts/host_boundaries.h"
 #include "lib/runtime/hosts/host_start.h"
 
 namespace ktx::runtime {
 namespace {
 
 // The first host's.
-class HostLeader final : public HostBorders {
+class HostLeader final : public HostBoundaries {
  public:
   HostLeader(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
-      : HostBorders(setup, parts, arena),
+      : HostBoundaries(setup, parts, arena),
         kv_(setup.kv),
         counts_(setup.expert_counts),
         begun_(group_.pass()),
@@ -99,8 +99,8 @@ class HostLeader final : public HostBorders {
   }
 
   Status begin(const Batch& batch) override {
-    group_.begin_pass(++begun_);
-    MessageWriter out({MessageKind::Pass, 0, group_.pass()});
+    group_.begin_forward(++begun_);
+    MessageWriter out({MessageKind::Forward, 0, group_.pass()});
     put_batch(batch, kv_, out);
     return group_.send_to_others(out.take());
   }
@@ -117,7 +117,7 @@ class HostLeader final : public HostBorders {
     return all;
   }
 
-  void stop() override { group_.stop_pass(group_.pass()); }
+  void stop() override { group_.stop_forward(group_.pass()); }
 
   void abandon() override {
     if (!passing()) return;
@@ -225,7 +225,7 @@ class HostLeader final : public HostBorders {
   std::vector<std::string> notes() const override { return notes_; }
 
  protected:
-  bool gives_up(const PassWatch* watch) override {
+  bool gives_up(const ForwardWatch* watch) override {
     for (int other = 1; other < group_.ranks(); ++other) {
       const Over& over = over_[static_cast<size_t>(other)];
       if (!note_over(other, false)) return true;
@@ -249,7 +249,7 @@ class HostLeader final : public HostBorders {
  private:
   struct Over {
     int64_t pass = 0;  // whose end `last` is
-    HostPassOver last;
+    HostForwardOver last;
   };
 
   // Whether the pass at hand has begun and not finished; of those in flight it is the oldest.
@@ -261,7 +261,7 @@ class HostLeader final : public HostBorders {
     Over& over = over_[static_cast<size_t>(other)];
     if (is_over(other)) return {};
     const auto pick = [this](const MessageHead& head) {
-      const bool own = head.kind == MessageKind::PassOver && head.pass == group_.pass();
+      const bool own = head.kind == MessageKind::ForwardOver && head.pass == group_.pass();
       return own ? HostGroup::Pick::Take : HostGroup::Pick::Leave;
     };
     // A pass that is awaited needs no more values.
@@ -272,7 +272,7 @@ class HostLeader final : public HostBorders {
     const MessageBytes message = wait ? KTX_TRY(group_.wait(other, {.until = drained}, pick))
                                       : KTX_TRY(group_.take(other, pick));
     if (message.empty()) return {};
-    HostPassOver now = KTX_TRY(HostPassOver::read(message));
+    HostForwardOver now = KTX_TRY(HostForwardOver::read(message));
     if (counts_ != nullptr) *counts_->cpu_pairs() += now.expert_pairs - over.last.expert_pairs;
     over = {group_.pass(), std::move(now)};
     return {};
@@ -323,15 +323,15 @@ class HostLeader final : public HostBorders {
 
 }  // namespace
 
-Result<std::unique_ptr<HostBorders>> create_host_backend(const BackendSetup& setup,
-                                                         const BoundParts& parts,
-                                                         const HostArena& arena) {
+Result<std::unique_ptr<HostBoundaries>> create_host_backend(const BackendSetup& setup,
+                                                            const BoundParts& parts,
+                                                            const HostArena& arena) {
   if (setup.plan.host > 0) {
-    return std::make_unique<HostBorders>(setup, parts, arena);
+    return std::make_unique<HostBoundaries>(setup, parts, arena);
   }
   auto leader = std::make_unique<HostLeader>(setup, parts, arena);
   KTX_TRY(leader->start(setup));
-  return std::unique_ptr<HostBorders>(std::move(leader));
+  return std::unique_ptr<HostBoundaries>(std::move(leader));
 }
 
 }  // namespace ktx::runtime

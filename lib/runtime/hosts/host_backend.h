@@ -5,13 +5,13 @@
 // On the first host it also leads the others: each call of a backend becomes a message, which they
 // follow (follow_host.h), so that nothing above knows of them:
 //
-//   begin(batch)          Pass                  they begin
+//   begin(batch)          Forward               they begin
 //   run(1)  to b          Values                b goes on with layer 16
 //   run(3)  from b        Values                the last layer's stream, or logits
-//   finish()              PassOver of each
+//   finish()              ForwardOver of each
 //
-// Several passes may be in flight (passes_in_flight.h): what is called is of the one that
-// HostGroup::begin_pass() has named last, and finish() is of the oldest.
+// Several passes may be in flight (forwards_in_flight.h): what is called is of the one that
+// HostGroup::begin_forward() has named last, and finish() is of the oldest.
 //
 // A pass that a host cannot compute ends on all of them; one that this host stops as well. Then the
 // run goes on. Where a host is lost it does not (host_group.h).
@@ -25,12 +25,12 @@
 
 namespace ktx::runtime {
 
-class HostBorders;
+class HostBoundaries;
 
 // Of setup.hosts. Everything but the setup itself must outlive the result. On the first host: fails
 // where another one cannot open the plan, and says which and why.
-Result<std::unique_ptr<HostBorders>> create_host_backend(const BackendSetup& setup,
-                                                         const BoundParts& parts,
-                                                         const HostArena& arena);
+Result<std::unique_ptr<HostBoundaries>> create_host_backend(const BackendSetup& setup,
+                                                            const BoundParts& parts,
+                                                            const HostArena& arena);
 
 }  // namespace ktx::runtime

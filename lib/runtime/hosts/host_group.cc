@@ -193,14 +193,14 @@ std::string HostGroup::failure() const {
   return failure_;
 }
 
-void HostGroup::begin_pass(int64_t pass) {
+void HostGroup::begin_forward(int64_t pass) {
   const std::lock_guard lock(mutex_);
   pass_.store(pass);
   stopped_.store(stops_.contains(pass));
   stops_.erase(stops_.begin(), stops_.upper_bound(pass));
 }
 
-void HostGroup::stop_pass(int64_t pass) {
+void HostGroup::stop_forward(int64_t pass) {
   for (int other = 0; other < ranks_; ++other) {
     if (other == rank_) continue;
     (void)network_->send(other, Channel::Watch, MessageWriter({MessageKind::Stop, 0, pass}).take());
@@ -281,8 +281,9 @@ Result<MessageBytes> HostGroup::wait(int from, const Wait& how, const Picker& pi
 
 Result<MessageBytes> HostGroup::wait_for(int from, MessageKind kind) {
   const auto pick = [kind](const MessageHead& head) {
-    const bool of_pass = head.kind == MessageKind::Values || head.kind == MessageKind::PassOver;
-    return of_pass && head.kind != kind ? Pick::Leave : Pick::Take;
+    const bool of_forward =
+        head.kind == MessageKind::Values || head.kind == MessageKind::ForwardOver;
+    return of_forward && head.kind != kind ? Pick::Leave : Pick::Take;
   };
   MessageBytes message = KTX_TRY(wait(from, {}, pick));
   if (head_of(message).kind == kind) return message;

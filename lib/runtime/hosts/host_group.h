@@ -80,10 +80,10 @@ class HostGroup {
   Result<MessageBytes> take(int from, const Picker& pick);
 
   // A pass begins on this host, or goes on: what it does is of this pass, and stopped() too.
-  void begin_pass(int64_t pass);
+  void begin_forward(int64_t pass);
   int64_t pass() const { return pass_.load(); }
   // Ends a pass on all other hosts, which notice it while they compute and while they wait.
-  void stop_pass(int64_t pass);
+  void stop_forward(int64_t pass);
   const std::atomic<bool>& stopped() const { return stopped_; }  // the pass at hand
 
   // Ends the run on all hosts with this message. The first failure counts.

@@ -1,7 +1,7 @@
 // What hosts tell each other. Rank 0 has the engine that requests use; the others follow it:
 //
 //   rank 0 -> r   Start            open the plan for this shape         r answers Ready
-//                 Pass             compute your parts of this batch     r answers PassOver
+//                 Forward          compute your parts of this batch     r answers ForwardOver
 //                 CopyBlock        a block of keys and values
 //                 MapBlock         give your slots of a block           r answers Block
 //                 UnmapBlock       ... and take back what they are now
@@ -47,8 +47,8 @@ enum class MessageKind : uint32_t {
   Ready,
   ReadMemory,
   Memory,
-  Pass,
-  PassOver,
+  Forward,
+  ForwardOver,
   CopyBlock,
   MapBlock,
   Block,
@@ -82,7 +82,7 @@ enum class MessageKind : uint32_t {
 struct MessageHead {
   MessageKind kind = MessageKind::Alive;
   uint32_t part = 0;  // of Values; of Failed: 1 where it is the first host that is lost
-  int64_t pass = 0;   // of Pass, PassOver, Values, Stop
+  int64_t pass = 0;   // of Forward, ForwardOver, Values, Stop
 };
 
 class MessageWriter {

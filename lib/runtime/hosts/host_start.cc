@@ -37,14 +37,14 @@ Result<HostReady> HostReady::read(const MessageBytes& message) {
   return Error{"its answer is damaged"};
 }
 
-MessageBytes HostPassOver::message(int64_t pass) const {
-  MessageWriter out({MessageKind::PassOver, 0, pass});
+MessageBytes HostForwardOver::message(int64_t pass) const {
+  MessageWriter out({MessageKind::ForwardOver, 0, pass});
   return out.put_text(error).put(weight_bytes).put(expert_pairs).take();
 }
 
-Result<HostPassOver> HostPassOver::read(const MessageBytes& message) {
+Result<HostForwardOver> HostForwardOver::read(const MessageBytes& message) {
   MessageReader in(message);
-  HostPassOver over{in.get_text(), in.get<int64_t>(), in.get<int64_t>()};
+  HostForwardOver over{in.get_text(), in.get<int64_t>(), in.get<int64_t>()};
   if (in.at_end()) return over;
   return Error{"its answer is damaged"};
 }

@@ -28,20 +28,20 @@ struct HostStart {
 struct HostReady {
   std::string error;
   std::string note;
-  bool links = false;  // its GPUs can have those that the plan's borders are for
+  bool links = false;  // its GPUs can have those that the plan's boundaries are for
 
   MessageBytes message() const;
   static Result<HostReady> read(const MessageBytes& message);
 };
 
 // The end of a pass on a host that follows.
-struct HostPassOver {
+struct HostForwardOver {
   std::string error;         // "": it was computed, or stopped
   int64_t weight_bytes = 0;  // read so far, in all passes
   int64_t expert_pairs = 0;  // activations of routed experts on the CPU, likewise
 
   MessageBytes message(int64_t pass) const;
-  static Result<HostPassOver> read(const MessageBytes& message);
+  static Result<HostForwardOver> read(const MessageBytes& message);
 };
 
 }  // namespace ktx::runtime

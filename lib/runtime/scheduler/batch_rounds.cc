@@ -154,7 +154,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
   const bool had_place = running.sequence.has_value();
   running.take_times();
   if (had_place) {
-    // The last token of an answer is never in the cache; a wrong guess may be in its place.
+    // The last token of an answer is never in the cache; a wrong draft token may be in its place.
     const auto total = static_cast<int64_t>(running.tokens.size());
     running.sequence->truncate(result.completion_tokens > 0 ? total - 1 : total);
     const auto computed = std::span(running.tokens).first(running.computed());

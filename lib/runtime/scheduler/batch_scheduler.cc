@@ -28,9 +28,9 @@ std::string not_for(const plan::PlanFacts& facts, std::optional<Pooling> wanted)
   return "";
 }
 
-// As many guesses as each sequence has rows of logits for, and can take back.
-int64_t most_guesses_of(const Engine& engine, int64_t most) {
-  most = std::min({most, kMostGuesses, engine.rollback_tokens()});
+// As many draft tokens as each sequence has rows of logits for, and can take back.
+int64_t max_draft_tokens_of(const Engine& engine, int64_t most) {
+  most = std::min({most, kMaxDraftTokens, engine.rollback_tokens()});
   if (engine.max_outputs() >= engine.chunk_tokens()) return most;
   return std::min(most, engine.max_outputs() / engine.max_batch() - 1);
 }
@@ -50,14 +50,14 @@ BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
     slots_.back().id = static_cast<int>(i);
   }
   SpeculationOptions speculation = options.speculation;
-  speculation.most = most_guesses_of(engine, speculation.most);
+  speculation.most = max_draft_tokens_of(engine, speculation.most);
   if (options.drafter && speculation.most > 0) {
     speculation_ = std::make_unique<Speculation>(*options.drafter, speculation);
   }
   if (options.filters_beside_steps.value_or(!engine.gpus().empty())) {
     filter_worker_ = std::make_unique<FilterWorker>();
   }
-  most_passes_ = speculation_ ? 1 : engine.most_passes();
+  most_forwards_ = speculation_ ? 1 : engine.most_forwards();
   publish_stats();
   thread_ = std::thread([this] { loop(); });
 }

@@ -12,10 +12,11 @@
 // where one has taken those of another, or the cache is full in the middle of an answer, its
 // youngest request is preempted: it gives back its blocks and waits. It is
 // recomputed later, and because the bits of an answer depend on its own tokens alone (CPU), it
-// continues unchanged. So an answer in a batch equals the answer alone, with guesses or without.
+// continues unchanged. So an answer in a batch equals the answer alone, with draft tokens or
+// without.
 //
 // Where layers are on several hosts, steps of other requests begin before the first one has its
-// results (engine.most_passes()), so that all hosts compute. With guesses, steps take turns.
+// results (engine.most_forwards()), so that all hosts compute. With draft tokens, steps take turns.
 //
 // An exception from a callback or a filter ends its own request as Failed; an exception from a
 // step (out of memory) ends the running requests. The thread continues.
@@ -54,7 +55,7 @@ struct SchedulerOptions {
   int64_t key_slots = 0;    // most places of a key in the batch; 0: all
   bool keep_prefixes = true;
   bool share_prefixes = false;  // owners use each other's: faster, and its time tells of them
-  // Speculative decoding (draft/speculation.h): what guesses tokens for the model to verify;
+  // Speculative decoding (draft/speculation.h): what drafts tokens for the model to verify;
   // answers stay the same. Null: nothing. The engine has room for the rows of logits
   // (sequence_logits).
   std::shared_ptr<Drafter> drafter;
@@ -117,8 +118,8 @@ class BatchScheduler {
   int64_t capacity() const { return capacity_; }
   // Requests that run or wait, at most.
   int64_t most_open() const { return engine_.max_batch() + options_.max_queue; }
-  // Guesses of a request in a pass; 0: there are none.
-  int64_t most_guesses() const { return speculation_ ? speculation_->options().most : 0; }
+  // Draft tokens of a request in a pass; 0: there are none.
+  int64_t max_draft_tokens() const { return speculation_ ? speculation_->options().most : 0; }
   // Under which name the cache keeps what an owner's requests compute.
   std::string cache_owner(const std::string& owner) const {
     return options_.share_prefixes ? std::string() : owner;
@@ -168,8 +169,8 @@ class BatchScheduler {
   void take_scores(Running& running, int64_t row);
   void pool_rows(Running& running, int64_t row, int64_t rows);
   void show_hidden(const StepItems& step);
-  void guess(std::span<Running* const> who, int64_t budget);
-  int64_t guess_limit(const Running& running) const;
+  void draft(std::span<Running* const> who, int64_t budget);
+  int64_t draft_limit(const Running& running) const;
   bool make_room();
   void preempt(size_t running);
   void end(Running& running, EndReason reason, std::string error = {});
@@ -206,13 +207,13 @@ class BatchScheduler {
   std::vector<SlotState> slots_;
   KeyShares shares_;
   SchedulerStats stats_;
-  int64_t most_passes_ = 1;           // steps in flight
+  int64_t most_forwards_ = 1;         // steps in flight
   std::vector<StepItems> in_flight_;  // those that have begun, the oldest first
   bool drains_ = false;               // nothing begins before they have ended
   int64_t begun_steps_ = 0;
 
-  std::unique_ptr<Speculation> speculation_;     // null: nothing is guessed
-  bool guesses_ = true;                          // in the next step
+  std::unique_ptr<Speculation> speculation_;     // null: nothing is drafted
+  bool drafts_ = true;                           // in the next step
   std::unique_ptr<FilterWorker> filter_worker_;  // null: filters do all in allowed()
   std::thread thread_;                           // last: starts when all else is there
 };

@@ -3,11 +3,11 @@
 //   shift_contexts   texts that have filled their context
 //   share_prefixes   blocks that other requests have computed meanwhile
 //   gather           the tokens of each request (batch_plan.h)
-//   guess            and what may follow them (draft/speculation.h)
+//   draft            and what may follow them (draft/speculation.h)
 //   begin, finish    filters prepare beside it
 //   take_results     rows of logits become tokens, hidden rows become vectors
 //
-// Over several hosts (hosts/passes_in_flight.h) some begin before the first one is finished, each
+// Over several hosts (hosts/forwards_in_flight.h) some begin before the first one is finished, each
 // of other requests:
 //
 //   begin 1-4 | begin 5-8 | finish 1-4, their tokens, begin 1-4 | finish 5-8 ...
@@ -64,7 +64,7 @@ struct BatchScheduler::Choice {
 };
 
 void BatchScheduler::step() {
-  while (std::ssize(in_flight_) < most_passes_ && begin_step()) {
+  while (std::ssize(in_flight_) < most_forwards_ && begin_step()) {
   }
   if (!in_flight_.empty()) finish_step();
 }
@@ -77,7 +77,7 @@ bool BatchScheduler::begin_step() {
   share_prefixes();
   StepItems step = gather();
   if (step.who.empty()) return false;
-  const StepTurns::Turn turn(most_passes_ > 1 ? options_.turns : nullptr);
+  const StepTurns::Turn turn(most_forwards_ > 1 ? options_.turns : nullptr);
   const Clock::time_point begin = Clock::now();
   const Result<Forward> begun = engine_.begin(step.items, [this] {
     if (filter_worker_) filter_worker_->wait();
@@ -114,7 +114,7 @@ void BatchScheduler::finish_step() {
   if (filter_worker_) filter_worker_->wait();
   for (Running* running : step.who) --running->in_flight;
   if (done && *done == Forward::Done) {
-    guesses_ = true;
+    drafts_ = true;
     if (speculation_) speculation_->passed(step.tokens(), step.seconds + taken);
     if (options_.after_step) options_.after_step(engine_);
     show_hidden(step);
@@ -133,18 +133,18 @@ void BatchScheduler::finish_step() {
 // Ends those who cannot have it, or makes room for them.
 void BatchScheduler::not_computed(const StepItems& step, const Result<Forward>& why) {
   const std::vector<Running*>& who = step.who;
-  const bool guessed =
-      std::any_of(who.begin(), who.end(), [](const Running* running) { return running->guesses; });
-  if (speculation_) speculation_->forget_pass();
-  guesses_ = !guessed;
+  const bool drafted = std::any_of(who.begin(), who.end(),
+                                   [](const Running* running) { return running->draft_tokens; });
+  if (speculation_) speculation_->forget_forward();
+  drafts_ = !drafted;
   if (!why) {
     // Clients know no paths.
     const std::string text = engine_.check_plan()
                                  ? why.error().message
                                  : "the model's file was changed or cut off while it answered";
     for (Running* running : who) end(*running, EndReason::Failed, text);
-  } else if (!guesses_) {
-    // Without guesses it may have room.
+  } else if (!drafts_) {
+    // Without draft tokens it may have room.
   } else if (*why == Forward::CacheFull) {
     if (!make_room()) end(*running_.front(), EndReason::ContextFull);
   } else if (*why == Forward::ContextFull) {
@@ -196,8 +196,8 @@ std::vector<bool> BatchScheduler::choose_turn() const {
     const bool free = running.in_flight == 0 || engine_.goes_ahead();
     if (free && !running.ends_as && !running.gives_way && running.to_begin() > 0) able.push_back(i);
   }
-  const size_t share =
-      (running_.size() + static_cast<size_t>(most_passes_) - 1) / static_cast<size_t>(most_passes_);
+  const size_t share = (running_.size() + static_cast<size_t>(most_forwards_) - 1) /
+                       static_cast<size_t>(most_forwards_);
   if (able.size() > share) {
     std::ranges::stable_sort(able, {}, [&](size_t i) { return running_[i]->last_step; });
     able.resize(share);
@@ -230,29 +230,29 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     if (shares[i] == 0) continue;
     const auto from = running.tokens.begin() + running.begun();
     running.step_ids.assign(from, from + shares[i]);
-    running.guesses = 0;
+    running.draft_tokens = 0;
     step.who.push_back(&running);
   }
-  if (speculation_) guess(step.who, budget);
+  if (speculation_) draft(step.who, budget);
   for (Running* running : step.who) step.items.push_back(item_of(*running));
   return step;
 }
 
 // What the step computes of a request.
 BatchItem BatchScheduler::item_of(Running& running) {
-  const auto count = static_cast<int64_t>(running.step_ids.size()) - running.guesses;
+  const auto count = static_cast<int64_t>(running.step_ids.size()) - running.draft_tokens;
   const bool last = count == running.to_begin();
   const bool each = running.tells_prompt();
-  const bool all = running.guesses > 0 || each || pools_all(engine_, running.request);
+  const bool all = running.draft_tokens > 0 || each || pools_all(engine_, running.request);
   BatchItem item;
   item.sequence = &*running.sequence;
   item.tokens = running.step_ids;
   item.want = all ? Want::All : last ? Want::Last : Want::None;
   item.best = best_needed(engine_, running.request, running.sampler, each);
   item.snapshots = running.snapshots;
-  item.rollback = running.guesses;
+  item.rollback = running.draft_tokens;
   if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
-    // A filter knows what comes next and not what comes behind a guess; and the best
+    // A filter knows what comes next and not what comes behind a draft token; and the best
     // log-probabilities refer to all tokens.
     const bool one_row = item.want == Want::Last && running.request.logprobs <= 0;
     item.best = one_row ? item.best : -1;
@@ -299,7 +299,8 @@ void BatchScheduler::take_results(const StepItems& step) {
 }
 
 bool BatchScheduler::StepItems::tells_prompt(size_t i) const {
-  return items[i].want == Want::All && who[i]->guesses == 0 && who[i]->request.prompt_logprobs >= 0;
+  return items[i].want == Want::All && who[i]->draft_tokens == 0 &&
+         who[i]->request.prompt_logprobs >= 0;
 }
 
 // Each row of a prompt has the log-probabilities of the token behind it. False: the request ended.
@@ -338,22 +339,22 @@ bool BatchScheduler::tell_prompt(Running& running, int64_t row, int64_t rows) {
 void BatchScheduler::take_rows(Running& running, int64_t row, int64_t rows,
                                std::optional<Result<Choice>> first) {
   if (running.request.embed) return pool_rows(running, row, rows);
-  const int64_t length = running.computed() - running.guesses;
+  const int64_t length = running.computed() - running.draft_tokens;
   int64_t right = 0;
-  running.result.drafted_tokens += running.guesses;
-  for (int64_t r = 0; r <= running.guesses; ++r) {
+  running.result.drafted_tokens += running.draft_tokens;
+  for (int64_t r = 0; r <= running.draft_tokens; ++r) {
     if (!next_token(running, r == 0 ? std::move(*first) : choose(running, row + r))) break;
-    if (r == running.guesses || running.tokens.back() != running.step_ids[r + 1]) break;
+    if (r == running.draft_tokens || running.tokens.back() != running.step_ids[r + 1]) break;
     ++right;
     ++running.result.accepted_tokens;
   }
-  stats_.drafted_tokens += running.guesses;
+  stats_.drafted_tokens += running.draft_tokens;
   stats_.accepted_tokens += right;
-  if (speculation_) speculation_->verified(running.draft, running.guesses, right);
+  if (speculation_) speculation_->verified(running.draft, running.draft_tokens, right);
   if (running.sequence) running.sequence->truncate(length + right);
 }
 
-// The first token of each request, of one that guesses too: on the engine's threads at once, as
+// The first token of each request, of one that drafts too: on the engine's threads at once, as
 // a row has 150,000 logits. What a GPU leaves of them is little.
 std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choose_first(
     const StepItems& step) {
@@ -425,7 +426,7 @@ void BatchScheduler::limit_rows(std::vector<int64_t>& shares) const {
   int64_t rows = engine_.max_outputs(), all = 0;
   for (size_t i = 0; i < running_.size(); ++i) {
     all += wants_all(i);
-    if (!wants_all(i)) rows -= 1 + most_guesses();
+    if (!wants_all(i)) rows -= 1 + max_draft_tokens();
   }
   for (size_t i = 0; i < running_.size(); ++i) {
     if (wants_all(i)) shares[i] = std::min(shares[i], std::max<int64_t>(1, rows / all));
@@ -469,18 +470,18 @@ void BatchScheduler::take_scores(Running& running, int64_t row) {
   end(running, EndReason::Stop);
 }
 
-// How many tokens may be guessed: within the answer, the context and the cache.
-int64_t BatchScheduler::guess_limit(const Running& running) const {
+// How many tokens may be drafted: within the answer, the context and the cache.
+int64_t BatchScheduler::draft_limit(const Running& running) const {
   const auto total = static_cast<int64_t>(running.tokens.size());
   const GenerationRequest& request = running.request;
-  int64_t most = std::min({request.most_guesses, most_guesses(), capacity_ - total - 1});
+  int64_t most = std::min({request.max_draft_tokens, max_draft_tokens(), capacity_ - total - 1});
   if (request.max_tokens >= 0) {
     most = std::min(most, request.max_tokens - running.result.completion_tokens - 1);
   }
-  return guesses_ ? std::max<int64_t>(0, most) : 0;
+  return drafts_ ? std::max<int64_t>(0, most) : 0;
 }
 
-// To a drafter that reads hidden states, those of every text that may get guesses.
+// To a drafter that reads hidden states, those of every text that may get draft tokens.
 void BatchScheduler::show_hidden(const StepItems& step) {
   if (!speculation_ || !speculation_->reads_hidden()) return;
   const Clock::time_point begin = Clock::now();
@@ -488,7 +489,7 @@ void BatchScheduler::show_hidden(const StepItems& step) {
   for (Running* running : step.who) {
     const auto count = static_cast<int64_t>(running->step_ids.size());
     const int64_t first = std::exchange(row, row + count);
-    if (running->request.embed || running->request.most_guesses == 0) continue;
+    if (running->request.embed || running->request.max_draft_tokens == 0) continue;
     Speculation::Item item;
     item.text = &running->draft;
     item.tokens = running->tokens;
@@ -502,7 +503,7 @@ void BatchScheduler::show_hidden(const StepItems& step) {
 }
 
 // Adds to the tokens of those that generate what may follow them.
-void BatchScheduler::guess(std::span<Running* const> who, int64_t budget) {
+void BatchScheduler::draft(std::span<Running* const> who, int64_t budget) {
   std::vector<Speculation::Item> items;
   std::vector<Running*> whose;
   for (Running* running : who) {
@@ -512,22 +513,22 @@ void BatchScheduler::guess(std::span<Running* const> who, int64_t budget) {
     item.tokens = running->tokens;
     item.sampler = &running->sampler;
     item.owner = running->owner();
-    item.limit = guess_limit(*running);
+    item.limit = draft_limit(*running);
     items.push_back(item);
     whose.push_back(running);
   }
   const auto others = static_cast<int64_t>(who.size() - whose.size());
   const Clock::time_point begin = Clock::now();
-  speculation_->guess(items, others, budget);
+  speculation_->draft(items, others, budget);
   const double taken = seconds(Clock::now() - begin);
   stats_.draft_seconds += taken;
   stats_.draft_failed = speculation_->failure().empty() ? 0 : 1;
   stats_.busy_seconds += taken;
   for (size_t i = 0; i < items.size(); ++i) {
-    const std::vector<int32_t>& guesses = items[i].guesses;
-    whose[i]->step_ids.insert(whose[i]->step_ids.end(), guesses.begin(), guesses.end());
-    whose[i]->guesses = static_cast<int64_t>(guesses.size());
-    const auto end = static_cast<int64_t>(whose[i]->tokens.size()) + whose[i]->guesses;
+    const std::vector<int32_t>& draft_tokens = items[i].draft_tokens;
+    whose[i]->step_ids.insert(whose[i]->step_ids.end(), draft_tokens.begin(), draft_tokens.end());
+    whose[i]->draft_tokens = static_cast<int64_t>(draft_tokens.size());
+    const auto end = static_cast<int64_t>(whose[i]->tokens.size()) + whose[i]->draft_tokens;
     whose[i]->add_snapshot(end / kSnapshotEvery * kSnapshotEvery);
   }
 }

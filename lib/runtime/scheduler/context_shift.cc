@@ -23,11 +23,11 @@ void BatchScheduler::shift_contexts() {
     if (total <= capacity_ || !may_shift(*running)) continue;
     const ContextShift& shift = *running->request.shift;
     // Bounded, so that no request makes every token compute the whole context.
-    const int64_t wanted = shift.keep < 0 ? running->result.prompt_tokens : shift.keep;
-    const int64_t keep = std::clamp<int64_t>(wanted, 0, capacity_ * 3 / 4);
+    const int64_t wanted_keep = shift.keep < 0 ? running->result.prompt_tokens : shift.keep;
+    const int64_t keep = std::clamp<int64_t>(wanted_keep, 0, capacity_ * 3 / 4);
     const int64_t behind = total - keep;
-    const int64_t wished = shift.drop > 0 ? std::max(shift.drop, behind / 8) : behind / 2;
-    const int64_t drop = std::clamp<int64_t>(wished, total - capacity_, behind - 1);
+    const int64_t wanted_drop = shift.drop > 0 ? std::max(shift.drop, behind / 8) : behind / 2;
+    const int64_t drop = std::clamp<int64_t>(wanted_drop, total - capacity_, behind - 1);
     const auto first = running->tokens.begin() + keep;
     running->tokens.erase(first, first + drop);
     running->result.dropped_tokens += drop;

@@ -70,7 +70,7 @@ struct RequestEnd {
   double queue_seconds = 0;       // waiting for a place
   double prompt_seconds = 0;      // from then to the first token
   double decode_seconds = 0;      // from the first token to the last
-  int64_t drafted_tokens = 0;     // guessed (speculation)
+  int64_t drafted_tokens = 0;     // drafted (speculation)
   int64_t accepted_tokens = 0;    // of these, right ones
   int preemptions = 0;            // how often it had to make room and began anew
   int slot = -1;
@@ -104,13 +104,13 @@ struct GenerationRequest {
   // Likewise for each token of the prompt but the first, whose position comes with them, in order.
   int prompt_logprobs = -1;
   std::function<void(int64_t position, const Logprobs&)> on_prompt_logprobs;
-  std::function<bool(int32_t)> is_end;  // null: no token ends the answer
-  bool tell_end = false;                // on_token is called for that token, too
-  std::unique_ptr<TokenFilter> filter;  // null: all tokens
-  bool reuse_cache = true;              // false: compute all of the prompt
-  int64_t most_guesses = kMostGuesses;  // in a pass, where the scheduler guesses; 0: none
-  int slot = -1;                        // the place in the batch that it waits for; -1: any
-  std::optional<ContextShift> shift;    // none: the answer ends. Needs a limit of tokens.
+  std::function<bool(int32_t)> is_end;         // null: no token ends the answer
+  bool tell_end = false;                       // on_token is called for that token, too
+  std::unique_ptr<TokenFilter> filter;         // null: all tokens
+  bool reuse_cache = true;                     // false: compute all of the prompt
+  int64_t max_draft_tokens = kMaxDraftTokens;  // in a pass, where the scheduler drafts; 0: none
+  int slot = -1;                               // the place in the batch that it waits for; -1: any
+  std::optional<ContextShift> shift;           // none: the answer ends. Needs a limit of tokens.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   // To go on with an answer that was interrupted (a slot that was saved): where its random
   // numbers were, and how many tokens at the end of the prompt are its own. The filter

@@ -108,7 +108,7 @@ struct BatchScheduler::Running {
   std::vector<int64_t> snapshots;    // places of its text that are worth one (snapshot_places.h)
   int64_t parting = -1;              // of its text and others, as known when they were chosen
   std::vector<int32_t> step_ids;     // what this step computes
-  int64_t guesses = 0;               // of these, the last ones
+  int64_t draft_tokens = 0;          // of these, the last ones
   Speculation::Text draft;
   std::vector<float> pooled;  // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;

@@ -62,10 +62,10 @@ struct SchedulerStats {
   int64_t cached_tokens = 0;      // of these, found in the cache
   int64_t computed_tokens = 0;    // by the engine, prompts and answers
   int64_t completion_tokens = 0;  // sampled
-  int64_t drafted_tokens = 0;     // guessed (speculation)
+  int64_t drafted_tokens = 0;     // drafted (speculation)
   int64_t accepted_tokens = 0;    // of these, right
-  double draft_seconds = 0;       // guessing
-  int64_t draft_failed = 0;       // 1: it failed, and nothing is guessed any more
+  double draft_seconds = 0;       // drafting
+  int64_t draft_failed = 0;       // 1: it failed, and nothing is drafted any more
   double busy_seconds = 0;        // in steps
   double prompt_seconds = 0;      // sums over requests that gave a token: RequestEnd's
   double decode_seconds = 0;

@@ -18,7 +18,7 @@ struct BatchScheduler::StepItems {
   int64_t rows(size_t i) const {
     return items[i].want == Want::None ? 0 : items[i].want == Want::All ? count(i) : 1;
   }
-  // The rows of item i are those of its tokens, one by one, and not of guesses.
+  // The rows of item i are those of its tokens, one by one, and not of draft tokens.
   bool tells_prompt(size_t i) const;
   int64_t tokens() const {
     int64_t sum = 0;

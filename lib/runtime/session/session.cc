@@ -22,7 +22,8 @@ Session::Session(Engine& engine, Sampler sampler)
     : engine_(&engine), sampler_(std::move(sampler)), sequence_(engine.new_sequence()) {}
 
 // Computes `ids`, the tokens after those in the cache, in one step.
-Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want, const PassWatch& watch) {
+Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want,
+                                 const ForwardWatch& watch) {
   fresh_ = loaded_ = false;
   BatchItem item{&sequence_, ids, want, best_needed()};
   item.snapshots = snapshots_;
@@ -45,7 +46,7 @@ Result<Outcome> Session::compute(std::span<const int32_t> ids, Want want, const 
 }
 
 // Whether chunks of the text may begin before those before them have ended. Windows are kept after
-// each chunk (keep_places), and guesses are made of what each has given.
+// each chunk (keep_places), and draft tokens are made of what each has given.
 bool Session::goes_ahead(int64_t tokens) const {
   return !speculation_ && !engine_->has_windows() && has_chunks_in_flight(*engine_, tokens);
 }
@@ -83,13 +84,13 @@ void Session::take_row(int64_t row) {
 }
 
 void Session::speculate(Speculation* speculation) {
-  take_back_guesses();
+  drop_draft();
   draft_ = {};
   speculation_ = speculation;
 }
 
-// What may follow the last token, which is all that is to be computed. False: nothing guesses.
-bool Session::guess() {
+// What may follow the last token, which is all that is to be computed. False: nothing drafts.
+bool Session::draft() {
   if (!speculation_) return false;
   const int64_t rows = std::min(engine_->max_outputs(), engine_->chunk_tokens());
   Speculation::Item item;
@@ -97,35 +98,35 @@ bool Session::guess() {
   item.tokens = tokens_;
   item.sampler = &sampler_;
   item.limit = std::max<int64_t>(0, std::min({rows - 1, room() - 1, engine_->rollback_tokens()}));
-  speculation_->guess({&item, 1}, 0, item.limit);
-  guesses_ = std::move(item.guesses);
-  right_guesses_ = 0;
+  speculation_->draft({&item, 1}, 0, item.limit);
+  draft_tokens_ = std::move(item.draft_tokens);
+  right_draft_tokens_ = 0;
   return true;
 }
 
 // The last token is computed again then; its row of logits is not kept.
-void Session::take_back_guesses() {
-  if (guesses_.empty()) return;
-  guesses_.clear();
+void Session::drop_draft() {
+  if (draft_tokens_.empty()) return;
+  draft_tokens_.clear();
   fresh_ = false;
   sequence_.truncate(static_cast<int64_t>(tokens_.size()) - 1);
 }
 
-// `id` is the last token: the one that was guessed at its place, or the end of the guesses.
-void Session::check_guess(int32_t id) {
+// `id` is the last token: the one that was drafted at its place, or the end of the draft tokens.
+void Session::verify_draft(int32_t id) {
   if (!speculation_) return;
-  if (right_guesses_ < guesses_.size() && guesses_[right_guesses_] == id) {
-    ++right_guesses_;
+  if (right_draft_tokens_ < draft_tokens_.size() && draft_tokens_[right_draft_tokens_] == id) {
+    ++right_draft_tokens_;
     return;
   }
-  const auto guessed = static_cast<int64_t>(guesses_.size());
-  const auto right = static_cast<int64_t>(right_guesses_);
-  speculation_->verified(draft_, guessed, right);
-  stats_.drafted_tokens += guessed;
+  const auto drafted = static_cast<int64_t>(draft_tokens_.size());
+  const auto right = static_cast<int64_t>(right_draft_tokens_);
+  speculation_->verified(draft_, drafted, right);
+  stats_.drafted_tokens += drafted;
   stats_.accepted_tokens += right;
-  guesses_.clear();
-  right_guesses_ = 0;
-  if (right < guessed) sequence_.truncate(static_cast<int64_t>(tokens_.size()) - 1);
+  draft_tokens_.clear();
+  right_draft_tokens_ = 0;
+  if (right < drafted) sequence_.truncate(static_cast<int64_t>(tokens_.size()) - 1);
 }
 
 void Session::watch(const std::atomic<bool>* stop, Tick progress) {
@@ -136,7 +137,7 @@ void Session::watch(const std::atomic<bool>* stop, Tick progress) {
 Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& progress) {
   if (static_cast<int64_t>(ids.size()) > room()) return Outcome::ContextFull;
   if (ids.empty()) return Outcome::Ok;
-  take_back_guesses();
+  drop_draft();
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   const auto total = static_cast<int64_t>(tokens_.size());
   const int64_t start = sequence_.length();
@@ -147,7 +148,7 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
     while (sequence_.length() < total) {
       const int64_t done = sequence_.length();
       const int64_t count = std::min(total - done, engine_->chunk_tokens());
-      PassWatch watch{stop_, {}};
+      ForwardWatch watch{stop_, {}};
       if (tick_) {
         watch.progress = [&](double share) {
           tick_(static_cast<double>(done - start) + share * static_cast<double>(count),
@@ -183,7 +184,7 @@ void Session::keep_places() {
 Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress& progress) {
   if (ids.empty()) return Error{"the prompt has no tokens"};
   if (static_cast<int64_t>(ids.size()) > engine_->ctx()) return Outcome::ContextFull;
-  take_back_guesses();
+  drop_draft();
   const auto same = std::mismatch(tokens_.begin(), tokens_.end(), ids.begin(), ids.end()).first;
   const auto kept = std::min<int64_t>(
       {same - tokens_.begin(), sequence_.length(), static_cast<int64_t>(ids.size()) - 1});
@@ -199,9 +200,9 @@ Result<Next> Session::next() {
   const auto total = static_cast<int64_t>(tokens_.size());
   // More may be needed than was requested, and rows of logits go with the engine's next pass.
   const bool too_few = logits_.empty() && (best_needed() < 0 || best_needed() > asked_);
-  if (!guesses_.empty() && (too_few || engine_->stats().steps != guess_pass_)) take_back_guesses();
-  if (!guesses_.empty()) {
-    take_row(static_cast<int64_t>(right_guesses_));
+  if (!draft_tokens_.empty() && (too_few || engine_->stats().steps != draft_forward_)) drop_draft();
+  if (!draft_tokens_.empty()) {
+    take_row(static_cast<int64_t>(right_draft_tokens_));
     stats_.decode_tokens += 1;
   } else {
     if (fresh_ && too_few) sequence_.truncate(sequence_.length() - 1);
@@ -215,7 +216,7 @@ Result<Next> Session::next() {
   const int32_t id = KTX_TRY(logits_.empty() ? sampler_.sample(BestLogits{best_, log_sum_})
                                              : sampler_.sample(logits_, tokens_));
   tokens_.push_back(id);
-  check_guess(id);
+  verify_draft(id);
   return Next{Outcome::Ok, id};
 }
 
@@ -226,25 +227,25 @@ Result<Outcome> Session::compute_next() {
   if (sequence_.length() == total) return Outcome::Ok;
   const int64_t bytes_before = engine_->stats().weight_bytes;
   const Timer timer;
-  const bool asked = sequence_.length() == total - 1 && guess();
-  if (!guesses_.empty()) {
+  const bool asked = sequence_.length() == total - 1 && draft();
+  if (!draft_tokens_.empty()) {
     std::vector<int32_t> ids = {tokens_.back()};
-    ids.insert(ids.end(), guesses_.begin(), guesses_.end());
+    ids.insert(ids.end(), draft_tokens_.begin(), draft_tokens_.end());
     const Timer pass;
-    auto outcome = compute(ids, Want::All, PassWatch{stop_, {}});
+    auto outcome = compute(ids, Want::All, ForwardWatch{stop_, {}});
     const bool computed = outcome && *outcome == Outcome::Ok;
-    if (!computed) guesses_.clear();
+    if (!computed) draft_tokens_.clear();
     if (!outcome || *outcome == Outcome::Stopped) return outcome;
-    // Where there is no room for the guesses there may be for the token.
+    // Where there is no room for the draft tokens there may be for the token.
     if (computed) speculation_->passed(static_cast<int64_t>(ids.size()), pass.seconds());
-    guess_pass_ = engine_->stats().steps;
+    draft_forward_ = engine_->stats().steps;
   }
   while (sequence_.length() < total) {
     const int64_t count = std::min(total - sequence_.length(), engine_->chunk_tokens());
     const Timer pass;
     const Outcome outcome = KTX_TRY(compute(
         std::span(tokens_).subspan(sequence_.length(), count),
-        sequence_.length() + count == total ? Want::Last : Want::None, PassWatch{stop_, {}}));
+        sequence_.length() + count == total ? Want::Last : Want::None, ForwardWatch{stop_, {}}));
     if (outcome != Outcome::Ok) return outcome;
     if (asked) speculation_->passed(count, pass.seconds());
   }
@@ -255,7 +256,7 @@ Result<Outcome> Session::compute_next() {
 }
 
 Status Session::save(const std::string& path, const std::string& note) {
-  take_back_guesses();
+  drop_draft();
   // The last token is going to be computed again: better from the states before it, where they are.
   const int64_t before = sequence_.length() - 1;
   if (fresh_ && engine_->has_states() && sequence_.can_truncate(before)) sequence_.truncate(before);
@@ -267,7 +268,7 @@ Status Session::save(const std::string& path, const std::string& note) {
 }
 
 Result<std::string> Session::load(const std::string& path) {
-  guesses_.clear();
+  draft_tokens_.clear();
   tokens_.clear();
   logits_.clear();
   fresh_ = false;
@@ -279,7 +280,7 @@ Result<std::string> Session::load(const std::string& path) {
 }
 
 void Session::truncate(int64_t length) {
-  take_back_guesses();
+  drop_draft();
   if (length >= static_cast<int64_t>(tokens_.size())) return;
   // Logits stay good when only a token that was not computed yet goes.
   if (length < sequence_.length()) fresh_ = loaded_ = false;

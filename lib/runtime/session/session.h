@@ -24,7 +24,7 @@
 
 #include "lib/runtime/draft/speculation.h"
 #include "lib/runtime/engine/engine.h"
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/support/result.h"
 
@@ -50,7 +50,7 @@ struct SessionStats {
   int64_t decode_tokens = 0;  // computed one by one
   double decode_seconds = 0;
   int64_t decode_weight_bytes = 0;
-  int64_t drafted_tokens = 0;   // guessed (speculation)
+  int64_t drafted_tokens = 0;   // drafted (speculation)
   int64_t accepted_tokens = 0;  // of these, right
 
   double prompt_rate() const { return prompt_seconds > 0 ? prompt_tokens / prompt_seconds : 0; }
@@ -89,7 +89,7 @@ class Session {
   // after truncate() something must have been prefilled.
   Result<Next> next();
 
-  // From now on next() computes what `speculation` guesses (null: nothing) with the last token; it
+  // From now on next() computes what `speculation` drafts (null: nothing) with the last token; it
   // outlives the session. The engine has room for the rows of logits (sequence_logits).
   void speculate(Speculation* speculation);
 
@@ -118,14 +118,14 @@ class Session {
   Engine& engine() const { return *engine_; }
 
  private:
-  Result<Outcome> compute(std::span<const int32_t> ids, Want want, const PassWatch& watch);
+  Result<Outcome> compute(std::span<const int32_t> ids, Want want, const ForwardWatch& watch);
   Result<Outcome> compute_next();
   bool goes_ahead(int64_t tokens) const;
   Result<Outcome> compute_ahead(const Progress& progress);
-  bool guess();
+  bool draft();
   void take_row(int64_t row);
-  void take_back_guesses();
-  void check_guess(int32_t id);
+  void drop_draft();
+  void verify_draft(int32_t id);
   void keep_places();
   int32_t best_needed() const { return keep_logits_ ? -1 : sampler_.best_needed(); }
 
@@ -145,10 +145,11 @@ class Session {
   Speculation* speculation_ = nullptr;
   Speculation::Text draft_;
   // What was computed with the last token and follows it in the cache; of these the first
-  // `right_guesses_` are in tokens_. Rows of logits are those of the engine's pass `guess_pass_`.
-  std::vector<int32_t> guesses_;
-  size_t right_guesses_ = 0;
-  int64_t guess_pass_ = 0;
+  // `right_draft_tokens_` are in tokens_. Rows of logits are those of the engine's pass
+  // `draft_forward_`.
+  std::vector<int32_t> draft_tokens_;
+  size_t right_draft_tokens_ = 0;
+  int64_t draft_forward_ = 0;
   bool loaded_ = false;  // from a file, and nothing was computed since
   bool fresh_ = false;   // logits_ or best_ follow the last cached token
   SessionStats stats_;

@@ -83,15 +83,15 @@ void dequantize(DType dtype, int64_t rows, int64_t cols) {
 }
 
 // q, k and v of a normed batch.
-void few_products(std::vector<DType> types, std::vector<int64_t> rows, int64_t cols,
-                  int64_t tokens) {
+void skinny_products(std::vector<DType> types, std::vector<int64_t> rows, int64_t cols,
+                     int64_t tokens) {
   std::vector<std::unique_ptr<Rotating>> w;
   std::vector<std::unique_ptr<Memory>> y;
-  const Memory x(tokens * cols * 4), norm(cols * 4), workspace(few_tokens_workspace(tokens, cols));
-  CudaFewProductsArgs args;
+  const Memory x(tokens * cols * 4), norm(cols * 4), workspace(skinny_workspace(tokens, cols));
+  CudaSkinnyProductsArgs args;
   args.x = {x.as<float>(), cols, tokens, norm.as<float>(), 1e-5f};
   args.workspace = workspace.as<std::byte>();
-  args.workspace_bytes = few_tokens_workspace(tokens, cols);
+  args.workspace_bytes = skinny_workspace(tokens, cols);
   double bytes = 0, operations = 0;
   for (size_t i = 0; i < types.size(); ++i) {
     w.push_back(std::make_unique<Rotating>(types[i], rows[i], cols));
@@ -102,7 +102,7 @@ void few_products(std::vector<DType> types, std::vector<int64_t> rows, int64_t c
   }
   const double seconds = seconds_of(30, [&](int i, cudaStream_t stream) {
     for (size_t k = 0; k < w.size(); ++k) args.outputs[k].w = w[k]->at(i);
-    check(launch_few_products(args, stream));
+    check(launch_skinny_products(args, stream));
   });
   report("norm, q, k, v of " + std::string(name(types[0])) + ", " +
              std::string(name(types.back())) + " tokens " + std::to_string(tokens),
@@ -147,8 +147,8 @@ void bench_batch() {
   }
   product(DType::Q6_K, 128256, 4096, 16);
   for (int64_t tokens : {2, 16}) {
-    few_products({DType::Q4_K, DType::Q4_K, DType::Q4_K}, {4096, 1024, 1024}, 4096, tokens);
-    few_products({DType::Q4_K, DType::Q4_K, DType::Q6_K}, {4096, 1024, 1024}, 4096, tokens);
+    skinny_products({DType::Q4_K, DType::Q4_K, DType::Q4_K}, {4096, 1024, 1024}, 4096, tokens);
+    skinny_products({DType::Q4_K, DType::Q4_K, DType::Q6_K}, {4096, 1024, 1024}, 4096, tokens);
   }
 
   for (int64_t tokens : {16, 512}) product(DType::F32, 128, 2048, tokens);

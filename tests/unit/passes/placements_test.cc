@@ -136,7 +136,7 @@ TEST_P(Placements, AreThoseOfTheGoldenAndFit) {
                               word(estimate.devices.back().stream_slots),
                               placed.state.prefer.stream_tokens, estimate.shape.step_tokens)
                 : "not streamed;                      ";
-    const auto rate = [](const PassTime& pass) {
+    const auto rate = [](const ForwardTime& pass) {
       return static_cast<double>(pass.tokens) / pass.seconds;
     };
     text += estimate.token.known
@@ -292,7 +292,7 @@ TEST(PlacementsOfDeepSeekV3, StreamOnTwentyFourGigabytes) {
   machine.gpus[0].memory_bytes = 12 * kGiB;
   const Placed smaller("DeepSeek-V3", machine);
   EXPECT_EQ(smaller.state.prefer.stream_tokens, 0);
-  const PassTime with = estimate.chunk, without = smaller.predict().chunk;
+  const ForwardTime with = estimate.chunk, without = smaller.predict().chunk;
   EXPECT_GT(static_cast<double>(with.tokens) / with.seconds,
             3 * static_cast<double>(without.tokens) / without.seconds);
 }
@@ -366,7 +366,7 @@ TEST(PlacementsByRules, SomeLayersAreNeverStreamed) {
   }
   EXPECT_EQ(streamed.size(), 38u);
   EXPECT_EQ(*streamed.begin(), 10);
-  const PassTime pass = predict_pass(*graph, placed.state.target, {.tokens = 4096});
+  const ForwardTime pass = predict_forward(*graph, placed.state.target, {.tokens = 4096});
   EXPECT_GT(pass.devices.front().read_bytes, kGiB) << "of the CPU";
   EXPECT_GT(pass.devices.back().copied_bytes, 10 * kGiB);
 }
@@ -396,7 +396,7 @@ TEST(PlacementsOfKTransformers, ExpertsOfTwoDevicesAreStreamed) {
   ASSERT_TRUE(graph) << graph.error().message;
   // What runs in a token and in a long pass.
   for (const int64_t tokens : {int64_t{1}, int64_t{4096}}) {
-    const PassTime time = predict_pass(*graph, placed.state.target, {.tokens = tokens});
+    const ForwardTime time = predict_forward(*graph, placed.state.target, {.tokens = tokens});
     uint64_t copied = 0, cpu = 0;
     for (const DeviceTime& device : time.devices) {
       copied += device.copied_bytes;

@@ -41,7 +41,7 @@ class BatchMessage : public ::testing::Test {
     batch_.states[0].in_slot = 3;
     batch_.states[0].outs = {{1, 2, nullptr, true}, {2, 4, nullptr, false}};
     batch_.states[1].outs = {{3, 5, nullptr, false}};
-    MessageWriter out({MessageKind::Pass, 0, 1});
+    MessageWriter out({MessageKind::Forward, 0, 1});
     put_batch(batch_, here_, out);
     message_ = out.take();
   }

@@ -237,7 +237,7 @@ TEST_F(BatchSchedulerTest, ARequestThatMadeRoomGoesOnAsIfNothingHadHappened) {
   EXPECT_GT(preemptions, 0) << "the cache was large enough: the test shows nothing";
 }
 
-TEST_F(BatchSchedulerTest, LookUpGuessesChangeNoAnswer) {
+TEST_F(BatchSchedulerTest, LookUpDraftsChangeNoAnswer) {
   SchedulerOptions scheduler;
   scheduler.drafter = make_lookup_drafter();
   scheduler.speculation = {4, false};

@@ -45,7 +45,7 @@ TEST(HostGroup, MessagesComeInOrderAndArePicked) {
   TestRun run(3);
   for (int64_t i = 1; i <= 3; ++i) {
     ASSERT_TRUE(run.at(1).send(0, message(MessageKind::Values, i)).ok());
-    ASSERT_TRUE(run.at(2).send(0, message(MessageKind::PassOver, i)).ok());
+    ASSERT_TRUE(run.at(2).send(0, message(MessageKind::ForwardOver, i)).ok());
   }
   const auto second = run.at(0).wait(1, {}, [](const MessageHead& head) {
     return head.pass < 2 ? Pick::Drop : head.pass == 2 ? Pick::Take : Pick::Leave;
@@ -54,12 +54,12 @@ TEST(HostGroup, MessagesComeInOrderAndArePicked) {
   EXPECT_EQ(head_of(*second).pass, 2);
   EXPECT_EQ(head_of(run.at(0).wait(1, {}).take()).pass, 3);
   for (int64_t i = 1; i <= 3; ++i) {
-    const auto over = run.at(0).wait_for(2, MessageKind::PassOver);
+    const auto over = run.at(0).wait_for(2, MessageKind::ForwardOver);
     ASSERT_TRUE(over.ok());
     EXPECT_EQ(head_of(*over).pass, i);
   }
   // Messages of passes in flight wait, and no other message waits for them.
-  ASSERT_TRUE(run.at(1).send(0, message(MessageKind::PassOver, 4)).ok());
+  ASSERT_TRUE(run.at(1).send(0, message(MessageKind::ForwardOver, 4)).ok());
   ASSERT_TRUE(run.at(1).send(0, message(MessageKind::Times, 0)).ok());
   EXPECT_TRUE(run.at(0).wait_for(1, MessageKind::Times).ok());
   EXPECT_EQ(head_of(run.at(0).wait(1, {}).take()).pass, 4);
@@ -114,19 +114,19 @@ TEST(HostGroup, AnswersThatDoNotComeOrAreOthersEndTheRun) {
 
 TEST(HostGroup, APassIsStoppedOnAllHosts) {
   TestRun run(2);
-  run.at(1).begin_pass(4);
-  run.at(0).stop_pass(4);
+  run.at(1).begin_forward(4);
+  run.at(0).stop_forward(4);
   while (!run.at(1).stopped().load()) std::this_thread::yield();
   EXPECT_TRUE(run.at(1).stopped().load());
-  run.at(1).begin_pass(5);
+  run.at(1).begin_forward(5);
   EXPECT_FALSE(run.at(1).stopped().load());
   // One that comes before its pass counts when that begins, and not for the one at hand.
-  run.at(0).stop_pass(7);
+  run.at(0).stop_forward(7);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE(run.at(1).stopped().load());
-  run.at(1).begin_pass(6);
+  run.at(1).begin_forward(6);
   EXPECT_FALSE(run.at(1).stopped().load());
-  run.at(1).begin_pass(7);
+  run.at(1).begin_forward(7);
   EXPECT_TRUE(run.at(1).stopped().load());
 }
 

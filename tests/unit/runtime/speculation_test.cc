@@ -1,4 +1,4 @@
-// Answers with guesses are those without, whatever guesses: sessions and the batch scheduler.
+// Answers with draft tokens are those without, whatever drafts: sessions and the batch scheduler.
 #include "lib/runtime/draft/speculation.h"
 
 #include <gtest/gtest.h>
@@ -42,9 +42,9 @@ class FailingDrafter : public Drafter {
   std::unique_ptr<DraftText> begin(const std::string&, const SamplingOptions&) override {
     return std::make_unique<DraftText>();
   }
-  Status guess(std::span<DraftItem> items) override {
+  Status draft(std::span<DraftItem> items) override {
     if (++calls_ == 3) return Error{"the small model is gone"};
-    for (DraftItem& item : items) item.guesses.assign(static_cast<size_t>(item.most), 1);
+    for (DraftItem& item : items) item.draft_tokens.assign(static_cast<size_t>(item.most), 1);
     return {};
   }
 
@@ -81,7 +81,7 @@ class SpeculationTest : public ::testing::Test {
     EXPECT_EQ(session.set_prompt(prompt).take(), Outcome::Ok);
     return generate(session, count);
   }
-  // Answers of sessions with these guesses; the share of right ones.
+  // Answers of sessions with these draft tokens; the share of right ones.
   double expect_same_answers(Drafter& drafter, bool adaptive = false) {
     const auto engine = open(plan_);
     Speculation speculation(drafter, {4, adaptive});
@@ -104,7 +104,7 @@ class SpeculationTest : public ::testing::Test {
   std::unique_ptr<Engine> plain_;
 };
 
-TEST_F(SpeculationTest, TheModelItselfGuessesRight) {
+TEST_F(SpeculationTest, TheModelItselfDraftsRight) {
   const auto drafter = draft_plan(plan_);
   EXPECT_GT(expect_same_answers(*drafter), 0.999) << "it draws with the same random numbers";
 }
@@ -151,7 +151,8 @@ TEST_F(SpeculationTest, AScriptIsRightAsOftenAsItSays) {
   }
 }
 
-// A session that is cut, continued, changed, saved and loaded between guesses that are not used up.
+// A session that is cut, continued, changed, saved and loaded between draft tokens that are not
+// used up.
 TEST_F(SpeculationTest, SessionsGoOnFromAnywhere) {
   const auto drafter = draft_plan(plan_);
   const auto engine = open(plan_), plain = open(plan_);
@@ -273,7 +274,7 @@ struct Request {
   uint64_t seed = 0;
   bool filter = false;
   int logprobs = -1;
-  int64_t most_guesses = kMostGuesses;
+  int64_t max_draft_tokens = kMaxDraftTokens;
   bool operator==(const Request&) const = default;
 };
 struct Answered {
@@ -284,7 +285,7 @@ struct Answered {
 
 class SpeculatingSchedulerTest : public SpeculationTest {
  protected:
-  // All at once, with these guesses.
+  // All at once, with these draft tokens.
   std::vector<Answered> ask(std::span<const Request> requests, std::shared_ptr<Drafter> drafter,
                             bool adaptive, const EngineOptions& engine_options) {
     auto engine = Engine::open(plan_.path(), engine_options).take();
@@ -310,7 +311,7 @@ class SpeculatingSchedulerTest : public SpeculationTest {
       asked.max_tokens = request.max_tokens;
       asked.sampling = some_sampling(request.seed);
       asked.logprobs = request.logprobs;
-      asked.most_guesses = request.most_guesses;
+      asked.max_draft_tokens = request.max_draft_tokens;
       if (request.filter) asked.filter = std::make_unique<EvenFilter>();
       asked.on_token = [answer](const TokenEvent& token) {
         answer->ids.push_back(token.id);
@@ -347,7 +348,7 @@ class SpeculatingSchedulerTest : public SpeculationTest {
       request.seed = i;
       request.filter = i % 4 == 3;
       request.logprobs = i % 3 == 1 ? 3 : -1;
-      request.most_guesses = i == 6 ? 0 : kMostGuesses;
+      request.max_draft_tokens = i == 6 ? 0 : kMaxDraftTokens;
       requests.push_back(std::move(request));
     }
     return requests;
@@ -367,7 +368,7 @@ class SpeculatingSchedulerTest : public SpeculationTest {
   SchedulerStats stats_;
 };
 
-TEST_F(SpeculatingSchedulerTest, GuessesChangeNoAnswerOfABatch) {
+TEST_F(SpeculatingSchedulerTest, DraftsChangeNoAnswerOfABatch) {
   const std::vector<Request> requests = many();
   const auto plain = ask(requests, nullptr, true, options(4));
   EXPECT_EQ(stats_.drafted_tokens, 0);
@@ -375,7 +376,7 @@ TEST_F(SpeculatingSchedulerTest, GuessesChangeNoAnswerOfABatch) {
     for (const bool adaptive : {false, true}) {
       const auto answers = ask(requests, draft_plan(*plan, 4), adaptive, options(4));
       expect_same(answers, plain);
-      EXPECT_EQ(answers[6].end.drafted_tokens, 0) << "the request wants no guesses";
+      EXPECT_EQ(answers[6].end.drafted_tokens, 0) << "the request wants no draft tokens";
       if (adaptive) continue;
       EXPECT_GT(stats_.drafted_tokens, 0);
       EXPECT_GT(stats_.draft_seconds, 0);
@@ -395,7 +396,7 @@ TEST_F(SpeculatingSchedulerTest, ADrafterWithOnePlaceHelpsAsFarAsItCan) {
   EXPECT_GT(stats_.accepted_tokens, 0);
 }
 
-TEST_F(SpeculatingSchedulerTest, PreemptionsAndGuessesChangeNothing) {
+TEST_F(SpeculatingSchedulerTest, PreemptionsAndDraftsChangeNothing) {
   std::vector<Request> requests;
   for (uint64_t i = 0; i < 5; ++i) {
     requests.push_back({some_ids(50, i), 120, i});
@@ -420,8 +421,8 @@ TEST_F(SpeculatingSchedulerTest, AFailureOfTheDrafterEndsNoAnswer) {
   EXPECT_EQ(stats_.draft_failed, 1);
 }
 
-// The engine has room for two rows of logits a sequence: one guess.
-TEST_F(SpeculatingSchedulerTest, GuessesAsManyAsThereAreRowsFor) {
+// The engine has room for two rows of logits a sequence: one draft token.
+TEST_F(SpeculatingSchedulerTest, DraftsAsManyAsThereAreRowsFor) {
   std::vector<Request> requests = many();
   const auto plain = ask(requests, nullptr, true, options(4));
   EngineOptions narrow = options(4);

@@ -3,8 +3,8 @@
 //
 //   GgufWriter writer = KTX_TRY(synthesise_head(config_of_the_model, options));
 //
-// Its guesses are those of chance: `bench --draft on --draft-accept` makes them right as often as
-// asked. Not for families that differ in their layers' widths: the first layer's are taken.
+// Its draft tokens are those of chance: `bench --draft on --draft-accept` makes them right as often
+// as asked. Not for families that differ in their layers' widths: the first layer's are taken.
 #pragma once
 
 #include "tools/dev/synth/synth_model.h"

@@ -835,7 +835,8 @@ class Synthesiser {
   }
 
   // What it reads is the token's own embedding for the most part, and its head is the model's: its
-  // guesses are often those of the model, where an embedding decides (not with strong weights).
+  // draft tokens are often those of the model, where an embedding decides (not with strong
+  // weights).
   void add_mtp(int64_t layer) {
     add_layer(layer);
     const std::string blk = fmt::format("blk.{}.nextn.", layer);

@@ -1,10 +1,10 @@
-#include "lib/runtime/gpu/few_graphs.h"
+#include "lib/runtime/gpu/skinny_graphs.h"
 
 #include <algorithm>
 
 namespace ktx::runtime {
 
-FewGraphs::Graphs& FewGraphs::meet(const Shape& shape, size_t parts) {
+SkinnyGraphs::Graphs& SkinnyGraphs::meet(const Shape& shape, size_t parts) {
   auto found = std::ranges::find(all_, shape, &Graphs::shape);
   if (found == all_.end()) {
     found = std::ranges::min_element(all_, {}, &Graphs::last);

@@ -1,4 +1,4 @@
-#include "lib/passes/pass_time.h"
+#include "lib/passes/forward_time.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +33,8 @@ constexpr double kLaunchSeconds = 2.9e-6;
 // Kernels of more than one token take so many times as long, beside their weights: of few
 // (Llama-3.1-8B, 164 kernels: 4.9, 5.2 and 6.6 us with 2, 4 and 8 tokens; Qwen3-30B-A3B, 437: 5.4
 // with 4), of prompts.
-constexpr double kFewTokens = 5.2 / 2.9, kMoreTokens = 4.4 / 2.9;
-constexpr int64_t kMostFewTokens = 16;
+constexpr double kSkinnyTokens = 5.2 / 2.9, kMoreTokens = 4.4 / 2.9;
+constexpr int64_t kMostSkinnyTokens = 16;
 // Products of attention, beside those with weights.
 constexpr double kAttentionShare = 0.5;
 
@@ -94,7 +94,7 @@ struct Work {
 
 class Predictor {
  public:
-  Predictor(const steps::StepGraph& graph, const target::Target& target, const PassShape& shape)
+  Predictor(const steps::StepGraph& graph, const target::Target& target, const ForwardShape& shape)
       : target_(target),
         tokens_(shape.tokens),
         before_(shape.before),
@@ -112,7 +112,7 @@ class Predictor {
     }
   }
 
-  PassTime run() {
+  ForwardTime run() {
     find_alone();
     std::optional<DeviceId> before;  // the device of the part before
     for (size_t p = 0; p < graph_.parts.size(); ++p) {
@@ -163,8 +163,8 @@ class Predictor {
     arriving_ = seconds;
   }
 
-  // The values of a border are one message. It leaves when the sender comes to it, as soon as both
-  // ends are done with those before it, and the receiver waits for it.
+  // The values of a boundary are one message. It leaves when the sender comes to it, as soon as
+  // both ends are done with those before it, and the receiver waits for it.
   void add_network(const Part& part) {
     const HostLink link = link_between(target_, device_id(part.from), device_id(part.device));
     double bytes = 0;
@@ -296,7 +296,7 @@ class Predictor {
   // Seconds of a kernel beside its weights.
   double launch_of(const DeviceTime& device) const {
     if (tokens_ == 1) return device.rates.launch;
-    return device.rates.launch * (tokens_ <= kMostFewTokens ? kFewTokens : kMoreTokens);
+    return device.rates.launch * (tokens_ <= kMostSkinnyTokens ? kSkinnyTokens : kMoreTokens);
   }
 
   void add_gpu(const Part& part, DeviceTime& device) {
@@ -462,7 +462,7 @@ class Predictor {
   // queued behind.
   double queued_ = 0, beside_ = 0;
   double arriving_ = 0;  // of the last hand-over
-  PassTime time_;
+  ForwardTime time_;
 };
 
 }  // namespace
@@ -473,8 +473,8 @@ DeviceRates rates_of(const target::Target& target, const DeviceId& device) {
   return gpu != nullptr ? gpu_rates(*gpu) : DeviceRates();
 }
 
-PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target,
-                      const PassShape& shape) {
+ForwardTime predict_forward(const steps::StepGraph& graph, const target::Target& target,
+                            const ForwardShape& shape) {
   return Predictor(graph, target, shape).run();
 }
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/support/host_threads.h"
@@ -72,7 +72,7 @@ std::vector<Bits> talk_in_turn(Engine& engine, int texts, int answer) {
         return std::ranges::any_of(in_flight, is_text) &&
                (text.begun == text.tokens.size() || !engine.goes_ahead());
       };
-      while (std::ssize(in_flight) == engine.most_passes() || waits()) finish();
+      while (std::ssize(in_flight) == engine.most_forwards() || waits()) finish();
       if (::testing::Test::HasFatalFailure()) return {};
       if (std::ssize(text.tokens) > prompt(text) + answer) continue;
       more = true;
@@ -106,7 +106,7 @@ TEST_P(Pipeline, PassesInFlightGiveTheBitsOfOneMachine) {
     {
       const auto engine = open(plan.path(), eight(hosts.first()));
       ASSERT_TRUE(engine);
-      EXPECT_EQ(engine->most_passes(), std::ssize(plan.used()));
+      EXPECT_EQ(engine->most_forwards(), std::ssize(plan.used()));
       EXPECT_EQ(talk_in_turn(*engine, 6, 5), expected);
     }
     hosts.end();
@@ -126,9 +126,9 @@ TEST_P(Pipeline, APassThatIsStoppedEndsThoseOfItsTextAlone) {
     Sequence stopped = engine->new_sequence(), other = engine->new_sequence();
     std::atomic<bool> stop = i == 0;
     const double at = 0.2 * i;
-    const runtime::PassWatch watch{.stop = &stop, .progress = [&](double share) {
-                                     if (share >= at) stop.store(true);
-                                   }};
+    const runtime::ForwardWatch watch{.stop = &stop, .progress = [&](double share) {
+                                        if (share >= at) stop.store(true);
+                                      }};
     const BatchItem first{&stopped, std::span(prompt).first(40), Want::None};
     const BatchItem behind{&stopped, std::span(prompt).subspan(40), Want::Last};
     const BatchItem of_other{&other, prompt, Want::Last};
@@ -344,7 +344,7 @@ TEST(PipelineOfPasses, TakeTurnsWhereTheFirstHostHasLayersBehindAnothers) {
     HostThreads hosts(plan.path(), 2);
     const auto engine = open(plan.path(), eight(hosts.first()));
     ASSERT_TRUE(engine);
-    EXPECT_EQ(engine->most_passes(), 1);
+    EXPECT_EQ(engine->most_forwards(), 1);
     EXPECT_FALSE(ask_eight(*engine).empty());
   }
 }

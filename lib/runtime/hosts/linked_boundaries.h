@@ -1,10 +1,9 @@
-// The links between GPUs of different hosts (gpu/gpu_link.h) that the borders of a plan are for
-// (gpu/border_values.h), on one of the hosts.
+// The links between GPUs of different hosts (gpu/gpu_link.h) that the boundaries of a plan are for
+// (gpu/boundary_values.h), on one of the hosts.
 //
-// A message of the network tells the receiver of each that is sent, so that it takes all of them,
-// also those of passes that were stopped: every wait takes those of passes that are over
-// (drain()). A sender goes on at once; only the next message of the same link waits until
-// the one before was taken. Every wait ends where the run has failed.
+// The control message lists every GPU transfer sent, so the receiver can drain them all, including
+// those of cancelled forward passes (drain()). A sender goes on at once; only the next message of
+// the same link waits until the one before was taken. Every wait ends where the run has failed.
 #pragma once
 
 #include <map>
@@ -15,18 +14,18 @@
 
 #include "lib/runtime/engine/backend.h"
 #include "lib/runtime/engine/bound_parts.h"
-#include "lib/runtime/gpu/border_values.h"
+#include "lib/runtime/gpu/boundary_values.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/runtime/hosts/host_group.h"
 
 namespace ktx::runtime {
 
-class LinkedBorders {
+class LinkedBoundaries {
  public:
-  LinkedBorders(const BackendSetup& setup, const BoundParts& parts);
-  ~LinkedBorders();
+  LinkedBoundaries(const BackendSetup& setup, const BoundParts& parts);
+  ~LinkedBoundaries();
 
-  bool wanted() const { return !borders_.empty(); }  // any host has some, and they are not off
+  bool wanted() const { return !boundaries_.empty(); }  // any host has some, and they are not off
   bool can_connect() const;  // this host has a GPU that can, for each of its own
   // Makes those of this host; all hosts do so at the same time.
   Status connect();
@@ -37,7 +36,7 @@ class LinkedBorders {
     return on_ && link_of(part) != nullptr && is_linked(batch);
   }
   GpuPlace place(uint32_t value) const {
-    return gpus_ != nullptr ? gpus_->border_place(value) : GpuPlace();
+    return gpus_ != nullptr ? gpus_->boundary_place(value) : GpuPlace();
   }
 
   struct Piece {
@@ -75,7 +74,7 @@ class LinkedBorders {
   const BoundParts& parts_;
   const plan::RunShape shape_;
   Backend* const gpus_;
-  std::vector<GpuBorder> borders_;
+  std::vector<GpuBoundary> boundaries_;
   std::vector<std::unique_ptr<Link>> links_;
   std::map<size_t, Link*> by_part_;  // of this host
   bool on_ = false;

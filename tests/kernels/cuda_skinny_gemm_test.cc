@@ -7,7 +7,7 @@
 namespace ktx::kernels {
 namespace {
 
-class CudaFewTokens : public CudaTest {
+class CudaSkinnyGemm : public CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
@@ -80,7 +80,7 @@ void check_products(Random& random, const std::vector<DType>& types,
   const std::vector<float> weight = random.normals(cols);
   const std::vector<float> n = norm ? normed(x, weight, tokens) : x;
   Gpu<float> gpu_x(x), gpu_weight(weight);
-  CudaFewProductsArgs args;
+  CudaSkinnyProductsArgs args;
   args.x = {gpu_x.data(), cols, tokens, norm ? gpu_weight.data() : nullptr, kEps};
   std::vector<std::unique_ptr<GpuWeights>> weights;
   std::vector<std::unique_ptr<Gpu<float>>> outputs, biases;
@@ -91,7 +91,7 @@ void check_products(Random& random, const std::vector<DType>& types,
                              bias = random.normals(rows[i]);
     outputs.push_back(std::make_unique<Gpu<float>>(before));
     biases.push_back(std::make_unique<Gpu<float>>(bias));
-    CudaFewOutput& output = args.outputs[args.count++];
+    CudaSkinnyOutput& output = args.outputs[args.count++];
     output = {weights[i]->gpu(), outputs[i]->data(), rows[i], i == 1 ? biases[i]->data() : nullptr,
               i == 2};
     want.push_back(product(*weights[i], n, tokens));
@@ -100,16 +100,16 @@ void check_products(Random& random, const std::vector<DType>& types,
       want[i][o] += i == 1 ? bias[r] : i == 2 ? before[o] : 0;
     }
   }
-  GpuWorkspace workspace(args, few_tokens_workspace(tokens, cols));
-  ASSERT_TRUE(few_products_take(args));
-  ASSERT_TRUE(ran(launch_few_products(args, nullptr)));
+  GpuWorkspace workspace(args, skinny_workspace(tokens, cols));
+  ASSERT_TRUE(skinny_products_take(args));
+  ASSERT_TRUE(ran(launch_skinny_products(args, nullptr)));
   for (size_t i = 0; i < types.size(); ++i) {
     SCOPED_TRACE(testing::Message() << "output " << i);
     expect_close(outputs[i]->read(), want[i], tokens, kHalfProducts);
   }
 }
 
-TEST_F(CudaFewTokens, ProductsOfNormedRowsAgreeWithTheSums) {
+TEST_F(CudaSkinnyGemm, ProductsOfNormedRowsAgreeWithTheSums) {
   Random random(241);
   for (DType dtype : kMarlinTypes) {
     const bool wide = info(dtype).block_elems == 256;
@@ -120,7 +120,7 @@ TEST_F(CudaFewTokens, ProductsOfNormedRowsAgreeWithTheSums) {
   }
 }
 
-TEST_F(CudaFewTokens, RowsOfAnySizeKeepTheirPrecision) {
+TEST_F(CudaSkinnyGemm, RowsOfAnySizeKeepTheirPrecision) {
   Random random(242);
   for (DType dtype : kMarlinTypes) {
     check_products(random, {dtype}, {100}, 2048, 2, false);
@@ -129,7 +129,7 @@ TEST_F(CudaFewTokens, RowsOfAnySizeKeepTheirPrecision) {
 }
 
 // One to eight ranges of columns, one or two strips a warp, blocks with strips left over.
-TEST_F(CudaFewTokens, MatricesOfAllShapesAgree) {
+TEST_F(CudaSkinnyGemm, MatricesOfAllShapesAgree) {
   Random random(243);
   for (DType dtype : {DType::Q4_K, DType::Q6_K, DType::Q8_0}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{17, 14336},
@@ -146,7 +146,7 @@ TEST_F(CudaFewTokens, MatricesOfAllShapesAgree) {
 
 // Up to eight tokens have a kernel of their own for these formats: one to eight ranges of columns,
 // one to sixteen strips of a block at once, with norm, bias and outputs that are added to.
-TEST_F(CudaFewTokens, UpToEightTokensAgree) {
+TEST_F(CudaSkinnyGemm, UpToEightTokensAgree) {
   Random random(248);
   for (DType dtype : {DType::Q4_K, DType::Q5_K, DType::Q6_K}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{40, 14336},
@@ -162,7 +162,7 @@ TEST_F(CudaFewTokens, UpToEightTokensAgree) {
   }
 }
 
-TEST_F(CudaFewTokens, TwoFormatsGoTogether) {
+TEST_F(CudaSkinnyGemm, TwoFormatsGoTogether) {
   Random random(244);
   for (DType first : {DType::Q4_K, DType::Q5_K}) {
     check_products(random, {first, first, DType::Q6_K}, {400, 100, 100}, 1024, 16, true);
@@ -171,25 +171,25 @@ TEST_F(CudaFewTokens, TwoFormatsGoTogether) {
   }
 }
 
-TEST_F(CudaFewTokens, FormatsWithoutAKernelAreRefused) {
+TEST_F(CudaSkinnyGemm, FormatsWithoutAKernelAreRefused) {
   Random random(245);
   const GpuWeights a(random, DType::Q4_0, 16, 256), b(random, DType::Q8_0, 16, 256);
   const GpuWeights plain(random, DType::F16, 16, 256);
   Gpu<float> x(size_t{512}), y(size_t{32}), z(size_t{32});
-  CudaFewProductsArgs args;
+  CudaSkinnyProductsArgs args;
   args.x = {x.data(), 256, 2, nullptr, 0};
   args.count = 2;
   args.outputs[0] = {a.gpu(), y.data(), 16, nullptr, false};
   args.outputs[1] = {b.gpu(), z.data(), 16, nullptr, false};
-  EXPECT_FALSE(few_products_take(args));
+  EXPECT_FALSE(skinny_products_take(args));
   args.outputs[1].w = plain.gpu();
-  EXPECT_FALSE(few_products_take(args));
+  EXPECT_FALSE(skinny_products_take(args));
   args.outputs[1].w = a.gpu();
-  EXPECT_TRUE(few_products_take(args));
-  EXPECT_FALSE(launch_few_products(args, nullptr).ok());  // no workspace
+  EXPECT_TRUE(skinny_products_take(args));
+  EXPECT_FALSE(launch_skinny_products(args, nullptr).ok());  // no workspace
 }
 
-TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
+TEST_F(CudaSkinnyGemm, GateAndUpOfNormedRowsAgreeWithTheSums) {
   Random random(246);
   for (DType dtype : kMarlinTypes) {
     for (const auto& [rows, cols] :
@@ -200,15 +200,15 @@ TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
                                weight = random.normals(cols, 0.1f);
       const std::vector<float> n = normed(x, weight, tokens);
       Gpu<float> gpu_x(x), gpu_weight(weight), y(static_cast<size_t>(tokens * rows));
-      CudaFewGateUpArgs args;
+      CudaSkinnyGateUpArgs args;
       args.x = {gpu_x.data(), cols, tokens, gpu_weight.data(), kEps};
       args.gate = gate.gpu();
       args.up = up.gpu();
       args.y = y.data();
       args.y_stride = rows;
-      GpuWorkspace workspace(args, few_tokens_workspace(tokens, cols));
-      ASSERT_TRUE(few_gate_up_takes(args));
-      ASSERT_TRUE(ran(launch_few_gate_up(args, nullptr)));
+      GpuWorkspace workspace(args, skinny_workspace(tokens, cols));
+      ASSERT_TRUE(skinny_gate_up_takes(args));
+      ASSERT_TRUE(ran(launch_skinny_gate_up(args, nullptr)));
       std::vector<float> want = product(gate, n, tokens);
       const std::vector<float> other = product(up, n, tokens);
       for (size_t r = 0; r < want.size(); ++r) want[r] *= other[r] / (1 + std::exp(-want[r]));
@@ -219,7 +219,7 @@ TEST_F(CudaFewTokens, GateAndUpOfNormedRowsAgreeWithTheSums) {
 }
 
 // A step of a chain reads what the one before wrote, in one workspace: nothing may start early.
-TEST_F(CudaFewTokens, AGraphOfThemGivesTheSameBits) {
+TEST_F(CudaSkinnyGemm, AGraphOfThemGivesTheSameBits) {
   Random random(247);
   constexpr int64_t kHidden = 1024, kWidth = 2560;
   for (int64_t tokens : {4, 8, 16, 48}) {
@@ -229,25 +229,25 @@ TEST_F(CudaFewTokens, AGraphOfThemGivesTheSameBits) {
     const std::vector<float> start = random.normals(tokens * kHidden);
     Gpu<float> first(start), x(start), h(static_cast<size_t>(tokens * kWidth)),
         weight(random.normals(kHidden, 0.05f));
-    GpuWorkspace workspace(few_tokens_workspace(tokens, kWidth));
+    GpuWorkspace workspace(skinny_workspace(tokens, kWidth));
     const auto run = [&](cudaStream_t stream, bool apart) {
       cudaMemcpyAsync(x.data(), first.data(), x.bytes(), cudaMemcpyDeviceToDevice, stream);
       for (int i = 0; i < 12; ++i) {
-        CudaFewGateUpArgs args;
+        CudaSkinnyGateUpArgs args;
         args.x = {x.data(), kHidden, tokens, weight.data(), kEps};
         args.gate = gate.gpu();
         args.up = up.gpu();
         args.y = h.data();
         args.y_stride = kWidth;
         workspace.give(args);
-        ASSERT_TRUE(launch_few_gate_up(args, stream).ok());
+        ASSERT_TRUE(launch_skinny_gate_up(args, stream).ok());
         if (apart) cudaStreamSynchronize(stream);
-        CudaFewProductsArgs product;
+        CudaSkinnyProductsArgs product;
         product.x = {h.data(), kWidth, tokens, nullptr, 0};
         product.outputs[0] = {down.gpu(), x.data(), kHidden, nullptr, true};
         product.count = 1;
         workspace.give(product);
-        ASSERT_TRUE(launch_few_products(product, stream).ok());
+        ASSERT_TRUE(launch_skinny_products(product, stream).ok());
         if (apart) cudaStreamSynchronize(stream);
       }
     };

@@ -1,4 +1,4 @@
-#include "lib/passes/passes_over_hosts.h"
+#include "lib/passes/forwards_over_hosts.h"
 
 #include <algorithm>
 #include <set>
@@ -10,7 +10,7 @@ namespace ktx::passes {
 
 using launches::Part;
 
-int64_t passes_in_flight(const steps::StepGraph& graph) {
+int64_t forwards_in_flight(const steps::StepGraph& graph) {
   // Where hosts share the experts of layers, each pass has all of them to its end.
   const bool divided = std::ranges::any_of(
       graph.steps, [](const steps::Step& step) { return step.op == StepOp::SumExperts; });
@@ -45,15 +45,15 @@ int64_t passes_in_flight(const steps::StepGraph& graph) {
 int64_t chunks_in_flight(const steps::StepGraph& graph) {
   const bool states = std::ranges::any_of(
       graph.steps, [](const steps::Step& step) { return state_of(step.attrs) >= 0; });
-  return states ? 1 : passes_in_flight(graph);
+  return states ? 1 : forwards_in_flight(graph);
 }
 
-double seconds_of_each(const PassTime& pass, int64_t in_flight) {
+double seconds_of_each(const ForwardTime& pass, int64_t in_flight) {
   if (in_flight < 2) return pass.seconds;
   return std::max(pass.busiest_seconds, pass.seconds / static_cast<double>(in_flight));
 }
 
-double seconds_of_all(const PassTime& pass, double passes, int64_t in_flight) {
+double seconds_of_all(const ForwardTime& pass, double passes, int64_t in_flight) {
   const double others = std::max(0.0, passes - 1) * seconds_of_each(pass, in_flight);
   return passes < 1 ? pass.seconds * passes : pass.seconds + others;
 }

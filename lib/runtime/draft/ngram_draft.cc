@@ -1,10 +1,10 @@
-#include "lib/runtime/draft/ngram_guess.h"
+#include "lib/runtime/draft/ngram_draft.h"
 
 #include <algorithm>
 
 namespace ktx::runtime {
 
-std::vector<int32_t> ngram_guess(std::span<const int32_t> text, int64_t most) {
+std::vector<int32_t> ngram_draft(std::span<const int32_t> text, int64_t most) {
   for (const size_t n : {size_t{3}, size_t{2}}) {
     if (text.size() <= n || most <= 0) continue;
     const auto end = text.last(n);

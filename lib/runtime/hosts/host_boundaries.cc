@@ -1,4 +1,4 @@
-#include "lib/runtime/hosts/host_borders.h"
+#include "lib/runtime/hosts/host_boundaries.h"
 
 #include <fmt/format.h>
 
@@ -9,19 +9,19 @@
 
 namespace ktx::runtime {
 
-std::span<std::byte> HostBorders::rows_of(const plan::OperandRecord& operand,
-                                          const Batch& batch) const {
+std::span<std::byte> HostBoundaries::rows_of(const plan::OperandRecord& operand,
+                                             const Batch& batch) const {
   const plan::ValueRecord& value = plan_.values[operand.value];
   const int64_t rows = batch.rows(static_cast<RowKind>(value.rows));
   return {arena_.place(value), static_cast<size_t>(rows) * plan::value_row_bytes(value)};
 }
 
-bool HostBorders::has_chosen_rows(const plan::PlanView& plan, const plan::StepRecord& step) {
+bool HostBoundaries::has_chosen_rows(const plan::PlanView& plan, const plan::StepRecord& step) {
   return step.input_count == 3 && plan.inputs(step)[1].value != plan::kNone;
 }
 
-Status HostBorders::put_chosen_rows(const plan::StepRecord& step, const Batch& batch,
-                                    MessageWriter& out) const {
+Status HostBoundaries::put_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+                                       MessageWriter& out) const {
   const auto ints = [&](size_t i) {
     const std::span<const std::byte> bytes = rows_of(plan_.inputs(step)[i], batch);
     return std::span(reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / 4);
@@ -38,8 +38,8 @@ Status HostBorders::put_chosen_rows(const plan::StepRecord& step, const Batch& b
 }
 
 // Rows that do not come stay as they are, and are not used.
-bool HostBorders::take_chosen_rows(const plan::StepRecord& step, const Batch& batch,
-                                   MessageReader& in) const {
+bool HostBoundaries::take_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+                                      MessageReader& in) const {
   const plan::OperandRecord& y = plan_.outputs(step)[0];
   const std::span<std::byte> all = rows_of(y, batch);
   const auto rows = static_cast<size_t>(batch.tokens) * plan_.values[y.value].rows_per_row;
@@ -52,19 +52,19 @@ bool HostBorders::take_chosen_rows(const plan::StepRecord& step, const Batch& ba
   return in.ok();
 }
 
-bool HostBorders::gives_up(const PassWatch* watch) {
+bool HostBoundaries::gives_up(const ForwardWatch* watch) {
   return group_.stopped().load() || (watch && watch->stopped());
 }
 
-Result<bool> HostBorders::run(size_t part, const Batch& batch, const PassWatch* watch) {
+Result<bool> HostBoundaries::run(size_t part, const Batch& batch, const ForwardWatch* watch) {
   if (parts_.parts[part].device == group_.rank()) return receive_values(part, batch, watch);
   KTX_TRY(send_values(part, batch));
   return true;
 }
 
-Status HostBorders::send_linked(size_t part, const Batch& batch) {
+Status HostBoundaries::send_linked(size_t part, const Batch& batch) {
   const Part& own = parts_.parts[part];
-  std::vector<LinkedBorders::Piece> pieces;
+  std::vector<LinkedBoundaries::Piece> pieces;
   for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
     const plan::OperandRecord& in = plan_.inputs(step)[0];
     pieces.push_back({links_.place(in.value).data, rows_of(in, batch).size()});
@@ -75,9 +75,9 @@ Status HostBorders::send_linked(size_t part, const Batch& batch) {
   return links_.send(part, bytes);
 }
 
-Status HostBorders::take_linked(size_t part, const Batch& batch, const MessageBytes& message) {
+Status HostBoundaries::take_linked(size_t part, const Batch& batch, const MessageBytes& message) {
   const Part& own = parts_.parts[part];
-  std::vector<LinkedBorders::Piece> pieces;
+  std::vector<LinkedBoundaries::Piece> pieces;
   uint64_t bytes = 0;
   for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
     const plan::OperandRecord& out = plan_.outputs(step)[0];
@@ -92,7 +92,7 @@ Status HostBorders::take_linked(size_t part, const Batch& batch, const MessageBy
   return links_.receive(part, pieces);
 }
 
-Status HostBorders::send_values(size_t part, const Batch& batch) {
+Status HostBoundaries::send_values(size_t part, const Batch& batch) {
   if (links_.takes(part, batch)) return send_linked(part, batch);
   const Part& own = parts_.parts[part];
   MessageWriter out({MessageKind::Values, static_cast<uint32_t>(part), group_.pass()});
@@ -112,7 +112,8 @@ Status HostBorders::send_values(size_t part, const Batch& batch) {
   return group_.send(own.device, std::move(message));
 }
 
-Result<bool> HostBorders::receive_values(size_t part, const Batch& batch, const PassWatch* watch) {
+Result<bool> HostBoundaries::receive_values(size_t part, const Batch& batch,
+                                            const ForwardWatch* watch) {
   const Part& own = parts_.parts[part];
   const int64_t pass = group_.pass();
   // Values of a pass that was stopped may still have been on their way.

@@ -10,7 +10,7 @@
 
 namespace ktx::runtime {
 
-struct PassWatch {
+struct ForwardWatch {
   const std::atomic<bool>* stop = nullptr;  // true: the pass ends; null: never
   // The share that is done, from 0 to 1; called by any of the engine's threads, one at a
   // time, some hundred times a pass. May be empty.

@@ -1,6 +1,6 @@
 // What crosses from one host to another: the values of a part of the network, one message in a
-// pass. Those of a border between GPUs go by a link of these where all hosts have them
-// (linked_borders.h): then the message says that they are on their way.
+// pass. Those of a boundary between GPUs go by a link of these where all hosts have them
+// (linked_boundaries.h): then the message says that they are on their way.
 #pragma once
 
 #include <functional>
@@ -9,24 +9,24 @@
 #include "lib/runtime/engine/bound_parts.h"
 #include "lib/runtime/engine/host_arena.h"
 #include "lib/runtime/hosts/host_group.h"
-#include "lib/runtime/hosts/linked_borders.h"
+#include "lib/runtime/hosts/linked_boundaries.h"
 
 namespace ktx::runtime {
 
 // A backend of a host that follows; the first host's leads besides.
-class HostBorders : public Backend {
+class HostBoundaries : public Backend {
  public:
-  HostBorders(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
+  HostBoundaries(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
       : plan_(setup.plan),
         group_(*setup.hosts),
         parts_(parts),
         arena_(arena),
         links_(setup, parts) {}
 
-  LinkedBorders& links() { return links_; }
+  LinkedBoundaries& links() { return links_; }
 
-  // Of the pass that HostGroup::begin_pass() has begun.
-  Result<bool> run(size_t part, const Batch& batch, const PassWatch* watch) override;
+  // Of the pass that HostGroup::begin_forward() has begun.
+  Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) override;
 
   Status read(std::span<const ValueRead>) override {
     return Error{"values of other hosts are read on the first one"};
@@ -36,11 +36,11 @@ class HostBorders : public Backend {
   int64_t weight_bytes() const override { return 0; }
   void enable_times(bool) override {}
   void add_times(std::vector<StepTotals>&) const override {}
-  void set_trace(PassTrace*) override {}
+  void set_trace(ForwardTrace*) override {}
 
  protected:
   // Whether a wait within the pass should end: `watch` may be null.
-  virtual bool gives_up(const PassWatch* watch);
+  virtual bool gives_up(const ForwardWatch* watch);
   // After it did: an error, or false for a pass that was stopped.
   virtual Result<bool> given_up() { return false; }
 
@@ -48,7 +48,7 @@ class HostBorders : public Backend {
   HostGroup& group_;
   const BoundParts& parts_;
   const HostArena& arena_;
-  LinkedBorders links_;
+  LinkedBoundaries links_;
 
  private:
   // The rows of a transfer's values in host memory: of its input here, or of its output.
@@ -59,7 +59,7 @@ class HostBorders : public Backend {
                          MessageWriter& out) const;
   bool take_chosen_rows(const plan::StepRecord& step, const Batch& batch, MessageReader& in) const;
   Status send_values(size_t part, const Batch& batch);
-  Result<bool> receive_values(size_t part, const Batch& batch, const PassWatch* watch);
+  Result<bool> receive_values(size_t part, const Batch& batch, const ForwardWatch* watch);
   Status send_linked(size_t part, const Batch& batch);
   Status take_linked(size_t part, const Batch& batch, const MessageBytes& message);
 };

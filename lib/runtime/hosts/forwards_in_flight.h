@@ -18,6 +18,6 @@
 namespace ktx::runtime {
 
 // As many as hosts have steps of their own, or 1. `parts`: the first host's.
-int64_t passes_in_flight(const plan::PlanView& plan, const BoundParts& parts);
+int64_t forwards_in_flight(const plan::PlanView& plan, const BoundParts& parts);
 
 }  // namespace ktx::runtime

@@ -1,8 +1,8 @@
-// Graphs of passes of one text with a few tokens: guesses that are verified, and what a drafter
-// reads of them (draft/speculation.h). On an H200 a pass of four tokens takes 2.67 ms as a graph
-// and 2.93 ms launch by launch (8B), 0.85 and 1.06 ms (1B).
+// Graphs of passes of one text with a few tokens: draft tokens that are verified, and what a
+// drafter reads of them (draft/speculation.h). On an H200 a pass of four tokens takes 2.67 ms as a
+// graph and 2.93 ms launch by launch (8B), 0.85 and 1.06 ms (1B).
 //
-// Their shapes depend on what is guessed, and to capture one takes as long as a hundred passes gain
+// Their shapes depend on what is drafted, and to capture one takes as long as a hundred passes gain
 // by it (30 ms): so a graph is captured when its shape was met often, and the one that was not used
 // for longest is forgotten. A pass whose graph cannot be made runs launch by launch.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace ktx::runtime {
 
-class FewGraphs {
+class SkinnyGraphs {
  public:
   static constexpr int64_t kMostTokens = 16;
   static constexpr int kCaptureAt = 64;  // times that a shape is met

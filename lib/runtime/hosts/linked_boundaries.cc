@@ -1,4 +1,4 @@
-#include "lib/runtime/hosts/linked_borders.h"
+#include "lib/runtime/hosts/linked_boundaries.h"
 
 #include <fmt/format.h>
 
@@ -15,27 +15,27 @@ constexpr double kConnectSeconds = 20;
 
 }  // namespace
 
-LinkedBorders::LinkedBorders(const BackendSetup& setup, const BoundParts& parts)
+LinkedBoundaries::LinkedBoundaries(const BackendSetup& setup, const BoundParts& parts)
     : plan_(setup.plan),
       group_(*setup.hosts),
       parts_(parts),
       shape_(setup.shape),
       gpus_(setup.gpus) {
-  if (setup.gpu_links != GpuLinks::Off) borders_ = gpu_borders(plan_, parts_);
+  if (setup.gpu_links != GpuLinks::Off) boundaries_ = gpu_boundaries(plan_, parts_);
   group_.set_dropped([this](const MessageBytes& message) { forget(message); });
 }
 
-LinkedBorders::~LinkedBorders() {
+LinkedBoundaries::~LinkedBoundaries() {
   group_.set_dropped({});
 }
 
-bool LinkedBorders::can_connect() const {
+bool LinkedBoundaries::can_connect() const {
   return std::ranges::all_of(
-      border_values(plan_, parts_, borders_),
-      [&](const BorderValue& border) { return place(border.value).gpu != nullptr; });
+      boundary_values(plan_, parts_, boundaries_),
+      [&](const BoundaryValue& boundary) { return place(boundary.value).gpu != nullptr; });
 }
 
-uint64_t LinkedBorders::most_bytes(const Part& part) const {
+uint64_t LinkedBoundaries::most_bytes(const Part& part) const {
   uint64_t bytes = 0;
   for (const plan::StepRecord& step : plan_.steps.subspan(part.first_step, part.step_count)) {
     const plan::ValueRecord& value = plan_.values[plan_.inputs(step)[0].value];
@@ -48,13 +48,13 @@ uint64_t LinkedBorders::most_bytes(const Part& part) const {
   return bytes;
 }
 
-Status LinkedBorders::connect() {
+Status LinkedBoundaries::connect() {
   Status all;
   const int here = group_.rank();
   std::map<Link*, uint64_t> most;
-  for (const GpuBorder& border : borders_) {
-    const auto from = static_cast<int>(plan::host_of(plan_, border.sender));
-    const auto to = static_cast<int>(plan::host_of(plan_, border.receiver));
+  for (const GpuBoundary& boundary : boundaries_) {
+    const auto from = static_cast<int>(plan::host_of(plan_, boundary.sender));
+    const auto to = static_cast<int>(plan::host_of(plan_, boundary.receiver));
     if (from != here && to != here) continue;
     const auto same = std::ranges::find_if(
         links_, [&](const auto& link) { return link->from == from && link->to == to; });
@@ -64,11 +64,11 @@ Status LinkedBorders::connect() {
       link->from = from;
       link->to = to;
     }
-    const plan::StepRecord& step = plan_.steps[parts_.parts[border.part].first_step];
+    const plan::StepRecord& step = plan_.steps[parts_.parts[boundary.part].first_step];
     link->gpu =
         place(from == here ? plan_.inputs(step)[0].value : plan_.outputs(step)[0].value).gpu;
-    most[link] = std::max(most[link], most_bytes(parts_.parts[border.part]));
-    by_part_[border.part] = link;
+    most[link] = std::max(most[link], most_bytes(parts_.parts[boundary.part]));
+    by_part_[boundary.part] = link;
   }
   // In the order of the plan, which is that of all hosts.
   for (const auto& link : links_) {
@@ -82,7 +82,7 @@ Status LinkedBorders::connect() {
   return all;
 }
 
-Status LinkedBorders::make(Link& link) {
+Status LinkedBoundaries::make(Link& link) {
   const Timer timer;
   const auto gives_up = [&] { return group_.failed().load() || timer.seconds() > kConnectSeconds; };
   const bool sends = link.from == group_.rank();
@@ -109,22 +109,22 @@ Status LinkedBorders::make(Link& link) {
   return {};
 }
 
-void LinkedBorders::use(bool on) {
+void LinkedBoundaries::use(bool on) {
   on_ = on;
   if (on) return;
-  if (gpus_ != nullptr) gpus_->leave_borders();
+  if (gpus_ != nullptr) gpus_->leave_boundaries();
   by_part_.clear();
   links_.clear();
 }
 
 // The other end would wait for what does not come.
-Error LinkedBorders::end_run(const Error& error) {
+Error LinkedBoundaries::end_run(const Error& error) {
   group_.fail(
       fmt::format("{}: {}; --nccl off leaves NCCL out", group_.name(group_.rank()), error.message));
   return Error{group_.failure()};
 }
 
-Status LinkedBorders::await(Link& link, bool drains) {
+Status LinkedBoundaries::await(Link& link, bool drains) {
   for (;;) {
     const auto done = link.link->done();
     if (group_.failed().load()) return Error{group_.failure()};
@@ -135,7 +135,7 @@ Status LinkedBorders::await(Link& link, bool drains) {
   }
 }
 
-Result<uint64_t> LinkedBorders::prepare(size_t part, const std::vector<Piece>& pieces) {
+Result<uint64_t> LinkedBoundaries::prepare(size_t part, const std::vector<Piece>& pieces) {
   Link& link = *link_of(part);
   // What others send is taken meanwhile: they may have to take this one.
   KTX_TRY(await(link, true));
@@ -148,20 +148,20 @@ Result<uint64_t> LinkedBorders::prepare(size_t part, const std::vector<Piece>& p
   return bytes;
 }
 
-Status LinkedBorders::send(size_t part, uint64_t bytes) {
+Status LinkedBoundaries::send(size_t part, uint64_t bytes) {
   Link& link = *link_of(part);
   const Status sent = link.link->send(link.buffer.data(), bytes);
   return sent ? Status{} : Status{end_run(sent.error())};
 }
 
-Status LinkedBorders::receive(Link& link, uint64_t bytes) {
+Status LinkedBoundaries::receive(Link& link, uint64_t bytes) {
   KTX_TRY(link.gpu->finish());  // what came before has left the buffer
   const Status begun = link.link->receive(link.buffer.data(), bytes);
   if (!begun) return end_run(begun.error());
   return await(link, false);
 }
 
-Status LinkedBorders::receive(size_t part, const std::vector<Piece>& pieces) {
+Status LinkedBoundaries::receive(size_t part, const std::vector<Piece>& pieces) {
   Link& link = *link_of(part);
   uint64_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
@@ -174,7 +174,7 @@ Status LinkedBorders::receive(size_t part, const std::vector<Piece>& pieces) {
   return {};
 }
 
-void LinkedBorders::drain(int64_t pass) {
+void LinkedBoundaries::drain(int64_t pass) {
   if (!on_ || links_.empty()) return;
   const auto old = [&](const MessageHead& head) {
     const bool over = head.kind == MessageKind::Values && head.pass <= pass;
@@ -186,7 +186,7 @@ void LinkedBorders::drain(int64_t pass) {
   }
 }
 
-void LinkedBorders::forget(const MessageBytes& message) {
+void LinkedBoundaries::forget(const MessageBytes& message) {
   MessageReader in(message);
   Link* const link = on_ && in.ok() ? link_of(in.head().part) : nullptr;
   if (in.head().kind != MessageKind::Values || link == nullptr) return;

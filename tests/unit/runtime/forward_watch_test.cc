@@ -1,5 +1,5 @@
 // A pass that is cancelled in the middle leaves nothing behind.
-#include "lib/runtime/engine/pass_watch.h"
+#include "lib/runtime/engine/forward_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-class PassWatchTest : public ::testing::Test {
+class ForwardWatchTest : public ::testing::Test {
  protected:
   void open(int threads) {
     EngineOptions options;
@@ -37,7 +37,7 @@ class PassWatchTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(PassWatchTest, AnEndedPromptLeavesNoBitBehind) {
+TEST_F(ForwardWatchTest, AnEndedPromptLeavesNoBitBehind) {
   for (const int threads : {1, 3}) {
     ASSERT_NO_FATAL_FAILURE(open(threads));
     const std::vector<int32_t> first = prompt(50, 7), second = prompt(45, 11);
@@ -75,7 +75,7 @@ TEST_F(PassWatchTest, AnEndedPromptLeavesNoBitBehind) {
   }
 }
 
-TEST_F(PassWatchTest, AnEndedTokenIsComputedAtTheNextCall) {
+TEST_F(ForwardWatchTest, AnEndedTokenIsComputedAtTheNextCall) {
   ASSERT_NO_FATAL_FAILURE(open(2));
   const std::vector<int32_t> ids = prompt(20, 7);
   Session plain = session();
@@ -94,7 +94,7 @@ TEST_F(PassWatchTest, AnEndedTokenIsComputedAtTheNextCall) {
   EXPECT_EQ(got, answer);
 }
 
-TEST_F(PassWatchTest, ProgressRisesToTheWholePrompt) {
+TEST_F(ForwardWatchTest, ProgressRisesToTheWholePrompt) {
   ASSERT_NO_FATAL_FAILURE(open(2));
   Session s = session();
   std::vector<double> done;

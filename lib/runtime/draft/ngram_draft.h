@@ -14,6 +14,6 @@
 namespace ktx::runtime {
 
 // At most `most` tokens; none when nothing repeats.
-std::vector<int32_t> ngram_guess(std::span<const int32_t> text, int64_t most);
+std::vector<int32_t> ngram_draft(std::span<const int32_t> text, int64_t most);
 
 }  // namespace ktx::runtime

@@ -1,4 +1,4 @@
-#include "lib/runtime/hosts/passes_in_flight.h"
+#include "lib/runtime/hosts/forwards_in_flight.h"
 
 #include <algorithm>
 #include <set>
@@ -57,7 +57,7 @@ class Waits {
 
 }  // namespace
 
-int64_t passes_in_flight(const plan::PlanView& plan, const BoundParts& parts) {
+int64_t forwards_in_flight(const plan::PlanView& plan, const BoundParts& parts) {
   const bool divided = std::ranges::any_of(plan.steps, [](const plan::StepRecord& step) {
     return step.op == static_cast<uint32_t>(StepOp::SumExperts);
   });

@@ -1,10 +1,10 @@
-#include "lib/runtime/gpu/border_values.h"
+#include "lib/runtime/gpu/boundary_values.h"
 
 #include <algorithm>
 #include <map>
 
 #include "lib/plan/plan_hosts.h"
-#include "lib/runtime/gpu/few_graphs.h"
+#include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::runtime {
@@ -12,9 +12,9 @@ namespace {
 
 using plan::StepRecord;
 
-class BorderFinder {
+class BoundaryFinder {
  public:
-  BorderFinder(const plan::PlanView& plan, const BoundParts& parts)
+  BoundaryFinder(const plan::PlanView& plan, const BoundParts& parts)
       : plan_(plan), parts_(parts), readers_(plan.values.size()), writers_(plan.values.size()) {
     for (uint32_t i = 0; i < plan.steps.size(); ++i) {
       const StepRecord& step = plan.steps[i];
@@ -27,22 +27,22 @@ class BorderFinder {
     }
   }
 
-  std::vector<GpuBorder> run() const {
-    std::vector<GpuBorder> borders;
+  std::vector<GpuBoundary> run() const {
+    std::vector<GpuBoundary> boundaries;
     std::map<std::pair<size_t, size_t>, std::pair<std::string, std::string>> between;  // hosts
     for (uint32_t p = 0; p < parts_.parts.size(); ++p) {
-      GpuBorder border{p, "", ""};
-      if (!find(parts_.parts[p], border)) continue;
-      const std::pair hosts{plan::host_of(plan_, border.sender),
-                            plan::host_of(plan_, border.receiver)};
-      const std::pair gpus{border.sender, border.receiver};
-      if (between.try_emplace(hosts, gpus).first->second == gpus) borders.push_back(border);
+      GpuBoundary boundary{p, "", ""};
+      if (!find(parts_.parts[p], boundary)) continue;
+      const std::pair hosts{plan::host_of(plan_, boundary.sender),
+                            plan::host_of(plan_, boundary.receiver)};
+      const std::pair gpus{boundary.sender, boundary.receiver};
+      if (between.try_emplace(hosts, gpus).first->second == gpus) boundaries.push_back(boundary);
     }
-    return borders;
+    return boundaries;
   }
 
  private:
-  bool find(const Part& part, GpuBorder& border) const {
+  bool find(const Part& part, GpuBoundary& boundary) const {
     for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
       const StepRecord& step = plan_.steps[i];
       if (step.op != static_cast<uint32_t>(StepOp::Transfer)) return false;
@@ -56,15 +56,15 @@ class BorderFinder {
       if (maker.op != static_cast<uint32_t>(StepOp::Transfer)) return false;
       const std::string_view here = plan_.string(maker.device), there = plan_.string(step.device);
       if (target::on_same_host(here, there)) return false;
-      if (!is_gpu_of(device_of(plan_.inputs(maker)[0].value), here, border.sender)) return false;
+      if (!is_gpu_of(device_of(plan_.inputs(maker)[0].value), here, boundary.sender)) return false;
       if (readers_[sent].size() != 1 || readers_[received].empty()) return false;
       for (const uint32_t reader : readers_[received]) {
         const StepRecord& use = plan_.steps[reader];
         if (use.op != static_cast<uint32_t>(StepOp::Transfer)) return false;
-        if (!is_gpu_of(plan_.string(use.device), there, border.receiver)) return false;
+        if (!is_gpu_of(plan_.string(use.device), there, boundary.receiver)) return false;
       }
     }
-    return !border.sender.empty() && !border.receiver.empty();
+    return !boundary.sender.empty() && !boundary.receiver.empty();
   }
 
   // Of the host of `cpu`, and the one that is `known`, if any is.
@@ -92,24 +92,24 @@ class BorderFinder {
 
 bool is_linked(const Batch& batch) {
   const auto ids = batch.sequence.begin();
-  return batch.tokens > FewGraphs::kMostTokens &&
+  return batch.tokens > SkinnyGraphs::kMostTokens &&
          std::adjacent_find(ids, ids + batch.tokens) != ids + batch.tokens;
 }
 
-std::vector<GpuBorder> gpu_borders(const plan::PlanView& plan, const BoundParts& parts) {
-  return BorderFinder(plan, parts).run();
+std::vector<GpuBoundary> gpu_boundaries(const plan::PlanView& plan, const BoundParts& parts) {
+  return BoundaryFinder(plan, parts).run();
 }
 
-std::vector<BorderValue> border_values(const plan::PlanView& plan, const BoundParts& parts,
-                                       const std::vector<GpuBorder>& borders) {
-  std::vector<BorderValue> values;
-  for (const GpuBorder& border : borders) {
-    const Part& part = parts.parts[border.part];
+std::vector<BoundaryValue> boundary_values(const plan::PlanView& plan, const BoundParts& parts,
+                                           const std::vector<GpuBoundary>& boundaries) {
+  std::vector<BoundaryValue> values;
+  for (const GpuBoundary& boundary : boundaries) {
+    const Part& part = parts.parts[boundary.part];
     for (const StepRecord& step : plan.steps.subspan(part.first_step, part.step_count)) {
-      if (target::is_first_host(border.sender)) {
-        values.push_back({plan.inputs(step)[0].value, border.sender});
-      } else if (target::is_first_host(border.receiver)) {
-        values.push_back({plan.outputs(step)[0].value, border.receiver});
+      if (target::is_first_host(boundary.sender)) {
+        values.push_back({plan.inputs(step)[0].value, boundary.sender});
+      } else if (target::is_first_host(boundary.receiver)) {
+        values.push_back({plan.outputs(step)[0].value, boundary.receiver});
       }
     }
   }

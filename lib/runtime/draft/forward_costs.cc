@@ -1,4 +1,4 @@
-#include "lib/runtime/draft/pass_costs.h"
+#include "lib/runtime/draft/forward_costs.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,14 +9,14 @@ namespace {
 // What a pass of `size` takes where one of `known` takes `seconds`.
 double scaled(double seconds, int64_t known, int64_t size) {
   const auto share = [](int64_t tokens) {
-    return 1 + PassCosts::kExtra * static_cast<double>(tokens - 1);
+    return 1 + ForwardCosts::kExtra * static_cast<double>(tokens - 1);
   };
   return seconds * share(size) / share(known);
 }
 
 }  // namespace
 
-void PassCosts::add(int64_t size, double seconds) {
+void ForwardCosts::add(int64_t size, double seconds) {
   ++now_;
   const double expected = of(size);
   Cost& cost = costs_[bucket(size)];
@@ -32,7 +32,7 @@ void PassCosts::add(int64_t size, double seconds) {
   cost.when = now_;
 }
 
-double PassCosts::of(int64_t size) const {
+double ForwardCosts::of(int64_t size) const {
   if (costs_.empty()) return 0;
   const int64_t at = bucket(size);
   const auto above = costs_.lower_bound(at);
@@ -53,7 +53,7 @@ double PassCosts::of(int64_t size) const {
   return below->second.seconds + along * (above->second.seconds - below->second.seconds);
 }
 
-int64_t PassCosts::age(int64_t size) const {
+int64_t ForwardCosts::age(int64_t size) const {
   const auto found = costs_.find(bucket(size));
   return found == costs_.end() ? now_ : now_ - found->second.when;
 }

@@ -33,13 +33,13 @@ struct PanelPlace {
 
 // A token's row and what is made ready of it, in scratch.
 template <class Codes>
-struct FewToken {
+struct SkinnyToken {
   const int8_t* q;
   ActParts parts;
   static constexpr int64_t kArrays = 1 + kPartsOf<Codes>;  // of a number for each block
 
-  FewToken() = default;
-  FewToken(const MatmulArgs& a, int64_t i, std::byte* scratch) {
+  SkinnyToken() = default;
+  SkinnyToken(const MatmulArgs& a, int64_t i, std::byte* scratch) {
     const int64_t blocks = a.w.cols / 32, ready = ready_blocks(blocks);
     float* numbers = reinterpret_cast<float*>(scratch);
     ActPart* part = reinterpret_cast<ActPart*>(numbers + ready);
@@ -62,7 +62,7 @@ struct FewToken {
 // The dot products of block b of a token with the codes of 16 rows.
 template <class V, class Codes>
 KTX_ALWAYS_INLINE inline void block_dots(typename V::I (&dots)[2], const typename V::I (&codes)[8],
-                                         const FewToken<Codes>& x, int64_t b) {
+                                         const SkinnyToken<Codes>& x, int64_t b) {
   constexpr int kParts = kPartsOf<Codes>;
   dots[0] = V::set1_i(sum_start<Codes, 0>(x.parts, b));
   dots[1] = kParts == 1 ? dots[0] : V::set1_i(sum_start<Codes, kParts - 1>(x.parts, b));
@@ -77,7 +77,7 @@ KTX_ALWAYS_INLINE inline void block_dots(typename V::I (&dots)[2], const typenam
 template <class V, class Codes>
 KTX_ALWAYS_INLINE inline typename V::F add_dots(typename V::F sum, const typename V::I (&dots)[2],
                                                 typename V::F s0, typename V::F s1, typename V::F m,
-                                                const FewToken<Codes>& x, int64_t b) {
+                                                const SkinnyToken<Codes>& x, int64_t b) {
   const typename V::F center = V::set1(x.parts.center[b]);
   sum = V::fma(V::sub(V::as_float(dots[0]), center), s0, sum);
   if constexpr (kPartsOf<Codes> == 2) {
@@ -113,7 +113,7 @@ struct GroupSteps {
   }
   // A token's sum, after that of the groups up to block b.
   KTX_ALWAYS_INLINE typename V::F close(typename V::F sum, typename V::F group,
-                                        const FewToken<Codes>& x, int64_t b) const {
+                                        const SkinnyToken<Codes>& x, int64_t b) const {
     const int64_t shared = b / kSharedBlocks;
     if constexpr (kSteps) {
       typename V::I all = V::zero_i();
@@ -204,7 +204,7 @@ constexpr bool kScalesLater = Codes::kRest > 0 && Codes::kGroup == 32;
 // it, whose four blocks share an activation scale, after the other.
 template <class V, class Codes, int kTokens>
 KTX_ALWAYS_INLINE inline void add_unit_by_words(const uint8_t* words, int64_t first,
-                                                const FewToken<Codes> (&token)[kTokens],
+                                                const SkinnyToken<Codes> (&token)[kTokens],
                                                 typename V::F (&sums)[kTokens]) {
   static_assert(kPartsOf<Codes> == 2 && Codes::kMin == PanelMin::None && kSharedBlocks == 4);
   typename V::I dots[kTokens][4][2];
@@ -212,7 +212,7 @@ KTX_ALWAYS_INLINE inline void add_unit_by_words(const uint8_t* words, int64_t fi
   const auto dot = [&](auto block, auto word, typename V::I codes) KTX_ALWAYS_INLINE {
     constexpr int b = decltype(block)::value, w = decltype(word)::value, g = w / 4;
     for (int t = 0; t < kTokens; ++t) {
-      const FewToken<Codes>& x = token[t];
+      const SkinnyToken<Codes>& x = token[t];
       typename V::I& sum = dots[t][b % 4][g];
       if constexpr (w % 4 == 0) sum = V::set1_i(sum_start<Codes, g>(x.parts, first + b));
       sum = V::template dot<Codes::kLargest>(sum, codes, x.q + 32 * (first + b) + 4 * w);
@@ -221,7 +221,7 @@ KTX_ALWAYS_INLINE inline void add_unit_by_words(const uint8_t* words, int64_t fi
   const auto done = [&](auto block, typename V::F s0, typename V::F s1) KTX_ALWAYS_INLINE {
     constexpr int b = decltype(block)::value;
     for (int t = 0; t < kTokens; ++t) {
-      const FewToken<Codes>& x = token[t];
+      const SkinnyToken<Codes>& x = token[t];
       if constexpr (b % 4 == 0) group[t] = V::zero();
       group[t] = add_dots<V, Codes>(group[t], dots[t][b % 4], s0, s1, s0, x, first + b);
       if constexpr (b % 4 == 3) {
@@ -237,7 +237,7 @@ KTX_ALWAYS_INLINE inline void add_unit_by_words(const uint8_t* words, int64_t fi
 template <class V, class Codes, int kTokens>
 KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t panel_bytes,
                                         int64_t blocks, WordsAhead<V, Codes>& ahead,
-                                        const FewToken<Codes> (&token)[kTokens], std::byte* dots,
+                                        const SkinnyToken<Codes> (&token)[kTokens], std::byte* dots,
                                         typename V::F (&sums)[kTokens]) {
   using F = typename V::F;
   using I = typename V::I;
@@ -299,8 +299,8 @@ KTX_ALWAYS_INLINE inline void add_panel(const PanelPlace<Codes>& panel, int64_t 
 
 template <class V, class Codes, int kTokens>
 void panel_direct(const MatmulArgs& a) {
-  const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
-  FewToken<Codes> token[kTokens];
+  const int64_t blocks = a.w.cols / 32, token_bytes = SkinnyToken<Codes>::bytes(blocks);
+  SkinnyToken<Codes> token[kTokens];
   for (int t = 0; t < kTokens; ++t) token[t] = {a, t, a.scratch + t * token_bytes};
   std::byte* dots = a.scratch + kTokens * token_bytes;
   WordsAhead<V, Codes> ahead(a);
@@ -323,7 +323,7 @@ void panel_direct(const MatmulArgs& a) {
 
 // Room for their rows and sums. No row of matmul.def may give more: matmul_test.cc calls each
 // kernel with the most of its row.
-constexpr int64_t kFewTokensRoom = 16;
+constexpr int64_t kSkinnyTokensRoom = 16;
 // Units between words that are asked for and those in work: some more than the time that
 // memory takes while all cores read (1, 2 and 4 measure alike).
 constexpr int64_t kUnitsAhead = 2;
@@ -340,13 +340,13 @@ constexpr int64_t kUnitsAhead = 2;
 // A function of its own: inlined, its loops are laid out otherwise, and Q3_K takes 1.15 times as
 // long with 16 tokens (Zen 4, g++ 12).
 template <class V, class Codes>
-__attribute__((noinline)) void panel_few(const MatmulArgs& a, int64_t i, int64_t tokens) {
+__attribute__((noinline)) void panel_skinny(const MatmulArgs& a, int64_t i, int64_t tokens) {
   constexpr int64_t kLines = (kUnitBytes<Codes> / 2 + Codes::kUnit - 1) / Codes::kUnit;  // a block
-  const int64_t blocks = a.w.cols / 32, token_bytes = FewToken<Codes>::bytes(blocks);
-  FewToken<Codes> token[kFewTokensRoom];
+  const int64_t blocks = a.w.cols / 32, token_bytes = SkinnyToken<Codes>::bytes(blocks);
+  SkinnyToken<Codes> token[kSkinnyTokensRoom];
   struct alignas(64) Sum {
     float all[kPanelRows], group[kPanelRows];
-  } sums[kFewTokensRoom];
+  } sums[kSkinnyTokensRoom];
   for (int64_t t = 0; t < tokens; ++t) token[t] = {a, i + t, a.scratch + t * token_bytes};
   for (int64_t p = a.row_begin / kPanelRows; p * kPanelRows < a.row_end; ++p) {
     const PanelPlace<Codes> panel(a, p);

@@ -7,10 +7,10 @@ namespace {
 
 // bind() says whether the launchers take it.
 template <class Args, Status (*kLaunch)(const Args&, kernels::CudaStream)>
-class FewProduct : public GpuStep {
+class SkinnyProduct : public GpuStep {
  public:
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    return kernels::few_tokens_workspace(shape.tokens, cols_);
+    return kernels::skinny_workspace(shape.tokens, cols_);
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     Args args = args_;
@@ -29,15 +29,15 @@ class FewProduct : public GpuStep {
   GpuMemory norm_, bias_[3];
 };
 
-class FewProducts final
-    : public FewProduct<kernels::CudaFewProductsArgs, kernels::launch_few_products> {
+class SkinnyProducts final
+    : public SkinnyProduct<kernels::CudaSkinnyProductsArgs, kernels::launch_skinny_products> {
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
-    args_.x = KTX_TRY(members.few_x({}, norm_));
+    args_.x = KTX_TRY(members.skinny_x({}, norm_));
     for (; members.has(StepOp::Matmul, args_.count); ++args_.count) {
       const CudaBind matmul = members.of(StepOp::Matmul, args_.count);
-      kernels::CudaFewOutput& output = args_.outputs[args_.count];
+      kernels::CudaSkinnyOutput& output = args_.outputs[args_.count];
       output.w = KTX_TRY(matmul.product_weight(0));
       output.y = matmul.output(0).f32();
       output.y_stride = matmul.output(0).stride;
@@ -45,17 +45,18 @@ class FewProducts final
     }
     cols_ = args_.outputs[0].w.cols;
     rows_ = members.of(StepOp::Matmul).output(0).rows;
-    return kernels::few_products_take(args_);
+    return kernels::skinny_products_take(args_);
   }
 };
 
-class FewGateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::launch_few_gate_up> {
+class SkinnyGateUp final
+    : public SkinnyProduct<kernels::CudaSkinnyGateUpArgs, kernels::launch_skinny_gate_up> {
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
     const CudaBind glu = members.of(StepOp::Glu);
     const CudaBind gate = members.gate(), up = members.up();
-    args_.x = KTX_TRY(members.few_x(gate.input(0), norm_));
+    args_.x = KTX_TRY(members.skinny_x(gate.input(0), norm_));
     args_.gate = KTX_TRY(gate.product_weight(0));
     args_.up = KTX_TRY(up.product_weight(0));
     args_.y = glu.output(0).f32();
@@ -64,7 +65,7 @@ class FewGateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::l
     cols_ = args_.gate.cols;
     rows_ = glu.output(0).rows;
     const bool plain = !KTX_TRY(gate.vector(1, bias_[0])) && !KTX_TRY(up.vector(1, bias_[1]));
-    return plain && kernels::few_gate_up_takes(args_);
+    return plain && kernels::skinny_gate_up_takes(args_);
   }
 };
 
@@ -73,12 +74,12 @@ class FewGateUp final : public FewProduct<kernels::CudaFewGateUpArgs, kernels::l
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ProductsSkinnyGemm>(
     const FusedMembers& members) {
-  return make_fused_step<FewProducts>(members);
+  return make_fused_step<SkinnyProducts>(members);
 }
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::GateUpSkinnyGemm>(
     const FusedMembers& members) {
-  return make_fused_step<FewGateUp>(members);
+  return make_fused_step<SkinnyGateUp>(members);
 }
 
 }  // namespace ktx::runtime

@@ -8,8 +8,8 @@
 //   x@b/cpu      b/cpu        a place in the memory of b's cuda:0
 //   x@b/cuda:0   b/cuda:0
 //
-// All hosts find the same borders, by the plan alone, and the same passes, by their batch alone. A
-// pass of few tokens, or of one of each text, goes by way of host memory: it is a graph, and a
+// All hosts find the same boundaries, by the plan alone, and the same passes, by their batch alone.
+// A pass of few tokens, or of one of each text, goes by way of host memory: it is a graph, and a
 // message of its size is faster there (a token of an 8B over two H200 of one machine: 1.64 ms, by
 // NCCL 2.0; 2026-11). A prompt of 512 tokens takes 36 ms by way of host memory, 25.6 by NCCL, 24.7
 // on one GPU.
@@ -28,21 +28,21 @@ namespace ktx::runtime {
 
 // A part of the network whose values are all of this kind, of one GPU on each side. Between two
 // hosts all such parts are of the same GPUs.
-struct GpuBorder {
+struct GpuBoundary {
   uint32_t part = 0;             // in BoundParts
   std::string sender, receiver;  // devices, as the plan has them where it is read
 };
 
 bool is_linked(const Batch& batch);
 
-std::vector<GpuBorder> gpu_borders(const plan::PlanView& plan, const BoundParts& parts);
+std::vector<GpuBoundary> gpu_boundaries(const plan::PlanView& plan, const BoundParts& parts);
 
-// The values of these borders on this host, and the GPU that has them.
-struct BorderValue {
+// The values of these boundaries on this host, and the GPU that has them.
+struct BoundaryValue {
   uint32_t value = 0;
   std::string gpu;
 };
-std::vector<BorderValue> border_values(const plan::PlanView& plan, const BoundParts& parts,
-                                       const std::vector<GpuBorder>& borders);
+std::vector<BoundaryValue> boundary_values(const plan::PlanView& plan, const BoundParts& parts,
+                                           const std::vector<GpuBoundary>& boundaries);
 
 }  // namespace ktx::runtime

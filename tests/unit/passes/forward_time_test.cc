@@ -1,4 +1,4 @@
-#include "lib/passes/pass_time.h"
+#include "lib/passes/forward_time.h"
 
 #include <gtest/gtest.h>
 
@@ -31,15 +31,15 @@ target::Target machine() {
   return target;
 }
 
-PassTime predict(const testing::PlacedModel& model, int64_t tokens) {
+ForwardTime predict(const testing::PlacedModel& model, int64_t tokens) {
   const auto graph = launched_steps(model.state);
   EXPECT_TRUE(graph) << graph.error().message;
-  return predict_pass(*graph, model.state.target, {.tokens = tokens});
+  return predict_forward(*graph, model.state.target, {.tokens = tokens});
 }
 
-TEST(PassTime, OfATokenOnTheCpuIsThatOfReadingWhatItUses) {
+TEST(ForwardTime, OfATokenOnTheCpuIsThatOfReadingWhatItUses) {
   const testing::PlacedModel model(machine(), "cpu", "cpu");
-  const PassTime time = predict(model, 1);
+  const ForwardTime time = predict(model, 1);
   ASSERT_TRUE(time.known);
   ASSERT_EQ(time.devices.size(), 1u);
   EXPECT_EQ(time.hand_overs, 0);
@@ -50,23 +50,23 @@ TEST(PassTime, OfATokenOnTheCpuIsThatOfReadingWhatItUses) {
   EXPECT_LT(time.devices[0].read_bytes, predict(model, 64).devices[0].read_bytes * 2 / 3);
 }
 
-TEST(PassTime, CountsKernelsAndHandOvers) {
+TEST(ForwardTime, CountsKernelsAndHandOvers) {
   const testing::PlacedModel whole(machine(), "cuda:0", "cuda:0");
-  const PassTime alone = predict(whole, 1);
+  const ForwardTime alone = predict(whole, 1);
   ASSERT_TRUE(alone.known);
   EXPECT_EQ(alone.hand_overs, 1) << "behind the embedding";
   EXPECT_GT(alone.devices.back().launches, 0);
   const testing::PlacedModel hybrid(machine(), "cuda:0", "cpu");
-  const PassTime both = predict(hybrid, 1);
+  const ForwardTime both = predict(hybrid, 1);
   EXPECT_EQ(both.hand_overs, 1 + 2 * hybrid.layers());
   EXPECT_DOUBLE_EQ(both.hand_over_seconds, both.hand_overs * 20e-6);
 }
 
-TEST(PassTime, OfStreamedExpertsIsThatOfTheirCopy) {
+TEST(ForwardTime, OfStreamedExpertsIsThatOfTheirCopy) {
   testing::PlacedModel model(machine(), "cuda:0", "cpu");
   model.state.prefer.stream_tokens = 64;
   EXPECT_EQ(predict(model, 63).devices.back().copied_bytes, 0u);
-  const PassTime time = predict(model, 64);
+  const ForwardTime time = predict(model, 64);
   const DeviceTime& gpu = time.devices.back();
   ASSERT_GT(gpu.copied_bytes, 0u);
   EXPECT_GE(gpu.seconds, static_cast<double>(gpu.copied_bytes) / (kPcieGbps * 1e9));
@@ -75,19 +75,19 @@ TEST(PassTime, OfStreamedExpertsIsThatOfTheirCopy) {
 
 // With room for whole layers the copy of all but the first hides behind the arithmetic, or that
 // behind the copy; smaller pieces hide less, as less is copied ahead.
-TEST(PassTime, OfStreamedExpertsOverlapsWithTheirCopyAsFarAsSlotsAllow) {
+TEST(ForwardTime, OfStreamedExpertsOverlapsWithTheirCopyAsFarAsSlotsAllow) {
   testing::PlacedModel model(machine(), "cuda:0", "cpu");
   model.state.prefer.stream_tokens = 64;
   for (const int64_t tokens : {int64_t{64}, int64_t{512}, int64_t{4096}}) {
     const auto of = [&](double pcie, plan::StreamSlots slots) {
       model.state.target.gpus[0].pcie_gbps = pcie;
       const auto graph = launched_steps(model.state);
-      return predict_pass(*graph, model.state.target, {.tokens = tokens, .slots = slots});
+      return predict_forward(*graph, model.state.target, {.tokens = tokens, .slots = slots});
     };
-    const PassTime free = of(1e6, plan::StreamSlots::Layer);  // a copy takes no time
+    const ForwardTime free = of(1e6, plan::StreamSlots::Layer);  // a copy takes no time
     double last = 0;
     for (const plan::StreamSlots slots : plan::kStreamSlots) {
-      const PassTime time = of(kPcieGbps, slots);
+      const ForwardTime time = of(kPcieGbps, slots);
       const double copy = static_cast<double>(time.devices.back().copied_bytes) / (kPcieGbps * 1e9);
       EXPECT_GE(time.seconds, std::max(copy, free.seconds)) << tokens;
       const double pieces = 3.0 * plan::kStreamParts * model.layers();  // at most, of 4 us each
@@ -104,7 +104,7 @@ TEST(PassTime, OfStreamedExpertsOverlapsWithTheirCopyAsFarAsSlotsAllow) {
 }
 
 // The CPU computes some of the experts while the others are copied.
-TEST(PassTime, OfStreamedExpertsCopiesLessWhereTheCpuComputesSome) {
+TEST(ForwardTime, OfStreamedExpertsCopiesLessWhereTheCpuComputesSome) {
   target::Target target = machine();
   target.cpu.read_gbps = 1e6;  // arithmetic is what counts
   testing::PlacedModel model(target, "cuda:0", "cpu");
@@ -115,16 +115,16 @@ TEST(PassTime, OfStreamedExpertsCopiesLessWhereTheCpuComputesSome) {
   model.state.prefer.stream_tokens = 1;
   const auto graph = launched_steps(model.state);
   const auto of = [&](int64_t tokens, int64_t with) {
-    return predict_pass(*graph, model.state.target, {.tokens = tokens, .joint = with});
+    return predict_forward(*graph, model.state.target, {.tokens = tokens, .joint = with});
   };
-  const PassTime alone = of(joint, 0), both = of(joint, joint);
+  const ForwardTime alone = of(joint, 0), both = of(joint, joint);
   EXPECT_NEAR(static_cast<double>(both.devices.back().copied_bytes),
               static_cast<double>(alone.devices.back().copied_bytes) / 2,
               static_cast<double>(alone.devices.back().copied_bytes) * 0.1);
   EXPECT_EQ(of(10 * joint, joint).seconds, of(10 * joint, 0).seconds);
 }
 
-TEST(PassTime, IsUnknownWhereARateIs) {
+TEST(ForwardTime, IsUnknownWhereARateIs) {
   target::Target target = machine();
   target.cpu.read_gbps = 0;
   EXPECT_FALSE(predict(testing::PlacedModel(target, "cuda:0", "cpu"), 1).known);
@@ -157,14 +157,14 @@ TEST(StreamTokens, OfTheUserStay) {
 }
 
 // A layer's deferred experts run beside the next layer's attention.
-TEST(PassTime, OfDeferredExpertsHidesTheGpu) {
+TEST(ForwardTime, OfDeferredExpertsHidesTheGpu) {
   testing::PlacedModel model(machine(), "cuda:0", "cpu");
-  const PassTime plain = predict(model, 1);
+  const ForwardTime plain = predict(model, 1);
   EXPECT_EQ(plain.beside_seconds, 0);
   for (ir::Module& module : model.state.modules.modules) {
     if (module.role == ir::Role::Experts) module.decision.deferred = 1;
   }
-  const PassTime deferred = predict(model, 1);
+  const ForwardTime deferred = predict(model, 1);
   EXPECT_EQ(deferred.hand_overs, plain.hand_overs);
   EXPECT_NEAR(static_cast<double>(deferred.devices[0].read_bytes),
               static_cast<double>(plain.devices[0].read_bytes), 16);

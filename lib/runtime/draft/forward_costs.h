@@ -1,4 +1,4 @@
-// Seconds of a pass by how much it computes, as measured: what tells whether guesses pay.
+// Seconds of a pass by how much it computes, as measured: what tells whether draft tokens pay.
 //
 //   costs.add(1, 0.0112);  costs.add(4, 0.0153);
 //   costs.of(3)            // between the two
@@ -13,7 +13,7 @@
 
 namespace ktx::runtime {
 
-class PassCosts {
+class ForwardCosts {
  public:
   static constexpr double kExtra = 0.12;
 

@@ -1,7 +1,7 @@
 // What ran when in some passes: a lane for each thread of the CPU, for each GPU's queue and for the
 // copies beside it. For `ktx-run bench --trace`.
 //
-//   PassTrace trace;
+//   ForwardTrace trace;
 //   engine->set_trace(&trace);
 //   ... forward() ...
 //   engine->set_trace(nullptr);
@@ -40,7 +40,7 @@ struct TraceLane {
   std::vector<TraceSpan> spans;
 };
 
-class PassTrace {
+class ForwardTrace {
  public:
   double now() const { return timer_.seconds(); }
   // The lane of this name, made where there is none; lives as long as the trace.

@@ -2,7 +2,7 @@
 // target: measured ones where its profile has them, else rated figures times the share that
 // kernels usually reach.
 //
-//   predict_pass(graph, target, {.tokens = 1})
+//   predict_forward(graph, target, {.tokens = 1})
 //     // cpu     1.10 GiB at 97 GB/s                    12.2 ms
 //     // cuda:0  0.66 GiB at 4300 GB/s, 243 kernels      1.1 ms
 //     // 96 hand-overs                                   1.5 ms
@@ -13,8 +13,8 @@
 // the layer, shared experts; the next layer's attention beside deferred experts): there the longer
 // of the two counts. Streamed experts come piece by piece over PCIe while the GPU computes what
 // came before, as far ahead as two slots allow. Hosts go on by themselves until
-// they wait for a message: what crosses the network between two of them is one for each border, and
-// an end of a wire has one at a time. So those of a pipeline take turns, and those that share a
+// they wait for a message: what crosses the network between two of them is one for each boundary,
+// and an end of a wire has one at a time. So those of a pipeline take turns, and those that share a
 // layer's experts work at once.
 #pragma once
 
@@ -66,7 +66,7 @@ struct DeviceTime {
   double seconds = 0;
 };
 
-struct PassTime {
+struct ForwardTime {
   int64_t tokens = 0;
   // In the order of hosts, on each the CPU first, then GPUs by number; those that have work.
   std::vector<DeviceTime> devices;
@@ -82,7 +82,7 @@ struct PassTime {
   double seconds = 0;
 };
 
-struct PassShape {
+struct ForwardShape {
   int64_t tokens = 1;
   int64_t before = 0;  // positions in the cache; reading their keys and values is not counted
   plan::StreamSlots slots = plan::StreamSlots::Layer;  // of streamed experts
@@ -90,7 +90,7 @@ struct PassShape {
 };
 
 // `graph` has its launches (launched_steps.h).
-PassTime predict_pass(const steps::StepGraph& graph, const target::Target& target,
-                      const PassShape& shape);
+ForwardTime predict_forward(const steps::StepGraph& graph, const target::Target& target,
+                            const ForwardShape& shape);
 
 }  // namespace ktx::passes
