@@ -140,14 +140,14 @@ function(ktx_quick target)
 endfunction()
 
 # Folders in which nothing is computed that a user waits for: -O1, which g++ has done in two thirds of the time.
-set(KTX_CONTROL ir families input arch rules launches steps plan passes server c_api)
+set(KTX_CONTROL ops ir families input arch rules launches steps plan passes server c_api)
 
 # KTX_PLAIN_FROM=build-check: with KTX_SANITIZE the checks are in the folders that read what others wrote, and in
 # those that execute it, and nowhere else. The rest, objects of tests too, is taken from that build, as it is.
 set(KTX_PLAIN_FROM "" CACHE PATH "a build folder with libraries that get no sanitizers, or empty")
-set(KTX_UNTRUSTED support formats text input rules plan launches runtime server)
+set(KTX_UNTRUSTED support formats ops text input rules plan launches runtime server)
 
-# ktx_library(plan DEPS formats target LIBS PkgConfig::X): every .cc of this
+# ktx_library(plan DEPS ops target LIBS PkgConfig::X): every .cc of this
 # folder (and its sub-folders) as static library ktx_plan, but those that EXCLUDE, a
 # regular expression, matches. Sources are globbed so that adding a file is adding a file.
 function(ktx_library name)

@@ -35,7 +35,7 @@
 #include <string_view>
 
 #include "kernels/attention/kv_layout.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

@@ -15,7 +15,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/kv_layout.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

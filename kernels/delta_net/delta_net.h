@@ -1,5 +1,5 @@
 // The two ops of a gated delta net that have a state (CausalConvAttrs, DeltaRuleAttrs in
-// lib/formats/step_attrs.h say what they compute).
+// lib/ops/step_attrs.h say what they compute).
 //
 // A call takes all tokens of one sequence in a pass, in their order, and a range of channels or
 // columns, which do not depend on each other. The state before the tokens is at state_in (null:
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

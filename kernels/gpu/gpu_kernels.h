@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/fused_ops.h"
-#include "lib/formats/step_attrs.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/fused_ops.h"
+#include "lib/ops/step_attrs.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx::kernels {
 

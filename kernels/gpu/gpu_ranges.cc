@@ -4,6 +4,7 @@
 
 #include "kernels/gpu/gpu_limits.h"
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels::gpu_ranges {
 namespace {

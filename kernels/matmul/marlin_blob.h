@@ -8,6 +8,7 @@
 #include <span>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 

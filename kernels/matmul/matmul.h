@@ -47,7 +47,8 @@
 #include <string_view>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/step_ops.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

@@ -6,6 +6,7 @@
 
 #include "kernels/matmul/panel16_floats.h"
 #include "kernels/matmul/panel16_words.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 void pack_panel16(DType dtype, int64_t cols, const std::byte* const (&rows)[kPanelRows],

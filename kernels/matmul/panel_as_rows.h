@@ -7,6 +7,7 @@
 
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/panel16.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/matmul/panel_code.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

@@ -1,6 +1,7 @@
 #include "kernels/matmul/retile.h"
 
 #include "kernels/matmul/retile_blocks.h"
+#include "lib/formats/layout.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {

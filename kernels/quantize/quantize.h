@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lib/formats/act_q8.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

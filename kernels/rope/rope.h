@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

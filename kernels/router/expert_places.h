@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "kernels/cpu_and_gpu.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 
 namespace ktx::kernels {
 

@@ -1,6 +1,6 @@
 // Choice of experts, and the sort of tokens by expert.
 //
-// router: per token the five steps of RouterAttrs (lib/formats/step_attrs.h). Scores,
+// router: per token the five steps of RouterAttrs (lib/ops/step_attrs.h). Scores,
 // sums and weights are computed in a fixed order; a NaN choice counts as -infinity, so
 // that always top_k different experts come out. When fewer than top_k experts lie in
 // the groups that stay, the others follow in rising number with their own scores.
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
 

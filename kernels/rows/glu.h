@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernels/cpu_and_gpu.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 
 namespace ktx::kernels {
 

@@ -1,7 +1,7 @@
 // The row ops (row_ops.def) as an array.
 #pragma once
 
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx::kernels {
 

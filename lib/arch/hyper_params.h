@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "lib/families/family.h"
-#include "lib/formats/step_attrs.h"
 #include "lib/input/hf_config.h"
 #include "lib/ir/module_graph.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/diag.h"
 
 namespace ktx::arch {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
 
 namespace ktx {
 

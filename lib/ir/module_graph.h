@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
 

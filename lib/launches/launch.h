@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "kernels/gpu/gpu_kernels.h"
-#include "lib/formats/fused_ops.h"
+#include "lib/ops/fused_ops.h"
 
 namespace ktx::launches {
 

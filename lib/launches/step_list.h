@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_attrs.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/step_attrs.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx::launches {
 

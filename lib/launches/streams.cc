@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/matmul/retile.h"
+#include "lib/formats/layout.h"
 #include "lib/launches/find_fused.h"
 #include "lib/launches/parts.h"
 #include "lib/target/host_device.h"

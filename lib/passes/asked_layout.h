@@ -9,8 +9,9 @@
 #include <string>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
 #include "lib/ir/module_graph.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx::passes {
 

@@ -2,6 +2,7 @@
 // (`defaults` apply it only where possible.)
 #include <fmt/format.h>
 
+#include "lib/formats/layout.h"
 #include "lib/passes/asked_layout.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_report.h"

@@ -17,6 +17,7 @@
 #include "kernels/matmul/marlin_blob.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/panel16.h"
+#include "lib/formats/layout.h"
 #include "lib/ir/module_graph.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/host_links.h"

@@ -5,7 +5,7 @@
 //   becomes   router, shared gate, shared up | choose, glu | group, gate_up, ...
 //
 // What a step reads and writes, and the order in which sums grow, stay as they were
-// (lib/formats/step_stages.h).
+// (lib/ops/step_stages.h).
 #include "lib/passes/pass.h"
 #include "lib/steps/graph_stages.h"
 

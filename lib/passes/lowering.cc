@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/formats/layout.h"
 #include "lib/passes/lowering.h"
 
 namespace ktx::passes {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "kernels/matmul/retile.h"
+#include "lib/formats/layout.h"
 #include "lib/passes/chunk_tokens.h"
 #include "lib/passes/deferred_experts.h"
 #include "lib/passes/estimate.h"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/op_rules.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/op_rules.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/strings.h"
 
 namespace ktx::plan {

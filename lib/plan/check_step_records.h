@@ -10,7 +10,7 @@
 //     group_experts step with the same number of experts, so that kernels may index
 //     with them.
 //
-// The rules of each op are in lib/formats/op_rules.cc, the same as for the step graph.
+// The rules of each op are in lib/ops/op_rules.cc, the same as for the step graph.
 #pragma once
 
 #include "lib/plan/plan_reader.h"

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/formats/layout.h"
 #include "lib/launches/joint_experts.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/plan/describe_hosts.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/layout.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_pool.h"
 #include "lib/support/work_file.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/value_row.h"
+#include "lib/ops/value_row.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
 

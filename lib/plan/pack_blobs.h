@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "lib/formats/layout.h"
 #include "lib/plan/plan_writer.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/result.h"

@@ -23,7 +23,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_facts.h"
 #include "lib/plan/plan_format.h"
 #include "lib/support/result.h"

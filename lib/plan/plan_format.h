@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 #include "lib/support/hash.h"
 
 namespace ktx::plan {
@@ -133,7 +133,7 @@ static_assert(sizeof(SliceRecord) == 32);
 // wanted logits row, or one in all. `rows_per_row` rows of `width` each make one
 // such row (heads or experts of a token; else 1): one row takes
 // rows_per_row * width elements, Q8 and BF16 rows_per_row * value_row_bytes(type, width)
-// bytes (lib/formats/value_row.h).
+// bytes (lib/ops/value_row.h).
 struct ValueRecord {
   uint32_t name;
   uint8_t type;  // enum ktx::ValueType

@@ -27,7 +27,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_facts.h"
 #include "lib/plan/plan_format.h"
 #include "lib/support/mapped_file.h"

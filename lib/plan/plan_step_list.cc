@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/formats/layout.h"
 #include "lib/launches/verify_launches.h"
 #include "lib/plan/memory.h"
 

@@ -4,6 +4,7 @@
 
 #include "kernels/matmul/marlin_blob.h"
 #include "kernels/matmul/panel16.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::plan {
 

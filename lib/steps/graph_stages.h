@@ -1,10 +1,10 @@
-// The stages of a step graph (lib/formats/step_stages.h), before memory is shared:
+// The stages of a step graph (lib/ops/step_stages.h), before memory is shared:
 // every value has its own.
 #pragma once
 
 #include <vector>
 
-#include "lib/formats/step_stages.h"
+#include "lib/ops/step_stages.h"
 #include "lib/steps/step_graph.h"
 
 namespace ktx::steps {

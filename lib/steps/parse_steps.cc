@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 
+#include "lib/formats/layout.h"
 #include "lib/steps/step_graph.h"
 #include "lib/steps/step_text.h"
 #include "lib/support/strings.h"

@@ -1,6 +1,6 @@
 #include "lib/steps/step_graph.h"
 
-#include "lib/formats/value_row.h"
+#include "lib/ops/value_row.h"
 
 namespace ktx::steps {
 

@@ -10,7 +10,7 @@
 //   from=blk.0.attn_q.weight:0:256 step op=matmul module=model.layers.0.self_attn.q_proj layer=0
 //   device=cpu in=n:0:256 ...
 //
-// The ops are in lib/formats/step_ops.def, their attributes in step_attrs.h.
+// The ops are in lib/ops/step_ops.def, their attributes in step_attrs.h.
 #pragma once
 
 #include <array>
@@ -20,10 +20,11 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_attrs.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
 #include "lib/ir/module_graph.h"
 #include "lib/launches/launch.h"
+#include "lib/ops/step_attrs.h"
+#include "lib/ops/step_ops.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
 

@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "lib/formats/op_rules.h"
 #include "lib/formats/shape_limits.h"
 #include "lib/formats/shape_text.h"
+#include "lib/ops/op_rules.h"
 #include "lib/steps/step_graph.h"
 
 namespace ktx::steps {

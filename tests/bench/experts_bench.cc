@@ -15,6 +15,7 @@
 
 #include "kernels/matmul/experts.h"
 #include "kernels/probe/int8_peak.h"
+#include "lib/formats/layout.h"
 #include "tests/bench/bench_inputs.h"
 
 namespace ktx::kernels {

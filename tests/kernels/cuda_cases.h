@@ -9,6 +9,7 @@
 #include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/matmul.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

@@ -1,6 +1,7 @@
 // MLA in expanded form against the absorbed form of the scalar CPU ops, on the same cache.
 #include "kernels/cuda/mla/cuda_latent.h"
 
+#include "lib/formats/layout.h"
 #include "tests/kernels/cuda_caches.h"
 
 namespace ktx::kernels {

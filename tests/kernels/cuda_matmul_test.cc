@@ -2,6 +2,7 @@
 // of tiles, every number of tokens that changes the kernel.
 #include "kernels/cuda/matmul/cuda_matmul.h"
 
+#include "lib/formats/layout.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {

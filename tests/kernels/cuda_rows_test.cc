@@ -3,6 +3,7 @@
 
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {

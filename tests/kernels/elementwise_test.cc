@@ -10,6 +10,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/rows/rows.h"
 #include "lib/formats/act_bf16.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

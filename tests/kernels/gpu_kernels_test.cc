@@ -1,6 +1,7 @@
 // The table of GPU kernels: every row is the choice for some steps on some machine, and its
 // ranges leave nothing out.
 #include "kernels/gpu/gpu_kernels.h"
+#include "lib/formats/layout.h"
 
 #include <gtest/gtest.h>
 

@@ -15,6 +15,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

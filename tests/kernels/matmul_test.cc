@@ -14,6 +14,7 @@
 #include "lib/formats/act_bf16.h"
 #include "lib/formats/act_q8.h"
 #include "lib/formats/int8_form.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

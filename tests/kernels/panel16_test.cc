@@ -2,6 +2,7 @@
 #include "kernels/matmul/panel16.h"
 
 #include "kernels/matmul/panel16_floats.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

@@ -7,6 +7,7 @@
 #include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/panel16.h"
 #include "kernels/matmul/retile.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

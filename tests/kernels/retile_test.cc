@@ -1,6 +1,7 @@
 // Panels become the tiles that the packer makes of the same rows.
 #include "kernels/matmul/retile.h"
 
+#include "lib/formats/layout.h"
 #include "tests/kernels/retile_cases.h"
 
 namespace ktx::kernels {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/matmul/experts.h"
+#include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/layout.h"
 #include "lib/formats/shape_text.h"
 #include "lib/ir/expert_numbers.h"
 #include "lib/passes/asked_layout.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/matmul/matmul.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/formats/layout.h"
 #include "lib/text/graphemes.h"
 #include "tools/ktx-run/raw_terminal.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 #include "lib/support/strings.h"
 
 namespace ktx::tools {

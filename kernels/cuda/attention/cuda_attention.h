@@ -14,7 +14,7 @@
 
 #include "kernels/attention/kv_layout.h"
 #include "kernels/cuda/common/cuda_stream.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {

@@ -1,5 +1,5 @@
 // The two ops of a gated delta net that have a state, on a GPU. Equations: CausalConvAttrs and
-// DeltaRuleAttrs (lib/formats/step_attrs.h); scalar reference: kernels/delta_net.
+// DeltaRuleAttrs (lib/ops/step_attrs.h); scalar reference: kernels/delta_net.
 //
 // States are in slots of one piece of memory, read before and written behind the segments of a
 // text (state_segment.h). A slot that is written is read by no text of the same launch.
@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/delta_net/state_segment.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {

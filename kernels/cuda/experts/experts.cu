@@ -13,6 +13,7 @@
 #include "kernels/cuda/matmul/product_forms.h"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/matmul/product_forms.h"
 #include "kernels/cuda/matmul/rows_gemm.cuh"
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

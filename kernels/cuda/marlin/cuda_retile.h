@@ -6,7 +6,8 @@
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/step_ops.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {

@@ -12,7 +12,8 @@
 #include <cstdint>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx::kernels {
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/marlin/marlin_tile.cuh"
 #include "kernels/cuda/matmul/cuda_matmul.h"
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/marlin/marlin_codes.cuh"
 #include "kernels/cuda/marlin/marlin_scales.cuh"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 

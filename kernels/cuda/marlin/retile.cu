@@ -6,6 +6,7 @@
 #include "kernels/cuda/marlin/cuda_retile.h"
 #include "kernels/matmul/retile.h"
 #include "kernels/matmul/retile_blocks.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

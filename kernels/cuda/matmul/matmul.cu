@@ -10,6 +10,7 @@
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 #include "kernels/cuda/skinny_gemm/marlin_skinny.h"
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 

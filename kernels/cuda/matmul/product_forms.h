@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 

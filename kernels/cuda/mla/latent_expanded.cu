@@ -8,6 +8,7 @@
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/matmul/half_rows.cuh"
 #include "kernels/cuda/mla/latent_panels.cuh"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

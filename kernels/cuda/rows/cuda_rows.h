@@ -5,7 +5,7 @@
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/rows/rows.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {

@@ -7,6 +7,7 @@
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "lib/formats/blocks.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::kernels {
 namespace {

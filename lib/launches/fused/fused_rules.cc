@@ -6,7 +6,7 @@ namespace {
 constexpr FusedRule kRules[] = {
 #define KTX_FUSED_OP(id, name, from, turn, sentence) \
   {FusedOp::id, StepOp::from, turn, find_##name, describe_##name},
-#include "lib/formats/fused_ops.def"
+#include "lib/ops/fused_ops.def"
 #undef KTX_FUSED_OP
 };
 

@@ -1,5 +1,5 @@
 // The rules of the fused ops, one file each (fused/fused_<name>.cc), by their rows in
-// lib/formats/fused_ops.def:
+// lib/ops/fused_ops.def:
 //
 //   find_<name>      adds the group that begins at a step of the op in the row, if there is one
 //   describe_<name>  what the choice of a kernel depends on (GpuForm)
@@ -26,7 +26,7 @@ std::span<const FusedRule> fused_rules();
 #define KTX_FUSED_OP(id, name, ...)             \
   void find_##name(GroupSearch&, int32_t step); \
   void describe_##name(kernels::GpuForm&, const GroupMembers&);
-#include "lib/formats/fused_ops.def"
+#include "lib/ops/fused_ops.def"
 #undef KTX_FUSED_OP
 
 }  // namespace ktx::launches

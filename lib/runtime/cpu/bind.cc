@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {

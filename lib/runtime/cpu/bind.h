@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/kernel_id.h"
-#include "lib/formats/step_stages.h"
+#include "lib/ops/step_stages.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cpu/cpu_step.h"

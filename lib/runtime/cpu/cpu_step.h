@@ -23,7 +23,7 @@
 
 #include "kernels/attention/kv_layout.h"
 #include "kernels/matmul/matmul.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/arena.h"

@@ -1,5 +1,5 @@
 // The step loop: every thread of the pool walks through the stages of the plan
-// (lib/formats/step_stages.h), item by item. No allocation, no lookup, no branch on
+// (lib/ops/step_stages.h), item by item. No allocation, no lookup, no branch on
 // the model.
 //
 //   stage 7:  q (12 items) | k (3 items) | v (3 items)     one counter of 18, one barrier

@@ -1,6 +1,6 @@
 #include "lib/runtime/cpu/node_weights.h"
 
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx::runtime {
 namespace {

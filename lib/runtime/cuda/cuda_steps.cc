@@ -4,6 +4,7 @@
 
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/row_decode.h"
+#include "lib/formats/layout.h"
 #include "lib/plan/memory.h"
 #include "lib/support/strings.h"
 

@@ -18,7 +18,7 @@
 #include <functional>
 #include <vector>
 
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 #include "lib/runtime/sampling/token_filter.h"
 
 namespace ktx::runtime {

@@ -1,7 +1,7 @@
 #include "lib/runtime/engine/expert_counts.h"
 
 #include "kernels/router/expert_places.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 
 namespace ktx::runtime {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/formats/layout.h"
 #include "lib/launches/joint_experts.h"
 
 namespace ktx::runtime {

@@ -22,8 +22,9 @@
 
 #include "kernels/delta_net/state_segment.h"
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
 #include "lib/launches/launch.h"
+#include "lib/ops/step_ops.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/cache/kv_pools.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 
 namespace ktx::runtime {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/matmul/marlin_layout.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::bench {
 

@@ -7,6 +7,7 @@
 #include "kernels/cuda/matmul/cublas_products.h"
 #include "kernels/cuda/matmul/cuda_matmul.h"
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
+#include "lib/formats/layout.h"
 #include "tests/bench/cuda/cuda_bench.h"
 
 namespace ktx::bench {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "lib/formats/layout.h"
 #include "lib/launches/find_fused.h"
 #include "lib/launches/launch_choice.h"
 #include "lib/launches/parts.h"

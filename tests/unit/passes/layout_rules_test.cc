@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "lib/formats/layout.h"
 #include "lib/passes/asked_layout.h"
 #include "tests/support/paths.h"
 #include "tests/unit/passes/rule_files.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <limits>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/plan/check_step_records.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/plan/plan_records.h"

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "lib/formats/layout.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/plan/tiny_plan.h"
 

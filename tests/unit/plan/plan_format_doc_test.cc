@@ -13,7 +13,8 @@
 #include <fstream>
 
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_ops.h"
+#include "lib/formats/layout.h"
+#include "lib/ops/step_ops.h"
 #include "lib/plan/plan_reader.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"

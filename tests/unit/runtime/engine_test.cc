@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "lib/formats/layout.h"
 #include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {

@@ -4,6 +4,7 @@
 
 #include "kernels/matmul/experts.h"
 #include "lib/formats/dtype.h"
+#include "lib/formats/layout.h"
 
 namespace ktx::runtime {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "kernels/kernel_id.h"
 #include "lib/formats/dtype.h"
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_contents.h"

@@ -1,4 +1,5 @@
 #include "lib/steps/step_graph.h"
+#include "lib/formats/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -115,7 +116,7 @@ TEST(StepGraph, VerifyFindsEachBrokenPromise) {
   }
 }
 
-// The words are those of the plan's reader: one set of rules (lib/formats/op_rules.cc).
+// The words are those of the plan's reader: one set of rules (lib/ops/op_rules.cc).
 TEST(StepGraph, VerifySaysWhatAnOpAsksFor) {
   StepGraph graph = small_graph();
   graph.steps[3].attrs = MatmulAttrs{2};

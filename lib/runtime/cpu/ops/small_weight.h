@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/layout.h"
 #include "lib/runtime/cpu/cpu_step.h"
 
 namespace ktx::runtime {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "lib/formats/op_check.h"
+#include "lib/ops/op_check.h"
 
 namespace ktx {
 

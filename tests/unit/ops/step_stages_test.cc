@@ -1,6 +1,6 @@
 // Stages: which steps share one, and that the order of the items inside does not change a
 // result.
-#include "lib/formats/step_stages.h"
+#include "lib/ops/step_stages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "lib/formats/fused_ops.h"
+#include "lib/ops/fused_ops.h"
 
 namespace ktx {
 namespace {
 
 constexpr FusedOpInfo kOps[] = {
 #define KTX_FUSED_OP(id, name, from, turn, sentence) {FusedOp::id, #name, sentence},
-#include "lib/formats/fused_ops.def"
+#include "lib/ops/fused_ops.def"
 #undef KTX_FUSED_OP
 };
 

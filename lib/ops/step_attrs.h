@@ -12,7 +12,7 @@
 #include <span>
 #include <variant>
 
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx {
 
@@ -371,7 +371,7 @@ struct StepOpTypes;
     using Attrs = attrs;                                                       \
     static constexpr uint32_t kTraits = traits;                                \
   };
-#include "lib/formats/step_ops.def"
+#include "lib/ops/step_ops.def"
 #undef KTX_STEP_OP
 template <StepOp op>
 using AttrsOf = typename StepOpTypes<op>::Attrs;

@@ -11,7 +11,7 @@ namespace ktx {
 
 enum class StepOp : uint32_t {
 #define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) id,
-#include "lib/formats/step_ops.def"
+#include "lib/ops/step_ops.def"
 #undef KTX_STEP_OP
 };
 
@@ -69,21 +69,5 @@ std::string_view type_name(ValueType type);    // "f32", "i32", "q8", "bf16"
 std::string_view row_kind_name(RowKind rows);  // "token", "output", "single"
 std::optional<ValueType> type_from_name(std::string_view name);
 std::optional<RowKind> row_kind_from_name(std::string_view name);
-
-enum class Layout : uint16_t {
-#define KTX_LAYOUT(id, name, sentence) id,
-#include "lib/formats/layout.def"
-#undef KTX_LAYOUT
-};
-
-struct LayoutInfo {
-  Layout layout;
-  std::string_view name;
-  std::string_view sentence;
-};
-
-std::span<const LayoutInfo> all_layouts();
-std::string_view name(Layout layout);
-std::optional<Layout> layout_from_name(std::string_view name);
 
 }  // namespace ktx

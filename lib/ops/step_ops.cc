@@ -1,10 +1,10 @@
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-#include "lib/formats/step_attrs.h"
+#include "lib/ops/step_attrs.h"
 
 namespace ktx {
 namespace {
@@ -12,14 +12,8 @@ namespace {
 constexpr StepOpInfo kStepOps[] = {
 #define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) \
   {StepOp::id, name, sizeof(attrs), in, out, weights, traits, sentence},
-#include "lib/formats/step_ops.def"
+#include "lib/ops/step_ops.def"
 #undef KTX_STEP_OP
-};
-
-constexpr LayoutInfo kLayouts[] = {
-#define KTX_LAYOUT(id, name, sentence) {Layout::id, name, sentence},
-#include "lib/formats/layout.def"
-#undef KTX_LAYOUT
 };
 
 // Of the attributes that the first format had.
@@ -85,7 +79,7 @@ std::optional<RowKind> row_kind_from_name(std::string_view name) {
 StepAttrs default_attrs(StepOp op) {
   static const StepAttrs kDefaults[] = {
 #define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) attrs{},
-#include "lib/formats/step_ops.def"
+#include "lib/ops/step_ops.def"
 #undef KTX_STEP_OP
   };
   return kDefaults[static_cast<uint32_t>(op)];
@@ -157,21 +151,6 @@ int64_t state_floats_of(const StepAttrs& attrs) {
         return int64_t{0};
       },
       attrs);
-}
-
-std::span<const LayoutInfo> all_layouts() {
-  return kLayouts;
-}
-
-std::string_view name(Layout layout) {
-  return kLayouts[static_cast<int>(layout)].name;
-}
-
-std::optional<Layout> layout_from_name(std::string_view name) {
-  for (const LayoutInfo& row : kLayouts) {
-    if (row.name == name) return row.layout;
-  }
-  return std::nullopt;
 }
 
 }  // namespace ktx

@@ -21,8 +21,8 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/shape_text.h"
-#include "lib/formats/step_attrs.h"
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_attrs.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx {
 

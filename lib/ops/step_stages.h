@@ -25,8 +25,8 @@
 #include <span>
 #include <vector>
 
-#include "lib/formats/step_attrs.h"
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_attrs.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx {
 

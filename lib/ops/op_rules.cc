@@ -1,4 +1,4 @@
-#include "lib/formats/op_rules.h"
+#include "lib/ops/op_rules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -477,7 +477,7 @@ void check_transfer(OpCheck& s) {
 using Rule = void (*)(OpCheck&);
 constexpr Rule kRules[] = {
 #define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) check_##rule,
-#include "lib/formats/step_ops.def"
+#include "lib/ops/step_ops.def"
 #undef KTX_STEP_OP
 };
 

@@ -1,4 +1,4 @@
-#include "lib/formats/step_stages.h"
+#include "lib/ops/step_stages.h"
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@ namespace ktx {
 
 enum class FusedOp : uint32_t {
 #define KTX_FUSED_OP(id, ...) id,
-#include "lib/formats/fused_ops.def"
+#include "lib/ops/fused_ops.def"
 #undef KTX_FUSED_OP
 };
 

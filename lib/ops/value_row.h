@@ -3,7 +3,7 @@
 
 #include "lib/formats/act_bf16.h"
 #include "lib/formats/act_q8.h"
-#include "lib/formats/step_ops.h"
+#include "lib/ops/step_ops.h"
 
 namespace ktx {
 
