@@ -7,6 +7,7 @@
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/rate_text.h"
 
 namespace ktx::tools {
 namespace {
@@ -62,8 +63,7 @@ std::string fits(const passes::Estimate& estimate) {
 
 std::string speed(const passes::ForwardTime& time) {
   if (!time.known) return "?";
-  const double rate = static_cast<double>(time.tokens) / time.seconds;
-  return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0);
+  return rate_text(static_cast<double>(time.tokens), time.seconds);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/kernel_rows.h"
+#include "tools/ktx-compile/rate_text.h"
 
 namespace ktx::tools {
 namespace {
@@ -188,11 +189,6 @@ std::string bars(const passes::Estimate& estimate) {
       "<span><i class=s></i>scratch</span> <span><i class=r></i>reserve</span></p>\n";
   return out + preformatted("scroll", passes::estimate_table(estimate)) +
          preformatted("text", passes::memory_notes(estimate));
-}
-
-std::string rate_text(double tokens, double seconds) {
-  const double rate = tokens / seconds;
-  return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0);
 }
 
 // The answer to what the page was made for.
