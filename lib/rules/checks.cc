@@ -103,7 +103,7 @@ std::string checks_markdown() {
   }
   out +=
       "\nRows without a check of their own: 18 (slow start: plans are packed ahead and mapped; "
-      "`--estimate` tells the bytes), 20 (low GPU use: `--estimate` tells the memory left on each "
+      "`--estimate` shows the bytes), 20 (low GPU use: `--estimate` shows the memory left on each "
       "device).\n";
   for (const CheckInfo& check : kChecks) {
     out += fmt::format("\n## KTX-{}\n\n{}.", check.code, check.title);

@@ -7,7 +7,7 @@ namespace ktx::server {
 namespace {
 
 constexpr size_t kMostKeys = 200;
-constexpr int kClientLeft = 499;  // as nginx counts those who left before the answer began
+constexpr int kClientLeft = 499;  // as nginx counts clients that left before the answer began
 
 std::string route_label(const HttpLogEntry& entry) {
   HttpRequest request;
@@ -57,9 +57,10 @@ void ServerFigures::write(PrometheusText& out) const {
     }
   };
   each("key_requests_total", "Answers to requests with this key.", &OfKey::requests);
-  each("key_refused_total", "Of these, 429.", &OfKey::refused);
+  each("key_refused_total", "Requests with this key that got 429.", &OfKey::refused);
   each("key_prompt_tokens_total", "Tokens of prompts with this key.", &OfKey::prompt_tokens);
-  each("key_cached_tokens_total", "Of these, found in the cache.", &OfKey::cached_tokens);
+  each("key_cached_tokens_total", "Prompt tokens with this key that were found in the cache.",
+       &OfKey::cached_tokens);
   each("key_completion_tokens_total", "Tokens answered to this key.", &OfKey::completion_tokens);
 }
 

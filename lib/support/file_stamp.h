@@ -4,8 +4,8 @@
 //   ...
 //   KTX_TRY(check_unchanged(path, stamp));               // behind the last one
 //
-// A write changes `changed_ns`, which nobody can set back, also where size and `modified_ns` are as
-// before (`cp -p`, `touch -d`, files of an archive that all have one time).
+// A write changes `changed_ns`, which no program can set back, also where size and `modified_ns`
+// are as before (`cp -p`, `touch -d`, files of an archive that all have one time).
 #pragma once
 
 #include <cstdint>

@@ -33,8 +33,8 @@ constexpr Tool kTool = {
     "  ktx-compile --tokenize prompt.txt model.gguf\n"
     "  ktx-compile --render-chat case.json model.gguf --template-var thinking=false\n"
     "  ktx-compile model.gguf --emit=step-ir --stop-after=lower-to-steps\n",
-    "Files are told apart by their first bytes: the GGUF (give the first shard), YAML\n"
-    "rule files, which are optional. config.json beside the GGUF is found by itself.\n"
+    "The first bytes of a file show its kind: the GGUF (give the first shard) or an\n"
+    "optional YAML rule file. config.json beside the GGUF is found automatically.\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 warnings under --strict.\n",
 };
 

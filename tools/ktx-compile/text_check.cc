@@ -33,7 +33,7 @@ std::string token_text(const text::TokenizerData& tokenizer, int32_t id) {
              : "";
 }
 
-// Tool calls in an unknown form: the model is told of the generic one.
+// Tool calls in an unknown form: the server describes the generic one to the model.
 void check_tool_calls(const std::string& source, const text::TemplateProbe& probe,
                       const std::string& file, DiagSink& diags) {
   if (!probe.tools || text::detect_tool_call_format(source) != text::ToolCallFormat::None) return;

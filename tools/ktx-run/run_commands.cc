@@ -41,7 +41,8 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run chat model.ktxplan --system \"You are brief.\" --temp 0.7\n"
      "  ktx-run chat model.ktxplan --template-var enable_thinking=false\n",
      "/help in a conversation lists its commands.\n"},
-    {"serve", "PLAN|FOLDER...", "answer over HTTP: OpenAI, Ollama and Anthropic clients, a page",
+    {"serve", "PLAN|FOLDER...",
+     "answer over HTTP: OpenAI, Ollama and Anthropic clients, a web page",
      "  ktx-run serve model.ktxplan --port 8080 --max-batch 8\n"
      "  ktx-run serve models/ --sleep-idle-seconds 600\n"
      "  ktx-run serve model.ktxplan --host 0.0.0.0 --api-key-file keys.txt\n",
@@ -55,7 +56,7 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run bench model.ktxplan\n"
      "  ktx-run bench model.ktxplan -p 512,1k -n 64 -d 0,2k -r 3 -t 8 -o md\n",
      ""},
-    {"doctor", "[PLAN]", "say what this machine can run, and why not",
+    {"doctor", "[PLAN]", "report what this machine can run, and what is missing",
      "  ktx-run doctor\n"
      "  ktx-run doctor model.ktxplan --json\n",
      "With a plan, also whether it opens here with its defaults.\n"

@@ -90,12 +90,12 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   runtime::EngineOptions engine = engine_options(options.engine);
   // The mean of a text needs a row of logits for each of its tokens: some at a time. So do the
   // log-probabilities of a prompt, for which a GPU, whose memory is planned, has fewer.
-  constexpr int64_t kMeanRows = 16, kToldRows = 8;
+  constexpr int64_t kMeanRows = 16, kPromptRows = 8;
   const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
   const plan::PlanFile file = KTX_TRY(plan::PlanFile::open(plan.path));
   engine.sequence_logits = pooling != runtime::Pooling::Last       ? kMeanRows
                            : plan::any_host_uses_gpus(file.view()) ? 1
-                                                                   : kToldRows;
+                                                                   : kPromptRows;
   KTX_TRY(make_room_for_drafts(options.draft, plan.path, engine));
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
@@ -216,7 +216,7 @@ Status serve(const Options& options) {
   for (const std::string& line : unknown_serve_variables()) note("warning: " + line);
   note(fmt::format("listening on {}", url));
   if (!server_settings.access.loopback && server_settings.access.keys.empty()) {
-    note("everybody who reaches this address may use the model; --api-key asks for a key");
+    note("every client that reaches this address may use the model; --api-key requires a key");
   }
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   auto models = std::make_shared<server::ModelStore>(

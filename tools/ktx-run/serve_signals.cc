@@ -14,8 +14,8 @@ namespace {
 // Each file that others renew; one that cannot be read changes nothing.
 void read_again(const ServeFlags& flags, server::Server& server) {
   bool any = false;
-  const auto told = [&](const std::string& path, const Status& done, const std::string& what,
-                        std::string_view kept) {
+  const auto report = [&](const std::string& path, const Status& done, const std::string& what,
+                          std::string_view kept) {
     any = true;
     note(done ? fmt::format("{}: {}", path, what)
               : fmt::format("{}; {}", done.error().message, kept));
@@ -25,15 +25,15 @@ void read_again(const ServeFlags& flags, server::Server& server) {
     const size_t count = keys ? keys->size() : 0;
     const Status read = keys ? Status() : Status(keys.error());
     if (keys) server.set_keys(keys.take());
-    told(flags.api_key_file, read, fmt::format("read again, {} keys", count),
-         "the keys stay as they were");
+    report(flags.api_key_file, read, fmt::format("read again, {} keys", count),
+           "the keys stay as they were");
   }
   if (!flags.tls_cert.empty()) {
-    told(flags.tls_cert, server.reload_certificate(), "read again",
-         "the certificate stays as it was");
+    report(flags.tls_cert, server.reload_certificate(), "read again",
+           "the certificate stays as it was");
   }
   if (!flags.access_log.empty() && flags.access_log != "-") {
-    told(flags.access_log, server.open_log(), "opened again", "the log stays as it was");
+    report(flags.access_log, server.open_log(), "opened again", "the log stays as it was");
   }
   if (!any) {
     note("SIGHUP: there is no file to read again (--api-key-file, --tls-cert, --access-log)");
@@ -44,7 +44,7 @@ void read_again(const ServeFlags& flags, server::Server& server) {
 
 Result<std::vector<server::ApiKey>> read_keys(const ServeFlags& flags) {
   std::vector<server::ApiKey> keys(flags.api_keys.begin(), flags.api_keys.end());
-  for (server::ApiKey& key : keys) key.edits_models = true;  // whoever starts the server
+  for (server::ApiKey& key : keys) key.edits_models = true;  // of the operator
   if (!flags.api_key_file.empty()) {
     const std::string text = KTX_TRY(read_text_file(flags.api_key_file));
     KTX_TRY(server::read_api_keys(flags.api_key_file, text, keys));
