@@ -1,5 +1,5 @@
-// Decimal numbers with all their digits, so that schemas can speak of integers that no double tells
-// apart: 18446744073709551615, 2^53 + 1.
+// Decimal numbers with all their digits, so that schemas can have integers beyond the precision of
+// doubles: 18446744073709551615, 2^53 + 1.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -17,11 +17,8 @@
 namespace ktx::text::grammar {
 namespace {
 
-constexpr int64_t kInlineSize = 300;     // states of a rule that is copied into its callers
-constexpr int kInlineDepth = 100;        // of expressions in each other
 constexpr int64_t kOutlineSize = 250;    // a repeated part above this …
 constexpr int64_t kOutlineTotal = 4000;  // … that would take this much is called instead
-constexpr int64_t kFewCopies = 4;        // no loop
 
 Error too_large() {
   return Error{
@@ -30,102 +27,13 @@ Error too_large() {
                   kMaxFragmentStates)};
 }
 
-// What is known of each expression before any state is made.
-struct ExprFacts {
-  int64_t size = 0;  // states it takes, about
-  int depth = 0;
-  bool cyclic = false;  // part of a recursion
-  bool nullable = false;
-  int uses = 0;
-};
-
-// Marks the expressions of recursions: strongly connected components (Tarjan), without
-// recursion of our own, since a hostile grammar may be a chain of 100,000 rules.
-class Recursions {
- public:
-  Recursions(const GrammarRules& rules, std::vector<ExprFacts>& facts)
-      : rules_(rules), facts_(facts), order_(rules.exprs.size(), 0), low_(rules.exprs.size(), 0) {}
-
-  void mark_from(int root) {
-    enter(root);
-    while (!path_.empty()) {
-      auto& [expr, next] = path_.back();
-      if (next < parts(expr).size()) {
-        const int part = parts(expr)[next++];
-        if (order_[part] == 0) {
-          enter(part);
-        } else if (on_stack_[part]) {
-          low_[expr] = std::min(low_[expr], order_[part]);
-          if (part == expr) facts_[expr].cyclic = true;
-        }
-        continue;
-      }
-      leave(expr);
-    }
-  }
-
- private:
-  struct Step {
-    int expr;
-    size_t next;
-  };
-
-  std::span<const int> parts(int expr) const {
-    const Expr& e = rules_.exprs[expr];
-    if (e.kind == ExprKind::Rule) return {&rules_.rules[e.rule].expr, 1};
-    return e.parts;
-  }
-  void enter(int expr) {
-    on_stack_.resize(order_.size());
-    order_[expr] = low_[expr] = ++count_;
-    stack_.push_back(expr);
-    on_stack_[expr] = true;
-    path_.push_back({expr, 0});
-  }
-  void leave(int expr) {
-    path_.pop_back();
-    if (!path_.empty()) {
-      low_[path_.back().expr] = std::min(low_[path_.back().expr], low_[expr]);
-    }
-    if (low_[expr] != order_[expr]) return;
-    const bool alone = stack_.back() == expr;
-    while (true) {
-      const int member = stack_.back();
-      stack_.pop_back();
-      on_stack_[member] = false;
-      if (!alone) facts_[member].cyclic = true;
-      if (member == expr) break;
-    }
-  }
-
-  const GrammarRules& rules_;
-  std::vector<ExprFacts>& facts_;
-  std::vector<int> order_, low_;
-  std::vector<bool> on_stack_;
-  std::vector<int> stack_;
-  std::vector<Step> path_;
-  int count_ = 0;
-};
-
 class Builder {
  public:
   Builder(const GrammarRules& rules, const LoopChoice& loops)
-      : rules_(rules), loops_(loops), facts_(rules.exprs.size()), uses_(rules.rules.size(), 0) {}
+      : rules_(rules), table_(rules, loops) {}
 
   Result<Fragments> build(bool& full) {
-    for (const Expr& expr : rules_.exprs) {
-      for (const int part : expr.parts) ++facts_[part].uses;
-      if (expr.kind != ExprKind::Rule) continue;
-      ++uses_[expr.rule];
-      if (rules_.rules[expr.rule].expr < 0) {
-        return Error{
-            fmt::format("rule '{}' is not defined", printable(rules_.rules[expr.rule].name))};
-      }
-    }
-    const int root = rules_.rules[rules_.root].expr;
-    Recursions(rules_, facts_).mark_from(root);
-    measure(root);
-    unit(root);
+    unit(rules_.rules[rules_.root].expr);
     for (size_t u = 0; u < out_.units.size() && !full_; ++u) {
       const Unit unit = out_.units[u];
       if (unit.item < 0) {
@@ -142,125 +50,6 @@ class Builder {
   }
 
  private:
-  bool called(const Expr& expr) const {
-    const ExprFacts& target = facts_[rules_.rules[expr.rule].expr];
-    return target.cyclic || target.depth > kInlineDepth ||
-           (target.size > kInlineSize && uses_[expr.rule] > 1);
-  }
-
-  // Sizes and depths, parts before wholes; a recursion is a call and ends there.
-  void measure(int root) {
-    std::vector<int> order;
-    find_order(root, order);
-    find_nullable(order);
-    for (const int index : order) measure_one(index, facts_[index]);
-  }
-  void find_nullable(const std::vector<int>& order) {
-    constexpr int kMostRounds = 32;  // of recursions in each other
-    bool changed = true;
-    for (int round = 0; changed && round < kMostRounds; ++round) {
-      changed = false;
-      for (const int index : order) {
-        if (facts_[index].nullable || !may_be_empty(rules_.exprs[index])) continue;
-        facts_[index].nullable = changed = true;
-      }
-    }
-    // Not known: then nothing is a loop.
-    for (const int index : order) facts_[index].nullable |= changed;
-  }
-  bool may_be_empty(const Expr& expr) const {
-    const auto empty = [&](int part) { return facts_[part].nullable; };
-    switch (expr.kind) {
-      case ExprKind::Text:
-        return expr.text.empty();
-      case ExprKind::Sequence:
-        return std::all_of(expr.parts.begin(), expr.parts.end(), empty);
-      case ExprKind::Alternatives:
-        return std::any_of(expr.parts.begin(), expr.parts.end(), empty);
-      case ExprKind::Repeat:
-      case ExprKind::List:
-        return expr.min == 0 || (empty(expr.parts[0]) && empty(expr.parts.back()));
-      case ExprKind::Joined:
-        return std::find(expr.required.begin(), expr.required.end(), true) == expr.required.end() ||
-               std::any_of(expr.parts.begin() + 1, expr.parts.end(), empty);
-      case ExprKind::Set:
-        return !rules_.sets[expr.set].is_empty() && rules_.sets[expr.set].states[0].accepts;
-      case ExprKind::Rule:
-        return facts_[rules_.rules[expr.rule].expr].nullable;
-      default:
-        return false;
-    }
-  }
-  void find_order(int root, std::vector<int>& order) {
-    std::vector<std::pair<int, bool>> todo = {{root, false}};
-    std::vector<uint8_t> seen(rules_.exprs.size(), 0);
-    while (!todo.empty()) {
-      const auto [index, ready] = todo.back();
-      todo.pop_back();
-      const Expr& expr = rules_.exprs[index];
-      if (ready) {
-        order.push_back(index);
-        continue;
-      }
-      if (seen[index]) continue;
-      seen[index] = 1;
-      todo.push_back({index, true});
-      for (const int part : expr.parts) todo.push_back({part, false});
-      if (expr.kind == ExprKind::Rule) todo.push_back({rules_.rules[expr.rule].expr, false});
-    }
-  }
-  // A loop in place of copies.
-  bool is_loop(int index) const {
-    const Expr& expr = rules_.exprs[index];
-    if (expr.kind != ExprKind::Repeat && expr.kind != ExprKind::List) return false;
-    const int64_t count = copies(expr);
-    int64_t item = 0;
-    for (const int part : expr.parts) item += facts_[part].size;
-    return count > kFewCopies && count > loops_.most_copied / std::max<int64_t>(item, 1) &&
-           !facts_[expr.parts[0]].nullable && !loops_.copied.contains(index);
-  }
-  void measure_one(int index, ExprFacts& facts) {
-    constexpr int64_t kHuge = int64_t{1} << 40;
-    const Expr& expr = rules_.exprs[index];
-    for (const int part : expr.parts) {
-      facts.size += facts_[part].size;
-      facts.depth = std::max(facts.depth, facts_[part].depth);
-    }
-    ++facts.depth;
-    switch (expr.kind) {
-      case ExprKind::Text:
-        facts.size = static_cast<int64_t>(expr.text.size());
-        break;
-      case ExprKind::Class:
-        facts.size = static_cast<int64_t>(3 * expr.ranges.size());
-        break;
-      case ExprKind::Token:
-        facts.size = 2 * (kTokenNumberBytes + 1);
-        break;
-      case ExprKind::Repeat:
-      case ExprKind::List:
-        if (is_loop(index)) break;
-        facts.size = facts.size > kHuge / copies(expr) ? kHuge : facts.size * copies(expr);
-        break;
-      case ExprKind::Set:
-        for (const RegularSet::State& state : rules_.sets[expr.set].states) {
-          facts.size += 1 + static_cast<int64_t>(3 * state.edges.size());
-        }
-        break;
-      case ExprKind::Rule: {
-        const ExprFacts& target = facts_[rules_.rules[expr.rule].expr];
-        if (!called(expr)) facts.size = target.size, facts.depth = target.depth + 1;
-        break;
-      }
-      default:
-        break;
-    }
-    facts.size = std::min(facts.size + 2, kHuge);
-  }
-  static int64_t copies(const Expr& expr) {
-    return std::max<int64_t>(1, std::max(expr.min, expr.max));
-  }
-
   uint32_t state() {
     if (out_.states.size() >= kMaxFragmentStates) {
       full_ = true;
@@ -316,14 +105,14 @@ class Builder {
   void build(int index, uint32_t from, uint32_t to) {
     if (full_) return;
     const Expr& expr = rules_.exprs[index];
-    if (is_loop(index)) return build_loop(index, from, to);
+    if (table_.is_loop(index)) return build_loop(index, from, to);
     switch (expr.kind) {
       case ExprKind::Text:
         return build_text(expr.text, from, to);
       case ExprKind::Class:
         return build_class(expr.ranges, from, to);
       case ExprKind::Set:
-        if (facts_[index].size > kInlineSize && facts_[index].uses > 1) {
+        if (table_.shared(index)) {
           return build_shared_set(index, from, to);
         }
         return build_set(rules_.sets[expr.set], from, to);
@@ -341,7 +130,7 @@ class Builder {
       case ExprKind::Joined:
         return build_joined(expr, from, to);
       case ExprKind::Rule:
-        if (called(expr)) return call(unit(rules_.rules[expr.rule].expr), from, to);
+        if (table_.called(expr)) return call(unit(rules_.rules[expr.rule].expr), from, to);
         return build(rules_.rules[expr.rule].expr, from, to);
     }
   }
@@ -427,8 +216,8 @@ class Builder {
   // min to max items, with a separator between them (-1: none).
   void build_list(const Expr& expr, int separator, uint32_t from, uint32_t to) {
     const int item = expr.parts[0];
-    const bool outlined =
-        facts_[item].size > kOutlineSize && copies(expr) * facts_[item].size > kOutlineTotal;
+    const bool outlined = table_.size(item) > kOutlineSize &&
+                          ExprTable::copies(expr) * table_.size(item) > kOutlineTotal;
     const bool bounded = expr.max != kNoLimit;
     uint32_t at = state();
     empty(from, at);
@@ -521,9 +310,7 @@ class Builder {
   }
 
   const GrammarRules& rules_;
-  const LoopChoice& loops_;
-  std::vector<ExprFacts> facts_;
-  std::vector<int> uses_;
+  const ExprTable table_;
   Fragments out_;
   std::unordered_map<int, uint32_t> unit_of_;
   std::map<std::pair<int, int>, LoopUnits> loop_units_;  // by item and separator
@@ -539,6 +326,10 @@ Result<Fragments> build_fragments(const GrammarRules& rules, const LoopChoice& l
                              kMaxExpressions)};
   }
   if (rules.root < 0 || rules.rules[rules.root].expr < 0) return Error{"the grammar has no root"};
+  for (const Expr& expr : rules.exprs) {
+    if (expr.kind != ExprKind::Rule || rules.rules[expr.rule].expr >= 0) continue;
+    return Error{fmt::format("rule '{}' is not defined", printable(rules.rules[expr.rule].name))};
+  }
   return Builder(rules, loops).build(full);
 }
 

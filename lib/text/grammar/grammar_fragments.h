@@ -13,10 +13,10 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_set>
 #include <vector>
 
 #include "lib/support/result.h"
+#include "lib/text/grammar/expr_table.h"
 #include "lib/text/grammar/grammar_rules.h"
 
 namespace ktx::text::grammar {
@@ -57,12 +57,6 @@ struct Fragments {
   std::vector<FragmentState> states;
   std::vector<Unit> units;  // the first is the root
   std::vector<UnitLoop> loops;
-};
-
-// Which repetitions are loops.
-struct LoopChoice {
-  int64_t most_copied = 6000;      // states, about, of all copies
-  std::unordered_set<int> copied;  // expressions that are none: their items cannot be counted
 };
 
 // `full` is set where an error is one of size.

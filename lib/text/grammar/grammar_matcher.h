@@ -6,6 +6,9 @@
 // allowed is ever lost. That bounds one byte. A mask follows hundreds of thousands of bytes, so
 // the work since begin_work() is limited too: `x ::= . | . x | . x .` can be parsed in so many
 // ways that one mask would take 19 s.
+//
+// An item of a loop that stands at the bottom (a mask is found for a state alone) may be followed
+// by any number of others.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +17,6 @@
 
 #include "lib/text/grammar/grammar_automaton.h"
 
-// An item of a loop that stands at the bottom (a mask is found for a state alone) may be followed
-// by any number of others.
 namespace ktx::text::grammar {
 
 inline constexpr uint32_t kMaxStackDepth = 256;

@@ -9,7 +9,7 @@ namespace ktx::text::grammar {
 namespace {
 
 constexpr int64_t kMost = 999'999'999'999'999'999;
-// Without a bound: what doubles tell apart.
+// Without a bound: the precision of doubles.
 constexpr int64_t kMostFree = 999'999'999'999'999;
 constexpr size_t kMostDigits = 18;
 

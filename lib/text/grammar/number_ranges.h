@@ -15,7 +15,7 @@
 namespace ktx::text::grammar {
 
 // Digits that numbers are written with: of a whole part within bounds (2^256 has 78), of one
-// without (2^128 has 39), and of a fraction (as many as a double tells apart).
+// without (2^128 has 39), and of a fraction (the precision of a double).
 inline constexpr size_t kMaxWholeDigits = 80;
 inline constexpr size_t kFreeDigits = 40;
 inline constexpr size_t kMaxFraction = 16;

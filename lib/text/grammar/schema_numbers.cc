@@ -82,7 +82,7 @@ int writings(GrammarRules& g, const Decimal& number) {
   return plain;
 }
 
-// Numbers of at most 15 digits, which a double tells from each other; all integers.
+// Numbers of at most 15 digits, which doubles keep apart; all integers.
 RegularSet exact_numbers(bool integer) {
   const auto digits = static_cast<uint32_t>(integer ? kMaxWholeDigits : 15);
   // States by digits so far: without a point, then with one.
