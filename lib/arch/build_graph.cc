@@ -443,9 +443,7 @@ class Builder {
   std::unordered_map<const ClassRow*, ClassNames> classes_;
 };
 
-}  // namespace
-
-// Of a model type that is known in some forms alone: what those say ("'layer_types' 'attention'").
+// For a model type that is known in some forms alone: what those say ("'layer_types' 'attention'").
 std::string known_forms(std::string_view type) {
   for (const families::ConfigForm& form : families::config_forms()) {
     if (type != form.model_type) continue;
@@ -458,6 +456,8 @@ std::string known_forms(std::string_view type) {
   }
   return "";
 }
+
+}  // namespace
 
 Result<const Family*> pick_architecture(const input::HfConfig& config) {
   const std::string type = config.model_type();
