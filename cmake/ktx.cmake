@@ -74,10 +74,11 @@ foreach(linker mold lld)
   endif()
 endforeach()
 
-# ktx_quick(target): with KTX_QUICK (of tests alone with KTX_QUICK=tests) up to 16 files of a folder are compiled as one, so that the headers and
-# templates which they have in common are read and made once. So names in unnamed namespaces are unique within a
-# folder, but in tests: there each file's are put into a namespace of its own (join_tests.cmake). Not of files with definitions of their own, of kernels, whose files have flags of their own,
-# and of families, whose tables have the same names on purpose. bench/2026-11-check.md has what it saves.
+# ktx_quick(target): with KTX_QUICK (of tests alone with KTX_QUICK=tests) up to 16 files of a folder are compiled as
+# one, so that the headers and templates which they have in common are read and made once. So names in unnamed
+# namespaces are unique within a folder, but in tests: there each file's are put into a namespace of its own
+# (join_tests.cmake). Files with definitions of their own are left out; so are kernels, whose files have flags of their
+# own, and families, whose tables have the same names on purpose. bench/2026-11-check.md has what it saves.
 # Not CMake's UNITY_BUILD, which names files by where the clone lies: ccache would find none in another.
 function(ktx_quick target)
   get_target_property(is_test ${target} KTX_TEST)
