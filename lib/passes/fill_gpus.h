@@ -1,6 +1,6 @@
 // The steps of a placement by bytes on the GPUs of a host: all modules on as few GPUs as hold them;
-// else layers in equal shares, without experts and embedding, as many as fit; then the experts and
-// the embedding, as many as still fit.
+// else as many layers as fit, in equal shares, without experts and embedding; then experts and the
+// embedding, as far as they fit.
 #pragma once
 
 #include "lib/passes/host_gpus.h"

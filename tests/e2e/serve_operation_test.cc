@@ -44,22 +44,22 @@ class ServeOperation : public ::testing::Test {
   void write_plan(const std::string& bytes) const {
     std::ofstream(plan(), std::ios::trunc | std::ios::binary) << bytes;
   }
-  static void await_log(const ServerProcess& server, const std::string& what) {
-    for (int i = 0; i < 6000 && server.log().find(what) == std::string::npos; ++i) {
+  template <class F>
+  static void await(const F& happened) {
+    for (int i = 0; i < 6000 && !happened(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+  }
+  static void await_log(const ServerProcess& server, const std::string& what) {
+    await([&] { return server.log().find(what) != std::string::npos; });
     EXPECT_THAT(server.log(), HasSubstr(what));
   }
   static void await_lines(const std::string& path, size_t lines) {
-    for (int i = 0; i < 6000 && count(read_file(path), "\n") < lines; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    await([&] { return count(read_file(path), "\n") >= lines; });
   }
   static int await_health(const ServerProcess& server, int status) {
     int now = 0;
-    for (int i = 0; i < 6000 && (now = server.get("/health").status) != status; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    await([&] { return (now = server.get("/health").status) == status; });
     return now;
   }
   static size_t count(const std::string& text, const std::string& what) {
