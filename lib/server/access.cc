@@ -22,13 +22,16 @@ std::string_view without_port(std::string_view host) {
   return host.substr(0, colon);
 }
 
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
+
 bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
 // Hosts and schemes have the same name in any case.
 bool same_name(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](char x, char y) { return lower(x) == lower(y); });
 }
@@ -119,9 +122,7 @@ std::optional<ApiError> check_access(const AccessOptions& options, const HttpReq
   return std::nullopt;
 }
 
-std::string owner_of(const AccessOptions& options, const HttpRequest& request) {
-  if (options.keys.empty()) return "";
-  const ApiKey* key = key_of(options, request);
+std::string owner_of(const ApiKey* key) {
   if (key == nullptr) return "";
   constexpr std::string_view kPurpose = "ktx: owner of slots";
   unsigned char hash[EVP_MAX_MD_SIZE];
@@ -147,11 +148,9 @@ std::string network_of(const std::string& client) {
 
 }  // namespace
 
-runtime::ShareOf share_of(const AccessOptions& options, const HttpRequest& request,
-                          uint64_t number) {
-  if (const ApiKey* key = options.keys.empty() ? nullptr : key_of(options, request)) {
-    return {.key = "key " + owner_of(options, request),
-            .weight = static_cast<double>(key->priority)};
+runtime::ShareOf share_of(const ApiKey* key, const HttpRequest& request, uint64_t number) {
+  if (key != nullptr) {
+    return {.key = "key " + owner_of(key), .weight = static_cast<double>(key->priority)};
   }
   return {.key = "client " + network_of(request.client), .request = number};
 }
@@ -159,7 +158,7 @@ runtime::ShareOf share_of(const AccessOptions& options, const HttpRequest& reque
 namespace {
 
 // Headers of requests that pages of allowed origins may send: what the clients of the protocols
-// send. With * at its end a name stands for all that begin so; of these, the ones asked for.
+// send. A name with * at its end allows all that begin so; an answer lists those of a request.
 constexpr std::string_view kAllowedHeaders[] = {"authorization",
                                                 "content-type",
                                                 "x-api-key",
@@ -199,7 +198,7 @@ constexpr std::string_view kAllowedHeaders[] = {"authorization",
                                                 "x-claude-*",
                                                 "x-codex-*"};
 
-// Of answers, that a page may read.
+// Headers of answers that a page may read.
 constexpr std::string_view kExposedHeaders =
     "X-Request-Id, Request-Id, Retry-After, X-Ktx-Note, WWW-Authenticate";
 
@@ -210,8 +209,7 @@ std::string allowed_headers(std::string_view asked) {
   }
   for (const std::string_view part : split(asked, ',')) {
     std::string name(trim(part));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    std::transform(name.begin(), name.end(), name.begin(), lower);
     const bool allowed = std::any_of(
         std::begin(kAllowedHeaders), std::end(kAllowedHeaders), [&](std::string_view each) {
           return each.ends_with('*') && name.starts_with(each.substr(0, each.size() - 1));

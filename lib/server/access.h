@@ -35,12 +35,11 @@ std::string name_of(const AccessOptions& options, const ApiKey& key);
 
 // Stands for the key that the request has, wherever what it leaves behind is kept: 32 hexadecimal
 // digits that do not tell the key. "" if the server has no keys: texts are shared then.
-std::string owner_of(const AccessOptions& options, const HttpRequest& request);
+std::string owner_of(const ApiKey* key);
 
-// Whose part of the batch the request takes: that of its key, or, where there are no keys, of its
-// client's address (of IPv6 the first 64 bits), whose requests share it (`number`: which).
-runtime::ShareOf share_of(const AccessOptions& options, const HttpRequest& request,
-                          uint64_t number);
+// The part of the batch that the request takes: that of its key, or, without one (null), of its
+// client's address (of IPv6 the first 64 bits), whose requests share it. `number`: of the request.
+runtime::ShareOf share_of(const ApiKey* key, const HttpRequest& request, uint64_t number);
 
 // The headers that allow a page to read the answer; none for those that may not.
 HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request);

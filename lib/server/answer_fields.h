@@ -14,7 +14,7 @@ namespace ktx::server {
 
 inline constexpr int64_t kMaxChoices = 16;
 
-// What a request asks besides its prompt.
+// The fields of a request besides its prompt.
 struct AnswerFields {
   int64_t n = 1;
   int64_t max_tokens = -1;

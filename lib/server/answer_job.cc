@@ -71,7 +71,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     Result<text::StopStrings> stop = text::StopStrings::create(std::move(spec.stop));
     if (!stop) return on_refused({400, stop.error().message, "stop", ""});
     auto choice = std::make_unique<Choice>(*model_, spec, stop.take());
-    // Not told again, the half of a character that an interrupted answer ended with is
+    // Not sent again, the half of a character that an interrupted answer ended with is
     // still to be shown.
     const auto answered = std::span<const int32_t>(spec.prompt).last(spec.answered_tokens);
     if (spec.tell_answered) {

@@ -23,7 +23,7 @@
 
 namespace ktx::server {
 
-// What one choice asks of the model.
+// One choice of a request.
 struct AnswerSpec {
   std::vector<int32_t> prompt;
   std::string owner;  // whose text it is (owner_of)

@@ -1,7 +1,7 @@
 // Errors in Anthropic's form:
 //
-//   {"type": "error", "error": {"type": "overloaded_error", "message": "..."}, "request_id":
-//   "req_..."}
+//   {"type": "error", "error": {"type": "overloaded_error", "message": "..."},
+//    "request_id": "req_..."}
 //
 // Its clients know 529 for a server that has no place, where others say 503.
 #pragma once

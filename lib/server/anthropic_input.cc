@@ -35,7 +35,7 @@ struct MessageReader {
 
   std::optional<ApiError> call(const Json& block, const std::string& where) {
     const std::string name = string_or(block, "name", "");
-    if (name.empty()) return ApiError{400, fmt::format("'{}' has no name", where), where, ""};
+    if (name.empty()) return bad_place(where, "has no name");
     const auto given = block.find("input");
     calls.push_back(
         {{"id", string_or(block, "id", "")},
@@ -93,14 +93,12 @@ struct MessageReader {
 std::optional<ApiError> read_message(const Json& from, const std::string& where, ChatInput& input,
                                      RequestTools& tools) {
   if (!from.is_object() || !from.contains("role") || !from.contains("content")) {
-    return ApiError{400, fmt::format("'{}' needs a role and a content", where), where, ""};
+    return bad_place(where, "needs a role and a content");
   }
   const std::string role = string_or(from, "role", "");
   if (role != "user" && role != "assistant" && role != "system") {
-    return ApiError{400,
-                    fmt::format("'{}.role' is {}, expected user, assistant or system", where,
-                                show(from["role"])),
-                    where + ".role", ""};
+    return bad_place(where + ".role",
+                     fmt::format("is {}, expected user, assistant or system", show(from["role"])));
   }
   const Json& content = from["content"];
   MessageReader reader{input, tools, role};
@@ -138,7 +136,7 @@ std::optional<ApiError> read_anthropic_messages(const Json* system, const Json& 
     }
   }
   if (list.empty()) {
-    return ApiError{400, "'messages' is empty; the model needs at least one", "messages", ""};
+    return bad_place("messages", "is empty; the model needs at least one");
   }
   for (size_t i = 0; i < list.size(); ++i) {
     if (auto error = read_message(list[i], fmt::format("messages[{}]", i), input, tools)) {

@@ -16,7 +16,6 @@ namespace {
 struct MessageRequest {
   AnswerFields fields;
   bool show_reasoning = true;
-  Notes notes;
   std::vector<AnswerSpec> specs;
 };
 
@@ -208,7 +207,6 @@ std::optional<ApiError> read_request(const ServerContext& context, const Json& b
     return error;
   }
   request.show_reasoning = input.show_reasoning;
-  request.notes = input.notes;
   if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
   return std::nullopt;
@@ -232,7 +230,6 @@ void post_messages(const ServerContext& context, const HttpRequest& request,
                    const HttpReplyPtr& reply) {
   std::optional<MessageRequest> read = take_request(context, request, *reply, false);
   if (!read) return;
-  send_notes(read->notes, *reply);
   std::make_shared<MessageAnswer>(context.model, reply, *read, request.id)
       ->start(std::move(read->specs));
 }
@@ -241,7 +238,7 @@ void post_count_tokens(const ServerContext& context, const HttpRequest& request,
                        const HttpReplyPtr& reply) {
   const std::optional<MessageRequest> read = take_request(context, request, *reply, true);
   if (!read) return;
-  send_notes(read->notes, *reply);
+  send_notes(read->specs[0].notes, *reply);
   send_json(reply, {{"input_tokens", read->specs[0].prompt.size()}});
 }
 

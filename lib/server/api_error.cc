@@ -1,8 +1,14 @@
 #include "lib/server/api_error.h"
 
+#include <fmt/format.h>
+
 #include "lib/text/exact_json.h"
 
 namespace ktx::server {
+
+ApiError bad_place(const std::string& where, const std::string& what) {
+  return {400, fmt::format("'{}' {}", where, what), where, ""};
+}
 
 std::string_view error_type(int status) {
   switch (status) {

@@ -21,6 +21,9 @@ struct ApiError {
   int64_t prompt_tokens = 0, context_tokens = 0;
 };
 
+// "'messages[2]' has no name", where `where` is that place of the request.
+ApiError bad_place(const std::string& where, const std::string& what);
+
 // "invalid_request_error" for 400, "authentication_error" for 401, ...
 std::string_view error_type(int status);
 nlohmann::ordered_json to_json(const ApiError& error);

@@ -8,15 +8,11 @@
 #include "lib/server/content_parts.h"
 #include "lib/server/prompt_roles.h"
 #include "lib/server/text_input.h"
-#include "lib/server/tool_telling.h"
+#include "lib/server/write_out_tools.h"
 #include "lib/text/answers/harmony.h"
 
 namespace ktx::server {
 namespace {
-
-ApiError bad(const std::string& param, const std::string& message) {
-  return ApiError{400, message, param, ""};
-}
 
 // Templates that print arguments with `tojson` want the object, the others the text.
 bool wants_objects(const std::string& source) {
@@ -58,11 +54,10 @@ void convert_harmony_reasoning(Json& messages) {
 }
 
 std::optional<ApiError> read_tool_calls(const Json& list, const std::string& where, Json& out) {
-  if (!list.is_array())
-    return bad(where, fmt::format("'{}' is {}, expected a list", where, show(list)));
+  if (!list.is_array()) return bad_place(where, fmt::format("is {}, expected a list", show(list)));
   if (list.size() > kMaxToolCalls) {
-    return bad(where, fmt::format("'{}' has {} calls, at most {} are possible", where, list.size(),
-                                  kMaxToolCalls));
+    return bad_place(
+        where, fmt::format("has {} calls, at most {} are possible", list.size(), kMaxToolCalls));
   }
   out = Json::array();
   for (const Json& call : list) {
@@ -78,7 +73,7 @@ std::optional<ApiError> read_tool_calls(const Json& list, const std::string& whe
     }
     if (!call.is_object() || function == call.end() || !function->is_object() ||
         !function->contains("name") || !(*function)["name"].is_string()) {
-      return bad(where, fmt::format("'{}' has a call without function.name", where));
+      return bad_place(where, "has a call without function.name");
     }
     Json item;
     item["type"] = "function";
@@ -122,19 +117,19 @@ namespace {
 std::optional<ApiError> read_message(const Json& from, const std::string& where, bool first,
                                      Notes& notes, Json& to) {
   if (!from.is_object()) {
-    return bad(where, fmt::format("'{}' is {}, expected an object", where, show(from)));
+    return bad_place(where, fmt::format("is {}, expected an object", show(from)));
   }
   const auto role = from.find("role");
   if (role == from.end() || !role->is_string()) {
-    return bad(where + ".role", fmt::format("'{}' has no role", where));
+    return ApiError{400, fmt::format("'{}' has no role", where), where + ".role", ""};
   }
   static const std::vector<std::string> kRoles = {"system",    "developer", "user",
                                                   "assistant", "tool",      "function"};
   const std::string name = role->get<std::string>();
   if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
-    return bad(where + ".role", fmt::format("'{}.role' is {}, expected system, developer, user, "
-                                            "assistant or tool",
-                                            where, show(*role)));
+    return bad_place(
+        where + ".role",
+        fmt::format("is {}, expected system, developer, user, assistant or tool", show(*role)));
   }
   to["role"] = name == "function" ? "tool" : name;
   const auto content = from.find("content");
@@ -144,7 +139,7 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
   const bool has_calls = from.contains("tool_calls") && !from["tool_calls"].is_null();
   const std::string refusal = string_or(from, "refusal", "");
   if (content == from.end() && !has_calls && !has_old_call && refusal.empty()) {
-    return bad(where + ".content", fmt::format("'{}' has no content", where));
+    return ApiError{400, fmt::format("'{}' has no content", where), where + ".content", ""};
   }
   ContentText said;
   if (content != from.end()) {
@@ -174,8 +169,8 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
 std::optional<ApiError> read_messages(const Json& list, Json& messages, Notes& notes) {
   messages = Json::array();
   if (list.size() > kMaxMessages) {
-    return bad("messages", fmt::format("'messages' has {} items, at most {} are possible",
-                                       list.size(), kMaxMessages));
+    return bad_place("messages", fmt::format("has {} items, at most {} are possible", list.size(),
+                                             kMaxMessages));
   }
   size_t calls = 0;
   for (size_t i = 0; i < list.size() && calls <= kMaxToolCalls; ++i) {
@@ -191,11 +186,10 @@ std::optional<ApiError> read_messages(const Json& list, Json& messages, Notes& n
 
 std::optional<ApiError> check_messages(const Json& messages, const std::string& field) {
   if (messages.empty()) {
-    return bad(field, fmt::format("'{}' is empty; the model needs at least one message", field));
+    return bad_place(field, "is empty; the model needs at least one message");
   }
   if (messages.size() > kMaxMessages) {
-    return bad(field,
-               fmt::format("'{}' has more than {} messages; send fewer", field, kMaxMessages));
+    return bad_place(field, fmt::format("has more than {} messages; send fewer", kMaxMessages));
   }
   size_t calls = 0;
   for (const Json& message : messages) {
@@ -203,8 +197,7 @@ std::optional<ApiError> check_messages(const Json& messages, const std::string& 
     if (made != message.end()) calls += made->size();
   }
   if (calls > kMaxToolCalls) {
-    return bad(field,
-               fmt::format("'{}' have more than {} tool calls; send fewer", field, kMaxToolCalls));
+    return bad_place(field, fmt::format("have more than {} tool calls; send fewer", kMaxToolCalls));
   }
   // Which of them would be continued is not to be known.
   const auto is_answer = [](const Json& message) {
@@ -212,8 +205,7 @@ std::optional<ApiError> check_messages(const Json& messages, const std::string& 
   };
   if (messages.size() >= 2 && is_answer(messages.back()) &&
       is_answer(messages[messages.size() - 2])) {
-    return bad(field,
-               fmt::format("'{}' ends with two messages of the assistant; join them", field));
+    return bad_place(field, "ends with two messages of the assistant; join them");
   }
   return std::nullopt;
 }
@@ -252,7 +244,7 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
   render.tools = input.tools;
   const std::string begun = take_begun_answer(input, render.messages);
   convert_developer(render.messages, chat.source());
-  tell_tools(model, input.forced_call, render.messages, render.tools);
+  write_out_tools(model, input.forced_call, render.messages, render.tools);
   if (model.speaks_harmony()) convert_harmony_reasoning(render.messages);
   convert_arguments(render.messages, wants_objects(chat.source()));
   render.extra = input.extra;

@@ -30,9 +30,9 @@ struct ChatInput {
   bool end_reasoning = false;
   // No reasoning first where it would come in a message of its own (harmony).
   bool answer_at_once = false;
-  // The answer is a call, as bare JSON, of which some templates do not tell.
+  // The answer is a call, as bare JSON, which some templates do not describe.
   bool forced_call = false;
-  bool show_reasoning = true;  // false: the client wants the answer alone
+  bool show_reasoning = true;  // false: the client gets the answer alone
   Notes notes;                 // of what was left out
   // Instead of messages: what they have become, as text and, with what of the answer is
   // there already, as tokens (resumed_slot.h).

@@ -39,10 +39,6 @@ constexpr KnownTool kKnownTools[] = {
 #include "lib/server/known_tools.def"
 };
 
-ApiError bad_tool(const std::string& where, const std::string& message) {
-  return ApiError{400, fmt::format("'{}' {}", where, message), where, ""};
-}
-
 // A tool that is being read.
 struct OneTool {
   const Json& from;
@@ -59,8 +55,8 @@ std::optional<ApiError> add_tool(const OneTool& tool, const std::string& name, C
     if (known.shown == shown) return std::nullopt;
   }
   if (out.clients.size() == kMaxTools) {
-    return bad_tool(tool.where,
-                    fmt::format("is one function too many, {} are possible", kMaxTools));
+    return bad_place(tool.where,
+                     fmt::format("is one function too many, {} are possible", kMaxTools));
   }
   Json function;
   function["name"] = shown;
@@ -82,17 +78,17 @@ const Json* described(const OneTool& tool, const char* key) {
 std::optional<ApiError> add_function(const OneTool& tool, RequestTools& out) {
   const Json* function = described(tool, "function");
   if (function == nullptr) {
-    return bad_tool(tool.where, "is no {\"type\": \"function\", \"function\": ...}");
+    return bad_place(tool.where, "is no {\"type\": \"function\", \"function\": ...}");
   }
   const std::string at = tool.form.nested ? tool.where + ".function" : tool.where;
   const std::string name = string_or(*function, "name", "");
-  if (name.empty()) return bad_tool(at, "has no name");
+  if (name.empty()) return bad_place(at, "has no name");
   Json parameters = {{"type", "object"}, {"properties", Json::object()}};
   const auto schema = function->find(tool.form.schema);
   if (schema != function->end() && !schema->is_null()) {
     if (!schema->is_object()) {
-      return bad_tool(fmt::format("{}.{}", tool.where, tool.form.schema_field),
-                      fmt::format("is {}, expected a JSON schema", show(*schema)));
+      return bad_place(fmt::format("{}.{}", tool.where, tool.form.schema_field),
+                       fmt::format("is {}, expected a JSON schema", show(*schema)));
     }
     parameters = *schema;
   }
@@ -100,14 +96,14 @@ std::optional<ApiError> add_function(const OneTool& tool, RequestTools& out) {
                   std::move(parameters), out);
 }
 
-// One text, in a form that the description tells; a regular expression binds a forced call too.
+// One text, whose form the description gives; a regular expression binds a forced call too.
 std::optional<ApiError> add_custom(const OneTool& tool, RequestTools& out) {
   const Json* custom = described(tool, "custom");
   if (custom == nullptr) {
-    return bad_tool(tool.where, "is no {\"type\": \"custom\", \"custom\": ...}");
+    return bad_place(tool.where, "is no {\"type\": \"custom\", \"custom\": ...}");
   }
   const std::string name = string_or(*custom, "name", "");
-  if (name.empty()) return bad_tool(tool.where, "has no name");
+  if (name.empty()) return bad_place(tool.where, "has no name");
   std::string description = string_or(*custom, "description", "");
   Json input = {{"type", "string"}};
   if (const auto format = custom->find("format"); format != custom->end() && format->is_object()) {
@@ -156,9 +152,9 @@ std::optional<ApiError> add_namespace(const OneTool& tool, RequestTools& out) {
   const std::string name = string_or(tool.from, "name", "");
   const auto inner = tool.from.find("tools");
   if (name.empty() || !tool.space.empty()) {
-    return bad_tool(tool.where, name.empty() ? "has no name" : "is a namespace within another");
+    return bad_place(tool.where, name.empty() ? "has no name" : "is a namespace within another");
   }
-  if (inner == tool.from.end() || !inner->is_array()) return bad_tool(tool.where, "has no tools");
+  if (inner == tool.from.end() || !inner->is_array()) return bad_place(tool.where, "has no tools");
   for (size_t i = 0; i < inner->size(); ++i) {
     const OneTool one = {(*inner)[i], fmt::format("{}.tools[{}]", tool.where, i), tool.form, name};
     if (auto error = add_any(one, out)) return error;
@@ -168,7 +164,7 @@ std::optional<ApiError> add_namespace(const OneTool& tool, RequestTools& out) {
 
 std::optional<ApiError> add_any(const OneTool& tool, RequestTools& out) {
   if (!tool.from.is_object()) {
-    return bad_tool(tool.where, fmt::format("is {}, expected an object", show(tool.from)));
+    return bad_place(tool.where, fmt::format("is {}, expected an object", show(tool.from)));
   }
   const auto given = tool.from.find("type");
   const bool untyped = given == tool.from.end() || given->is_null();
@@ -213,10 +209,8 @@ std::string_view schema_field(ToolForm form) {
 std::optional<ApiError> read_tools(const Json& list, ToolForm form, const std::string& where,
                                    RequestTools& tools) {
   if (list.size() > kMaxTools) {
-    return ApiError{
-        400,
-        fmt::format("'{}' has {} items, at most {} are possible", where, list.size(), kMaxTools),
-        where, ""};
+    return bad_place(where,
+                     fmt::format("has {} items, at most {} are possible", list.size(), kMaxTools));
   }
   for (size_t i = 0; i < list.size(); ++i) {
     if (auto error = add_any({list[i], fmt::format("{}[{}]", where, i), row_of(form)}, tools)) {

@@ -3,8 +3,7 @@
 //
 //   RequestTools tools;
 //   read_tools(body["tools"], ToolForm::Flat, "tools", tools);  // functions, for the template
-//   client_tool(tools.clients, "mcp__git__log")->name           // "log" of the namespace
-//   "mcp__git"
+//   client_tool(tools.clients, "mcp__git__log")->name   // "log", of the namespace "mcp__git"
 #pragma once
 
 #include <optional>

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::string_view kSignature = "ktx1.";
 
-ApiError bad_part(const std::string& where, const std::string& what) {
-  return {400, fmt::format("'{}' {}", where, what), where, ""};
-}
-
 // Only their own server can read these.
 bool is_opaque(const std::string& key, const Json& value) {
   static constexpr std::string_view kKeys[] = {"cache_control", "caller", "signature",
@@ -65,10 +61,10 @@ std::optional<ApiError> cannot_read(const HeldRow& row, const std::string& type,
     out.text += left_out(row);
     return std::nullopt;
   }
-  return bad_part(place.where,
-                  fmt::format("is of type '{}': {} input is not supported, this model reads text "
-                              "only",
-                              type, row.name));
+  return bad_place(place.where,
+                   fmt::format("is of type '{}': {} input is not supported, this model reads text "
+                               "only",
+                               type, row.name));
 }
 
 // A document of Anthropic's, a search result, a file of OpenAI's: all with a title and one of a
@@ -141,7 +137,7 @@ std::string left_out(const HeldRow& row) {
                      hidden ? "it cannot be read here" : "this model reads text only");
 }
 
-std::string told(const Json& part) {
+std::string as_json(const Json& part) {
   Json rest = readable(part);
   for (const char* key : {"id", "type", "status", "call_id", "tool_use_id"}) rest.erase(key);
   return fmt::format("[{} {}]\n", string_or(part, "type", ""), dump(rest));
@@ -150,7 +146,7 @@ std::string told(const Json& part) {
 std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, Notes& notes,
                                   ContentText& out) {
   if (!part.is_object()) {
-    return bad_part(place.where, fmt::format("is {}, expected an object", show(part)));
+    return bad_place(place.where, fmt::format("is {}, expected an object", show(part)));
   }
   const auto given = part.find("type");
   const std::string type =
@@ -160,7 +156,7 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
   const auto add_text = [&](const char* key) -> std::optional<ApiError> {
     const auto text = part.find(key);
     if (text == part.end() || !text->is_string()) {
-      return bad_part(place.where, fmt::format("is a part without {}", key));
+      return bad_place(place.where, fmt::format("is a part without {}", key));
     }
     const std::string& said = text->get_ref<const std::string&>();
     // Nothing stands before it: the header of a request may.
@@ -183,8 +179,8 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
     case HeldAs::ToolName:
       out.text += fmt::format("The tool '{}' can be called.\n", string_or(part, "tool_name", ""));
       return std::nullopt;
-    case HeldAs::Told:
-      out.text += told(part);
+    case HeldAs::AsJson:
+      out.text += as_json(part);
       return std::nullopt;
     case HeldAs::Media:
       return cannot_read(*row, type, place, out);
@@ -195,7 +191,7 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
       note_skipped(*row, place.where, notes);
       return std::nullopt;
     default:  // calls and results, where they cannot stand
-      return bad_part(place.where, fmt::format("is of type '{}', which cannot stand there", type));
+      return bad_place(place.where, fmt::format("is of type '{}', which cannot stand there", type));
   }
 }
 
@@ -208,8 +204,8 @@ std::optional<ApiError> read_content(const Json& content, const ContentPlace& pl
     return std::nullopt;
   }
   if (!content.is_array()) {
-    return bad_part(place.where,
-                    fmt::format("is {}, expected a string or a list of parts", show(content)));
+    return bad_place(place.where,
+                     fmt::format("is {}, expected a string or a list of parts", show(content)));
   }
   ContentPlace at = place;
   for (size_t i = 0; i < content.size(); ++i) {

@@ -17,7 +17,7 @@ namespace ktx::server {
 struct ContentPlace {
   Protocol protocol = Protocol::Chat;
   std::string where;           // "messages[3].content", of a part "messages[3].content[1]"
-  bool own = false;            // from the user himself: what cannot be read is an error
+  bool own = false;            // a user's message: what cannot be read is an error
   bool begins_prompt = false;  // of the first system message (request_headers.h)
 };
 
@@ -31,8 +31,8 @@ std::optional<ApiError> read_content(const Json& content, const ContentPlace& pl
 std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, Notes& notes,
                                   ContentText& out);
 
-// An item or a part for As::Told: "[web_fetch_tool_result {"url": ...}]".
-std::string told(const Json& part);
+// An item or a part for As::AsJson: "[web_fetch_tool_result {"url": ...}]".
+std::string as_json(const Json& part);
 // "[image left out: this model reads text only]"
 std::string left_out(const HeldRow& row);
 

@@ -23,8 +23,8 @@ enum class HeldAs {
   Summary,    // its text, in the place of all that came before it
   Document,   // its text, with its title; one that is no text as Media
   ToolName,   // the name of a tool that a search has found
-  Told,       // its own JSON without what only its server can read
-  Media,      // of the user himself: an error; elsewhere Replaced
+  AsJson,     // its own JSON without what only its server can read
+  Media,      // in a user's message an error; elsewhere Replaced
   Replaced,   // by a short text that says what is left out
   Skipped,    // with a note
   Refused,

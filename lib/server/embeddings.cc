@@ -25,14 +25,14 @@ Json numbers(const std::vector<float>& vector) {
   return list;
 }
 
-// Checks what every protocol wants of its texts, and takes their tokens.
+// Checks the texts of any protocol, and takes their tokens.
 std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInput>& texts,
                                    bool truncate, std::vector<std::vector<int32_t>>& out) {
   const bool all = model.facts().encoder;  // others keep room for a token of an answer
   const auto most = static_cast<size_t>(model.scheduler->capacity() - (all ? 0 : 1));
   for (TextInput& text : texts) {
     // Models of embeddings were trained with an end behind the text, also behind an empty one and
-    // one in which somebody wrote it. Token ids may have it already.
+    // one that spells it. Token ids may have it already.
     const text::TokenizerData& tokens = model.tokenizer->data();
     const bool open = tokens.add_eos && tokens.ids.eos >= 0;
     const bool has_end = text.of_ids && !text.ids.empty() && text.ids.back() == tokens.ids.eos;

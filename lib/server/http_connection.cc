@@ -19,6 +19,7 @@
 #include <optional>
 #include <random>
 
+#include "lib/server/api_error.h"
 #include "lib/server/http_body.h"
 #include "lib/server/http_core.h"
 #include "lib/server/http_head.h"
@@ -37,19 +38,22 @@ std::string error_json(std::string_view message, std::string_view type) {
                      message, type);
 }
 
-// The answer to a request that is not taken; null: not even its head was read.
+// The body of an answer to a request that is not taken, or that failed (500); null: not even its
+// head was read.
+std::string fault_body(const HttpOptions& options, const HttpRequest* request, int& status,
+                       std::string_view message) {
+  if (request != nullptr && options.fault_body) {
+    return options.fault_body(*request, status, message);
+  }
+  return error_json(message, error_type(status));
+}
+
 std::string fault_answer(const HttpOptions& options, const HttpFault& fault,
                          const HttpRequest* request) {
   int status = fault.status;
-  std::string body;
+  const std::string body = fault_body(options, request, status, fault.message);
   HttpHeaders headers;
   if (request != nullptr && options.more_headers) headers = options.more_headers(*request);
-  if (request != nullptr && options.fault_body) {
-    body = options.fault_body(*request, status, fault.message);
-  } else {
-    body = error_json(fault.message,
-                      fault.status == 503 ? "unavailable_error" : "invalid_request_error");
-  }
   if (fault.status == 503) headers.emplace_back("Retry-After", "2");
   if (fault.status == 415) headers.emplace_back("Accept-Encoding", "gzip");
   std::string text = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: application/json\r\n", status,
@@ -389,8 +393,8 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
   co_return again_please && !draining;
 }
 
-// Calls what others wrote: whatever it throws is an error of this request alone. False: it
-// said so, or it threw.
+// Calls a handler: an exception is an error of this request alone. False: the handler returned
+// false, or threw.
 bool HttpServer::Core::guard(HttpReply& reply, const HttpRequest* request,
                              const std::function<bool()>& call) {
   std::string what = "unknown exception";
@@ -406,12 +410,9 @@ bool HttpServer::Core::guard(HttpReply& reply, const HttpRequest* request,
   if (reply.begun()) {
     reply.break_off();  // half an answer must not look like a whole one
   } else {
-    constexpr std::string_view kMessage =
-        "an error inside the server; the request was not answered";
     int status = 500;
-    const bool shaped = request != nullptr && options.fault_body;
-    std::string body = shaped ? options.fault_body(*request, status, kMessage)
-                              : error_json(kMessage, "server_error");
+    std::string body = fault_body(options, request, status,
+                                  "an error inside the server; the request was not answered");
     reply.send(status, "application/json", std::move(body), {});
   }
   return false;

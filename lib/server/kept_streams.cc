@@ -85,7 +85,7 @@ class KeptStream {
     return std::nullopt;
   }
 
-  // Ends the computation when no client wants the answer any more.
+  // Ends the computation when the last client of the answer has gone.
   void set_cancel(std::function<void()> cancel) {
     {
       const std::lock_guard lock(mutex_);
@@ -243,7 +243,7 @@ HttpReplyPtr KeptStreams::keep(const std::string& owner, const std::string& name
   return kept;
 }
 
-// Streams that no client asks for any more, of all owners, and of the owner's the oldest ended
+// Streams without a client, of all owners, and of the owner's the oldest ended
 // ones.
 void KeptStreams::forget_old(const std::string& owner) {
   std::erase_if(streams_, [](const auto& entry) {

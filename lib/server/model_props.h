@@ -1,4 +1,4 @@
-// What GET /props tells of a loaded model, as JSON; kept for the time when it sleeps.
+// GET /props of a loaded model, as JSON; kept while the model sleeps.
 #pragma once
 
 #include <string>

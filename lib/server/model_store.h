@@ -8,8 +8,8 @@
 //
 // A ModelLease is a model in use: as long as one is held, the model stays. One thread loads and
 // unloads, one model at a time, in the order of the requests. To make room it takes those first
-// that have been idle for the longest time, and waits for the answers of one that is in use; who
-// asks for that one meanwhile waits for its turn, so that two models in demand alternate.
+// that have been idle for the longest time, and waits for the answers of one that is in use;
+// requests for that one meanwhile wait for their turn, so that two models in demand alternate.
 //
 // A model whose file is cut off or written to is of no use any more: it is taken down, and loaded
 // again as soon as its file has stayed the same for a second.
@@ -44,7 +44,7 @@ struct ModelStoreOptions {
   std::chrono::seconds idle_limit{};  // unload what has had no request for so long; 0: never
   // Requests that wait for a model, beside the first one of each.
   int64_t most_waiting = 256;
-  // What whoever runs the server should know; may be empty. The mutex is held.
+  // Reports to the operator of the server; may be empty. The mutex is held.
   std::function<void(const std::string&)> tell;
 };
 

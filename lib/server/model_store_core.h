@@ -91,10 +91,10 @@ struct ModelStore::Core : std::enable_shared_from_this<Core> {
   // Why it could not be loaded; of one that was lost, for the time being.
   static ApiError not_loadable(const Entry& entry);
   void queue_load(const EntryPtr& entry);
-  // Calls those who wait for it, without the mutex.
+  // Calls its waiters, without the mutex.
   void answer(const EntryPtr& entry, const std::optional<ApiError>& error,
               std::unique_lock<std::mutex>& lock);
-  // Nobody gets a model any more.
+  // No request gets a model any more.
   void answer_all(std::unique_lock<std::mutex>& lock);
   std::vector<EntryPtr> loaded() const;
 

@@ -9,7 +9,7 @@
 namespace ktx::server {
 namespace {
 
-// Tokens whose bias is told one by one.
+// Tokens whose bias is listed one by one.
 Json bias_json(const ServedModel& model, const AnswerFields& fields) {
   Json list = Json::array();
   for (const auto& [id, bias] : fields.sampling.logit_bias) {
@@ -85,7 +85,7 @@ class NativeAnswer final : public AnswerJob {
     std::string text;
     std::vector<int32_t> tokens;
     std::vector<PieceLogprob> logprobs;
-    int64_t told = 0;  // tokens of the answer
+    int64_t sent = 0;  // tokens of the answer
     bool has_new_line = false;
     Json whole;
   };
@@ -104,7 +104,7 @@ class NativeAnswer final : public AnswerJob {
             {"tokens", tokens},
             {"stop", false},
             {"id_slot", fields_.answer.slot},
-            {"tokens_predicted", parts_[choice].told},
+            {"tokens_predicted", parts_[choice].sent},
             {"tokens_evaluated", prompt_tokens()}};
   }
 
@@ -116,7 +116,7 @@ class NativeAnswer final : public AnswerJob {
 
   void on_piece(size_t choice, Piece piece) override {
     Part& part = parts_[choice];
-    part.told += static_cast<int64_t>(piece.tokens.size());
+    part.sent += static_cast<int64_t>(piece.tokens.size());
     part.has_new_line = part.has_new_line || piece.text.find('\n') != std::string::npos;
     if (!stream()) {
       part.text += piece.text;

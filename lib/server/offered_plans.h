@@ -6,7 +6,7 @@
 //     extra/llama.ktxplan          -> "llama"
 //
 // Names are made of paths, so that no name of a request becomes a path. Nothing but the plans'
-// tables is read, and only when somebody asks what a plan holds.
+// tables is read, and only when a request needs what a plan holds.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr const char* kToolUse = "tool_use";
 // The form of calls of a plan's templates; where they know none, it is the generic one.
 text::ToolCallFormat tool_format_of(const plan::PlanChatTemplate& templates);
 
-// What a plan's tables tell, without its weights.
+// What a plan's tables hold, without its weights.
 struct PlanSummary {
   plan::PlanFacts facts;
   std::string quantization;  // "Q4_K_M"

@@ -29,7 +29,7 @@ struct OllamaRequest {
 
 class OllamaAnswer final : public AnswerJob {
  public:
-  // `context`: the prompt, for an answer that tells its tokens.
+  // `context`: the prompt, for an answer that lists its tokens.
   OllamaAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, const OllamaRequest& request,
                std::vector<int32_t> context)
       : AnswerJob(std::move(model), std::move(reply)),
@@ -61,8 +61,8 @@ class OllamaAnswer final : public AnswerJob {
 
   void on_piece(size_t, Piece piece) override {
     answer_.insert(answer_.end(), piece.tokens.begin(), piece.tokens.end());
-    Json told = chat_logprobs(model(), piece.logprobs);
-    for (Json& item : told["content"]) logprobs_.push_back(std::move(item));
+    Json listed = chat_logprobs(model(), piece.logprobs);
+    for (Json& item : listed["content"]) logprobs_.push_back(std::move(item));
     Json calls = Json::array();
     for (const text::ToolCall& call : piece.calls) {
       Json arguments = text::parse_json(call.arguments);
@@ -123,7 +123,7 @@ class OllamaAnswer final : public AnswerJob {
   ChoiceEnd end_;
 };
 
-// Of /api/generate: the tokens that an earlier answer told.
+// For /api/generate: the tokens that an earlier answer listed.
 void read_context(const ServedModel& model, FieldReader& in, std::vector<int32_t>& ids) {
   const Json* list = in.list("context");
   if (list == nullptr) return;
@@ -193,7 +193,7 @@ void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unl
   reply.send(200, "application/json", dump(json));
 }
 
-// Behind `request.context`; an answer of /api/generate tells its tokens.
+// Behind `request.context`; an answer of /api/generate lists its tokens.
 void start(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
            std::vector<AnswerSpec> specs) {
   std::vector<int32_t>& prompt = specs[0].prompt;
@@ -201,7 +201,6 @@ void start(const ServerContext& context, const HttpReplyPtr& reply, const Ollama
     prompt.erase(prompt.begin());  // a text has one begin
   }
   prompt.insert(prompt.begin(), request.context.begin(), request.context.end());
-  send_notes(request.input.notes, *reply);
   std::make_shared<OllamaAnswer>(context.model, reply, request,
                                  request.chat ? std::vector<int32_t>() : prompt)
       ->start(std::move(specs));

@@ -29,7 +29,6 @@ struct ChatRequest {
   AnswerFields fields;
   bool logprobs = false, verbose = false;
   std::vector<ClientTool> tools;
-  Notes notes;
   std::vector<AnswerSpec> specs;
 };
 
@@ -205,7 +204,7 @@ std::optional<ApiError> read_chat(const ServerContext& context, const Json& body
     if (auto error = check_unfinished(model, *slot, resumed, fields)) return error;
     input.rendered = prompt_text(model, resumed);
     input.rendered_ids = resumed.tokens;
-  } else if (auto error = read_messages(*messages, input.messages, request.notes)) {
+  } else if (auto error = read_messages(*messages, input.messages, input.notes)) {
     return error;
   }
   RequestTools offered;
@@ -216,7 +215,6 @@ std::optional<ApiError> read_chat(const ServerContext& context, const Json& body
     return error;
   }
   request.tools = std::move(offered.clients);
-  request.notes.insert(request.notes.end(), input.notes.begin(), input.notes.end());
   if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
   if (slot) {
@@ -240,7 +238,6 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
     verbose = {model.tokenizer->decode(chat.specs[0].prompt, true),
                generation_settings(model, chat.fields), true};
   }
-  send_notes(chat.notes, *reply);
   std::make_shared<ChatCompletion>(context.model, reply, chat, std::move(verbose))
       ->start(std::move(chat.specs));
 }

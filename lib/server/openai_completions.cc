@@ -59,7 +59,7 @@ class Completion final : public OpenAiAnswer {
     std::string text;
     std::vector<PieceLogprob> logprobs;
     size_t shown_bytes = 0;
-    std::string_view echo;  // where its tokens are told, too
+    std::string_view echo;  // where its tokens are listed, too
   };
 
   Json logprobs_json(Part& part, const std::vector<PieceLogprob>& list) const {
@@ -190,16 +190,16 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
                 : read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, prompts);
   };
   if (const auto error = read()) return send_error(*reply, *error);
-  size_t told = 0;
+  size_t numbers = 0;
   for (const TextInput& prompt : prompts) {
-    told += prompt.ids.size() * static_cast<size_t>(fields.n) *
-            static_cast<size_t>(1 + std::max(fields.logprobs, 0));
+    numbers += prompt.ids.size() * static_cast<size_t>(fields.n) *
+               static_cast<size_t>(1 + std::max(fields.logprobs, 0));
   }
-  if (fields.prompt_logprobs && told > kMaxPromptLogprobs) {
+  if (fields.prompt_logprobs && numbers > kMaxPromptLogprobs) {
     return send_error(*reply, {400,
                                fmt::format("'echo' with 'logprobs' would tell {} numbers, at most "
                                            "{} are possible; send fewer prompts at once",
-                                           told, kMaxPromptLogprobs),
+                                           numbers, kMaxPromptLogprobs),
                                "echo", ""});
   }
   if (slot) prompts.push_back({resumed.tokens, model.tokenizer->decode(resumed.tokens, true)});

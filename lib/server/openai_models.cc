@@ -21,7 +21,7 @@ std::string piece_json(const text::Tokenizer& tokenizer, int32_t id) {
   return dump(bytes);
 }
 
-// Of a plan that cannot be read, what its file tells.
+// For a plan that cannot be read: what is known of its file.
 Json model_json(ModelStore& models, const ModelStatus& status) {
   Json json;
   json["id"] = status.plan.name;

@@ -20,7 +20,6 @@ struct ResponseRequest {
   AnswerFields fields;
   Json echoed;  // fields of the answer
   std::vector<ClientTool> tools;
-  Notes notes;
   std::vector<AnswerSpec> specs;
 };
 
@@ -124,7 +123,7 @@ class ResponseAnswer final : public AnswerJob {
     open_item("call", begun_call_item(tool, name, id));
   }
 
-  // Arguments of functions are told as they come; others are known when they are whole.
+  // Arguments of functions are sent as they come; others are known when they are whole.
   void add_arguments(const std::string& said) {
     if (said.empty()) return;
     text_ += said;
@@ -301,7 +300,6 @@ std::optional<ApiError> read_response(const ServerContext& context, const Json& 
     return error;
   }
   request.tools = std::move(offered.clients);
-  request.notes = input.notes;
   if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) {
     return error;
   }
@@ -318,7 +316,6 @@ void post_responses(const ServerContext& context, const HttpRequest& request,
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   ResponseRequest response;
   if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
-  send_notes(response.notes, *reply);
   std::make_shared<ResponseAnswer>(context.model, reply, response)
       ->start(std::move(response.specs));
 }
@@ -329,7 +326,7 @@ void post_responses_input_tokens(const ServerContext& context, const HttpRequest
   if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
   ResponseRequest response;
   if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
-  send_notes(response.notes, *reply);
+  send_notes(response.specs[0].notes, *reply);
   send_input_tokens(*reply, response.specs[0].prompt.size());
 }
 

@@ -2,8 +2,9 @@
 //
 //   PrometheusText out;
 //   out.begin("requests_total", "counter", "Requests taken.");
-//   out.add({{"model", "qwen3"}}, 12);                        // ktx_requests_total{model="qwen3"}
-//   12 out.begin("queue_seconds", "histogram", "..."); out.add({}, stats.queue_time);
+//   out.add({{"model", "qwen3"}}, 12);         // ktx_requests_total{model="qwen3"} 12
+//   out.begin("queue_seconds", "histogram", "...");
+//   out.add({}, stats.queue_time);
 //   std::move(out).text()
 #pragma once
 

@@ -15,10 +15,13 @@ void append_content(Json& message, const std::string& more) {
 
 }  // namespace
 
+bool quotes(const std::string& source, const std::string& word) {
+  return source.find("'" + word + "'") != std::string::npos ||
+         source.find('"' + word + '"') != std::string::npos;
+}
+
 void convert_developer(Json& messages, const std::string& source) {
-  const bool known = source.find("'developer'") != std::string::npos ||
-                     source.find("\"developer\"") != std::string::npos;
-  if (known) return;
+  if (quotes(source, "developer")) return;
   for (Json& message : messages) {
     if (message["role"] == "developer") message["role"] = "system";
   }

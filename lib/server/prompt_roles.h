@@ -1,9 +1,14 @@
 // Conversations for templates that know fewer roles, or fewer places for them.
 #pragma once
 
+#include <string>
+
 #include "lib/server/json_fields.h"
 
 namespace ktx::server {
+
+// Whether a template's source has the word as a string, which means that it looks for it.
+bool quotes(const std::string& source, const std::string& word);
 
 // Most templates know no developer, whose place the system message has. `source`: of the template.
 void convert_developer(Json& messages, const std::string& source);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/server/prompt_roles.h"
+
 namespace ktx::server {
 namespace {
 
@@ -57,13 +59,6 @@ void read_reasoning(const ServedModel& model, FieldReader& in, ChatInput& input,
   if (inner.error()) in.fail("reasoning", inner.error()->message);
 }
 
-bool knows(const ServedModel& model, const std::string& effort) {
-  if (!model.chat_template) return false;
-  const std::string& source = model.chat_template->source();
-  return source.find("'" + effort + "'") != source.npos ||
-         source.find("\"" + effort + "\"") != source.npos;
-}
-
 }  // namespace
 
 void set_reasoning_effort(const ServedModel& model, const std::string& effort, bool switches,
@@ -72,7 +67,7 @@ void set_reasoning_effort(const ServedModel& model, const std::string& effort, b
   if (effort == "none") return set_switch(false, extra);
   if (switches) set_switch(true, extra);
   if (extra.contains("reasoning_effort")) return;
-  const bool known = knows(model, effort);
+  const bool known = model.chat_template && quotes(model.chat_template->source(), effort);
   const bool highest = effort == "xhigh" || effort == "max";
   extra["reasoning_effort"] = known                 ? effort
                               : effort == "minimal" ? "low"

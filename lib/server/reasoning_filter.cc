@@ -51,14 +51,16 @@ ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::R
       }
     }
   }
+  for (const int32_t id : overruns_[0]) set_token(allowed_, id, false);
 }
 
 Result<runtime::TokenBits> ReasoningFilter::allowed() {
   if (state_ == State::Answer) return answer_->allowed();
   if (state_ == State::Reasoning) {
+    if (said_.empty()) return runtime::TokenBits(tokens_.allowed());
     mask_.assign(tokens_.allowed().begin(), tokens_.allowed().end());
     const std::string_view close = tokens_.tags().close;
-    for (size_t said = 0; said < close.size(); ++said) {
+    for (size_t said = 1; said < close.size(); ++said) {
       if (!said_.ends_with(close.substr(0, said))) continue;
       for (const int32_t id : tokens_.overruns(said)) set_token(mask_, id, false);
     }

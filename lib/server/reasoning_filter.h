@@ -33,7 +33,7 @@ class ReasoningTokens {
   // The tokens that end the closing tag behind `said` bytes of it, and say more than white space
   // behind it: the grammar would miss the begin of the answer.
   std::span<const int32_t> overruns(size_t said) const { return overruns_[said]; }
-  // Within reasoning: all but those that end an answer.
+  // Within reasoning: all but those that end an answer, and overruns(0).
   std::span<const uint32_t> allowed() const { return allowed_; }
   const text::ReasoningTags& tags() const { return tags_; }
   std::string_view piece(int32_t id) const { return tokenizer_.piece(id); }

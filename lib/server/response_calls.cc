@@ -89,7 +89,7 @@ std::optional<ApiError> read_call_item(const Json& item, const std::string& wher
   call.name = row->name != nullptr
                   ? row->name
                   : shown_name(string_or(item, "namespace", ""), string_or(item, "name", ""));
-  if (call.name.empty()) return ApiError{400, fmt::format("'{}' has no name", where), where, ""};
+  if (call.name.empty()) return bad_place(where, "has no name");
   const auto found = item.find(row->inside);
   const Json inside = found == item.end() ? Json() : *found;
   if (row->form == CallForm::Custom) {

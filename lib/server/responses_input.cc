@@ -14,8 +14,7 @@ class ItemReader {
 
   std::optional<ApiError> read(const Json& item, const std::string& where) {
     if (!item.is_object()) {
-      return ApiError{400, fmt::format("'{}' is {}, expected an object", where, show(item)), where,
-                      ""};
+      return bad_place(where, fmt::format("is {}, expected an object", show(item)));
     }
     const auto given = item.find("type");
     const bool untyped = given == item.end() || given->is_null();
@@ -33,8 +32,8 @@ class ItemReader {
         return result(item, where);
       case HeldAs::Tools:
         return more_tools(item, type, where);
-      case HeldAs::Told:
-        append(answer()["content"], told(item));
+      case HeldAs::AsJson:
+        append(answer()["content"], as_json(item));
         return std::nullopt;
       case HeldAs::Replaced:
         append(answer()["content"], left_out(*row));
@@ -175,7 +174,7 @@ std::optional<ApiError> read_responses_input(const Json& given, const std::strin
   if (given.is_string()) {
     input.messages.push_back({{"role", "user"}, {"content", given}});
   } else if (!given.is_array()) {
-    return ApiError{400, "'input' must be a string or a list of items", "input", ""};
+    return bad_place("input", "must be a string or a list of items");
   } else {
     for (size_t i = 0; i < given.size(); ++i) {
       if (auto error = reader.read(given[i], fmt::format("input[{}]", i))) return error;

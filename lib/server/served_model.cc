@@ -5,14 +5,14 @@
 #include <random>
 
 #include "lib/support/strings.h"
-#include "lib/text/answers/told_tools.h"
+#include "lib/text/answers/tools_as_text.h"
 #include "lib/text/chat_template/template_probe.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 
 namespace ktx::server {
 
 uint64_t ServedModel::new_seed() const {
-  // 53 bits: it is told, and clients that read numbers as doubles send it back.
+  // 53 bits: answers report it, and clients that read numbers as doubles send it back.
   return seed ? *seed : std::random_device{}() * uint64_t{0x9E3779B97F4A7C15} >> 11;
 }
 
@@ -69,12 +69,13 @@ Status choose_tool_format(ServedModel& model, const std::string& name) {
         fmt::format("--tool-format: no form of calls is called '{}'{}; known are auto, none, {}",
                     printable(name), did_you_mean(name, names), join(names, ", "))};
   }
-  const bool needs_template = *chosen != text::ToolCallFormat::None && !text::can_tell(*chosen);
+  const bool needs_template =
+      *chosen != text::ToolCallFormat::None && !text::has_text_form(*chosen);
   if (needs_template && *chosen != model.tool_format) {
     return Error{
         fmt::format("--tool-format {}: this form needs a chat template that is made for it; "
                     "known for others are {}",
-                    name, join(text::told_format_names(), ", "))};
+                    name, join(text::text_form_names(), ", "))};
   }
   model.tool_format = *chosen;
   return {};

@@ -63,7 +63,7 @@ struct ServedModel {
 // How the model's makers made vectors of texts; the last token's where nothing is said.
 runtime::Pooling pooling_of(const plan::PlanFacts& facts);
 
-// What the one who starts a server says of the model's chat.
+// Settings of a server for the model's chat.
 struct ChatSettings {
   std::optional<std::string> chat_template;  // its text, instead of the plan's
   std::string tool_format = "auto";          // a name of tool_call_formats.def, auto or none

@@ -151,10 +151,6 @@ void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError&
   ollama ? send_ollama_error(reply, error) : send_error(reply, error);
 }
 
-}  // namespace
-
-namespace {
-
 // Where there are several keys, figures of all would tell one client what others do.
 std::optional<ApiError> no_figures(const Route& route, const std::vector<ApiKey>& keys,
                                    const ApiKey* key) {
@@ -222,10 +218,11 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
   const Route& route = *find_route(request).route;
   ServerContext now = context();
   const std::shared_ptr<const AccessOptions> access = this->access();
-  now.owner = owner_of(*access, request);
-  now.share = share_of(*access, request, ++requests_);
+  const ApiKey* const key = key_of(*access, request);
+  now.owner = owner_of(key);
+  now.share = share_of(key, request, ++requests_);
   HttpReplyPtr reply = client;
-  if (const ApiKey* key = now.owner.empty() ? nullptr : key_of(*access, request)) {
+  if (key != nullptr) {
     reply->set_user(now.owner, name_of(*access, *key));
     const bool computes = route.model && !route.quick;
     const int wait = computes ? limits_.take_request(now.owner, *key, KeyLimits::Clock::now()) : 0;
@@ -236,7 +233,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
       return send_in_shape(request, *reply, error);
     }
   }
-  if (const auto error = no_figures(route, access->keys, key_of(*access, request))) {
+  if (const auto error = no_figures(route, access->keys, key)) {
     return send_in_shape(request, *reply, *error);
   }
   if (route.endpoint == get_page && !options_.web_ui) {
@@ -248,7 +245,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
       if (!owner.empty()) limits_.add_tokens(owner, tokens);
     });
   }
-  now.no_edits = no_edits(options_, key_of(*access, request));
+  now.no_edits = no_edits(options_, key);
   if (!route.model) return answer(route, std::move(now), request, reply);
   const std::string model = now.models->needs_names() ? requested_model(request) : "";
   ModelStore::Found found = now.models->use(model);

@@ -88,7 +88,7 @@ std::optional<ApiError> check_size(const ServedModel& model, const std::string& 
 
 std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
                                    const ServedModel& model, std::vector<TextInput>& texts) {
-  if (value == nullptr) return ApiError{400, fmt::format("'{}' is missing", name), name, ""};
+  if (value == nullptr) return bad_place(name, "is missing");
   const auto read_one = [&](const Json& item) -> std::optional<ApiError> {
     TextInput& text = texts.emplace_back();
     if (item.is_string()) return read_text(item.get_ref<const std::string&>(), name, model, text);

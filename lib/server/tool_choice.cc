@@ -89,7 +89,7 @@ bool asks_for_reasoning(const ChatInput& input) {
   return asked != input.extra.end() && *asked == Json(true);
 }
 
-// A model may reason first, whatever the grammar wants of its answer.
+// A model may reason first; the grammar binds only its answer.
 void reason_first(const ServedModel& model, const ChatPrompt& prompt, AnswerSpec& spec) {
   spec.split_reasoning = true;
   if (model.speaks_harmony()) {
@@ -234,6 +234,8 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
     use_chat_parsers(model, input, prompt, constraint, spec);
     spec.reasoning_limit = fields.reasoning;
   }
+  Notes& notes = specs.front().notes;
+  notes.insert(notes.begin(), input.notes.begin(), input.notes.end());
   return std::nullopt;
 }
 

@@ -1,10 +1,9 @@
 // JSON whose integers keep all of their digits: those that neither 64 bits hold (u128, u256, the
 // 10^30 of a schema's bound) would become doubles, and 2^64 another number.
 //
-//   const nlohmann::ordered_json tool = parse_json(R"({"maximum":
-//   340282366920938463463374607431768211455})"); is_wide(tool["maximum"]);       // true;
-//   is_number() is false: no type of the library holds it json_text(tool);                // all 39
-//   digits
+//   const auto schema = parse_json(R"({"maximum": 340282366920938463463374607431768211455})");
+//   is_wide(schema["maximum"]);      // true; is_number() is false, as no number type holds it
+//   json_text(schema);               // all 39 digits
 //
 // A wide integer is held as the library's type for bytes, which no text makes. Everything else is
 // as the library has it. Safe for any text of bounded nesting (json_nesting.h).

@@ -20,19 +20,16 @@ class GemmaArguments {
   // From its opening bracket to behind its closing one.
   CallState object(int depth) {
     KTX_STEP(open("{", depth));
-    for (bool first = true;; first = false) {
+    const auto note_whole_members = [&] {
       if (depth == 0) read_.arguments = json_;
-      CallState end = closes("}");
-      if (end != CallState::No) return end;
-      if (!first) {
-        KTX_STEP(comma());
-        end = closes("}");
-        if (end != CallState::No) return end;
-        json_ += ", ";
-      }
+    };
+    note_whole_members();
+    return items("}", [&] {
       KTX_STEP(key());
       KTX_STEP(value(depth));
-    }
+      note_whole_members();
+      return CallState::Call;
+    });
   }
   const std::string& json() const { return json_; }
 
@@ -52,24 +49,26 @@ class GemmaArguments {
     return CallState::Call;
   }
 
-  CallState comma() {
-    in_.space();
-    return in_.literal(",");
+  // Up to the closing bracket; a comma may stand in front of it.
+  template <class Item>
+  CallState items(std::string_view bracket, const Item& item) {
+    for (bool first = true;; first = false) {
+      CallState end = closes(bracket);
+      if (end != CallState::No) return end;
+      if (!first) {
+        in_.space();
+        KTX_STEP(in_.literal(","));
+        end = closes(bracket);
+        if (end != CallState::No) return end;
+        json_ += ", ";
+      }
+      KTX_STEP(item());
+    }
   }
 
   CallState list(int depth) {
     KTX_STEP(open("[", depth));
-    for (bool first = true;; first = false) {
-      CallState end = closes("]");
-      if (end != CallState::No) return end;
-      if (!first) {
-        KTX_STEP(comma());
-        end = closes("]");
-        if (end != CallState::No) return end;
-        json_ += ", ";
-      }
-      KTX_STEP(value(depth));
-    }
+    return items("]", [&] { return value(depth); });
   }
 
   // A bare word, or a string.

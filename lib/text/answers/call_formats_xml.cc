@@ -2,11 +2,10 @@
 #include <algorithm>
 
 #include "lib/text/answers/call_formats.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The arguments of a call in XML, put together value by value.
 class XmlArguments {
@@ -26,9 +25,7 @@ class XmlArguments {
     text_ += text_.size() == 1 ? "" : ", ";
     text_ += print(key) + ": " + value;
   }
-  static std::string print(std::string_view text) {
-    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  static std::string print(std::string_view text) { return json_text(text); }
   static bool holds(const std::vector<std::string>& names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   }

@@ -64,13 +64,25 @@ std::string json_of_word(std::string_view word) {
   return is_number(word) ? std::string(word) : "";
 }
 
+void JsonPlace::step(char c) {
+  if (in_string) {
+    in_string = c != '"' || escaped;
+    escaped = c == '\\' && !escaped;
+  } else if (c == '"') {
+    in_string = true;
+  } else if (c == '{' || c == '[') {
+    ++depth;
+  } else if (c == '}' || c == ']') {
+    --depth;
+  }
+}
+
 std::string compact_json(std::string_view json) {
   std::string out;
-  bool in_string = false, escaped = false;
+  JsonPlace place;
   for (const char c : json) {
-    if (!in_string && is_space(c)) continue;
-    if (!escaped && c == '"') in_string = !in_string;
-    escaped = in_string && !escaped && c == '\\';
+    if (!place.in_string && is_space(c)) continue;
+    place.step(c);
     out += c;
   }
   return out;

@@ -59,6 +59,14 @@ class CallJson {
   bool key_ = false;    // it is a key
 };
 
+// A place in strict JSON that is read byte by byte: within a string or not, and how many brackets
+// are open; below 0 where one closes that was open before the first byte.
+struct JsonPlace {
+  int depth = 0;
+  bool in_string = false, escaped = false;
+  void step(char c);
+};
+
 // JSON without the white space between its parts.
 std::string compact_json(std::string_view json);
 

@@ -55,14 +55,8 @@ void GenericAnswer::read_response(GenericDelta& delta) {
       if (is_text_) continue;
     }
     if (!is_text_) {
-      if (in_string_) {
-        in_string_ = c != '"' || !escape_.empty();
-        escape_ = escape_.empty() && c == '\\' ? "\\" : "";
-      } else {
-        in_string_ = c == '"';
-        depth_ += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
-      }
-      if (depth_ < 0) {
+      place_.step(c);
+      if (place_.depth < 0) {
         part_ = Part::End;
       } else {
         delta.text += c;
@@ -104,18 +98,14 @@ void GenericAnswer::read_calls(GenericDelta& delta) {
   const std::string_view json = json_.json();
   for (; at_ < json.size() && part_ == Part::Calls; ++at_) {
     const char c = json[at_];
-    if (in_string_) {
-      in_string_ = c != '"' || !escape_.empty();
-      escape_ = escape_.empty() && c == '\\' ? "\\" : "";
+    if (place_.in_string || place_.depth > 0 || c == '{') {
+      place_.step(c);
+      delta.calls += c;
+    } else if (c == '}') {
+      part_ = Part::End;
     } else {
-      in_string_ = c == '"';
-      if (depth_ == 0 && c != '{') {
-        if (c == '}') part_ = Part::End;
-        continue;
-      }
-      depth_ += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+      place_.in_string = c == '"';
     }
-    delta.calls += c;
   }
 }
 

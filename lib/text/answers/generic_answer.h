@@ -1,10 +1,9 @@
 // Reads the generic form of calls, in which a whole answer is one JSON object, for models whose
-// template knows no tools (told_tools.h, grammar/tool_call_schema.h):
+// template knows no tools (tools_as_text.h, grammar/tool_call_schema.h):
 //
-//   {"response": "Hello!"}                                   ->  text Hello!
-//   {"tool_call": {"name": "f", "arguments": {"a": 1}}}      ->  {"name": "f", "arguments": {"a":
-//   1}}
-//   {"tool_calls": [{"name": "f", …}, {"name": "g", …}]}     ->  one after the other
+//   {"response": "Hello!"}                                ->  text Hello!
+//   {"tool_call": {"name": "f", "arguments": {}}}         ->  {"name": "f", "arguments": {}}
+//   {"tool_calls": [{"name": "f", …}, {"name": "g", …}]}  ->  one after the other
 //
 // Bare calls are for a ToolCallParser of the Llama 3 form. Any other text is text. The text of a
 // response comes as it is said. One stream; not thread-safe, copyable. Safe for any bytes; the
@@ -40,11 +39,10 @@ class GenericAnswer {
   std::string said_;                      // the object so far, up to the end of its head
   CallJson json_;                         // of it
   size_t at_ = 0;                         // read of the JSON
-  int depth_ = 0;                         // of what is open in a value that is passed on
+  JsonPlace place_;                       // within a value that is passed on
   bool begun_ = false, is_text_ = false;  // of the response: its value, which is a string
-  bool in_string_ = false;
-  std::string escape_;  // within the response
-  uint32_t high_ = 0;   // the first half of a pair
+  std::string escape_;                    // within the response
+  uint32_t high_ = 0;                     // the first half of a pair
 };
 
 }  // namespace ktx::text

@@ -9,7 +9,7 @@
 // A message is a header (role, channel, recipient) and a body. The channel `analysis` is
 // reasoning; `final`, and `commentary` without a recipient, is content. Two messages of one kind
 // are separated by an empty line. What a model addresses to a tool of OpenAI's own (python,
-// browser.search) is reasoning: nobody runs it.
+// browser.search) is reasoning: nothing runs it.
 //
 // Markers are control tokens, which the caller passes as such: a text that spells "<|end|>" is
 // text. A header is never shown, wherever the answer breaks off; a call that breaks off keeps the

@@ -26,7 +26,7 @@ constexpr std::string_view kMiniMaxTrailers[] = {kMiniMaxTags.invoke_end, kMiniM
 constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.invoke};
 constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.section_end};
 constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
-// The last one is what the model goes on with where nobody stops it: the place of the result.
+// The last one is what the model goes on with where nothing stops it: the place of the result.
 constexpr std::string_view kGemmaTrailers[] = {kGemmaCallEnd, kGemmaResponse};
 
 struct CallFormat {

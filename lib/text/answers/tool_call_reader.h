@@ -24,7 +24,7 @@ struct CallRead {
   CallState state = CallState::No;
   size_t bytes = 0;  // of a Call
   std::vector<ToolCall> calls;
-  // Once it is sure enough to be told: the name, and the arguments so far, as a place in the JSON
+  // Once it is certain: the name, and the arguments so far, as a place in the JSON
   // of the scan where they begin, or (XML) as what they are going to begin with.
   bool begun = false;
   std::string name, id;

@@ -20,18 +20,9 @@ constexpr FormatRow kNamedFormats[] = {
 
 // The object that `json` begins with, as far as it is there.
 std::string_view object_in(std::string_view json, ObjectScan& scan) {
-  for (; !scan.whole && scan.at < json.size(); ++scan.at) {
-    const char c = json[scan.at];
-    if (scan.in_string) {
-      if (c == '"' && !scan.escaped) scan.in_string = false;
-      scan.escaped = c == '\\' && !scan.escaped;
-    } else if (c == '"') {
-      scan.in_string = true;
-    } else if (c == '{' || c == '[') {
-      ++scan.depth;
-    } else if (c == '}' || c == ']') {
-      scan.whole = --scan.depth == 0;
-    }
+  while (!scan.whole && scan.at < json.size()) {
+    scan.place.step(json[scan.at++]);
+    scan.whole = scan.place.depth == 0;
   }
   return json.substr(0, scan.at);
 }
@@ -142,7 +133,7 @@ void ToolCallParser::say_more(ToolCallDelta& delta, const CallRead& read) {
   say(delta, std::move(piece));
 }
 
-// A call that is not streamed is told here.
+// A call that is not streamed is emitted here.
 void ToolCallParser::end_call(ToolCallDelta& delta) {
   if (!stream_) delta.calls.push_back(std::move(call_));
   call_ = {};

@@ -113,8 +113,8 @@ struct CallScan {
 // How far an object in strict JSON was followed, up to its closing bracket.
 struct ObjectScan {
   size_t at = 0;
-  int depth = 0;
-  bool in_string = false, escaped = false, whole = false;
+  JsonPlace place;
+  bool whole = false;
 };
 
 // One stream; not thread-safe, copyable. Safe for any bytes. A bare JSON object of Llama3

@@ -44,7 +44,7 @@ class ExpressionParser {
   void leave() { --depth_; }
 
   int conditions_ = 0;              // `if` blocks around
-  std::vector<MacroStmt*> macros_;  // macros around: told when they use caller, varargs, kwargs
+  std::vector<MacroStmt*> macros_;  // macros around: marked when they use caller, varargs, kwargs
 
  private:
   struct UnknownName {

@@ -43,19 +43,21 @@ TEST(Access, TheSchemeMayBeWrittenInAnyCase) {
 
 TEST(Access, AnOwnerStandsForAKeyAndDoesNotTellIt) {
   AccessOptions options;
-  EXPECT_EQ(owner_of(options, request({{"x-api-key", "any"}})), "") << "no keys: everybody's";
+  EXPECT_EQ(owner_of(key_of(options, request({{"x-api-key", "any"}}))), "")
+      << "no keys: everybody's";
   options.keys = {"first", "second"};
   const auto owner = [&](const char* key) {
-    return owner_of(options, request({{"x-api-key", key}}));
+    return owner_of(key_of(options, request({{"x-api-key", key}})));
   };
   EXPECT_EQ(owner("first").size(), 32u);
   EXPECT_EQ(owner("first"), owner("first"));
-  EXPECT_EQ(owner("first"), owner_of(options, request({{"authorization", "bearer first"}})));
+  EXPECT_EQ(owner("first"),
+            owner_of(key_of(options, request({{"authorization", "bearer first"}}))));
   EXPECT_NE(owner("first"), owner("second"));
   EXPECT_EQ(owner("first").find("first"), std::string::npos);
   EXPECT_EQ(owner("wrong"), "");
   options.keys = {"second", "first"};
-  EXPECT_EQ(owner("first"), owner_of(options, request({{"x-api-key", "first"}})))
+  EXPECT_EQ(owner("first"), owner_of(key_of(options, request({{"x-api-key", "first"}}))))
       << "whatever the order of the keys";
 }
 
@@ -65,7 +67,7 @@ TEST(Access, SharesAreThoseOfKeysOrOfAddresses) {
     HttpRequest request;
     request.client = client;
     if (!key.empty()) request.headers = {{"x-api-key", key}};
-    return share_of(options, request, 7);
+    return share_of(key_of(options, request), request, 7);
   };
   EXPECT_EQ(share("10.0.0.1").key, share("10.0.0.1").key);
   EXPECT_NE(share("10.0.0.1").key, share("10.0.0.2").key);

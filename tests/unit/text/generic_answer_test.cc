@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lib/text/answers/told_tools.h"
+#include "lib/text/answers/tools_as_text.h"
 #include "tests/unit/text/stream_pieces.h"
 
 namespace ktx::text {
@@ -54,7 +54,7 @@ TEST(GenericAnswer, AnyOtherTextIsText) {
 const Json kTools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters":
     {"type": "object", "properties": {"a": {"type": "integer"}}}}}])");
 
-TEST(ToldTools, SayWhatCanBeCalledAndHow) {
+TEST(ToolsAsText, SayWhatCanBeCalledAndHow) {
   const std::string generic = tools_text(kTools, ToolCallFormat::Generic, true, false);
   EXPECT_NE(generic.find("{\"name\":\"f\""), std::string::npos) << generic;
   EXPECT_NE(generic.find("\"tool_call\""), std::string::npos);
@@ -63,16 +63,16 @@ TEST(ToldTools, SayWhatCanBeCalledAndHow) {
   EXPECT_NE(hermes.find("<tool_call>\n{\"name\": \"NAME\", \"arguments\": {"), std::string::npos);
   EXPECT_EQ(tools_text(kTools, ToolCallFormat::Hermes, false, false).find("\"f\""),
             std::string::npos);
-  for (const std::string& name : told_format_names()) {
-    EXPECT_TRUE(can_tell(*format_from_name(name))) << name;
+  for (const std::string& name : text_form_names()) {
+    EXPECT_TRUE(has_text_form(*format_from_name(name))) << name;
   }
-  EXPECT_FALSE(can_tell(ToolCallFormat::Harmony));
+  EXPECT_FALSE(has_text_form(ToolCallFormat::Harmony));
 }
 
 // What a model is shown as its own call is read as that call.
-TEST(ToldTools, AWrittenCallIsReadAgain) {
+TEST(ToolsAsText, AWrittenCallIsReadAgain) {
   const Json arguments = {{"a", 1}, {"s", "x < y \"z\"\n"}};
-  for (const std::string& name : told_format_names()) {
+  for (const std::string& name : text_form_names()) {
     const ToolCallFormat format = *format_from_name(name);
     std::string said = written_call(format, "f", arguments);
     ToolCallFormat reads = format;
@@ -89,7 +89,7 @@ TEST(ToldTools, AWrittenCallIsReadAgain) {
   }
 }
 
-TEST(ToldTools, CallsAndResultsBecomePlainMessages) {
+TEST(ToolsAsText, CallsAndResultsBecomePlainMessages) {
   Json messages = Json::parse(R"([
     {"role": "user", "content": "go"},
     {"role": "assistant", "content": "I look.", "tool_calls": [

@@ -1,5 +1,5 @@
-// Tools for a model whose chat template knows none: a system message tells of them and of the form
-// of calls, and what a conversation has of calls and results becomes plain messages.
+// Tools for a model whose chat template knows none: a system message describes them and the form
+// of calls, and the calls and results of a conversation become plain messages.
 //
 //   {"role": "assistant", "tool_calls": [f {"a": 1}]}  ->  {"role": "assistant", "content":
 //                                                          "{\"tool_call\": {\"name\": "f", …}}"}
@@ -18,16 +18,16 @@
 
 namespace ktx::text {
 
-// The forms that a text can tell of; the others need a template of their own.
-bool can_tell(ToolCallFormat format);
-std::vector<std::string> told_format_names();
+// The forms that a text can describe; the others need a template of their own.
+bool has_text_form(ToolCallFormat format);
+std::vector<std::string> text_form_names();
 
 // A call as a model writes it in this form. `arguments`: JSON, an object or its text.
 std::string written_call(ToolCallFormat format, std::string_view name,
                          const nlohmann::ordered_json& arguments);
 
-// What a model is told: the tools, where the template does not list them (`list`), and how it
-// calls one. `forced`: it must, as bare JSON.
+// What the model reads of tools: the tools themselves, where the template does not list them
+// (`list`), and how to call one. `forced`: it must, as bare JSON.
 std::string tools_text(const nlohmann::ordered_json& tools, ToolCallFormat format, bool list,
                        bool forced);
 

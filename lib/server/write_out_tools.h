@@ -1,5 +1,5 @@
 // Tools for chat templates that know none, or whose form of calls no parser reads
-// (lib/text/answers/told_tools.h).
+// (lib/text/answers/tools_as_text.h).
 #pragma once
 
 #include "lib/server/json_fields.h"
@@ -12,6 +12,6 @@ bool has_tool_messages(const Json& messages);
 
 // Where `model`'s template does not say them: tools become a part of the system message, and null;
 // calls and results plain messages. `forced`: the answer is a call, as bare JSON.
-void tell_tools(const ServedModel& model, bool forced, Json& messages, Json& tools);
+void write_out_tools(const ServedModel& model, bool forced, Json& messages, Json& tools);
 
 }  // namespace ktx::server

@@ -1,8 +1,8 @@
-#include "lib/server/tool_telling.h"
+#include "lib/server/write_out_tools.h"
 
 #include <algorithm>
 
-#include "lib/text/answers/told_tools.h"
+#include "lib/text/answers/tools_as_text.h"
 
 namespace ktx::server {
 
@@ -12,12 +12,12 @@ bool has_tool_messages(const Json& messages) {
   });
 }
 
-void tell_tools(const ServedModel& model, bool forced, Json& messages, Json& tools) {
+void write_out_tools(const ServedModel& model, bool forced, Json& messages, Json& tools) {
   const text::ToolCallFormat format = model.tool_format;
   const bool generic = format == text::ToolCallFormat::Generic;
   if (!model.shows_tools && has_tool_messages(messages)) {
     text::write_out_calls(messages,
-                          text::can_tell(format) ? format : text::ToolCallFormat::Generic);
+                          text::has_text_form(format) ? format : text::ToolCallFormat::Generic);
   }
   if (tools.is_null() || (model.shows_tools && !generic)) return;
   text::add_system_text(messages, text::tools_text(tools, format, !model.shows_tools, forced));

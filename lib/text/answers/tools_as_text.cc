@@ -1,4 +1,4 @@
-#include "lib/text/answers/told_tools.h"
+#include "lib/text/answers/tools_as_text.h"
 
 #include <fmt/format.h>
 
@@ -16,11 +16,11 @@ using Json = nlohmann::ordered_json;
 
 // A call: $N is its name, $A its arguments; with `parameter` these are one such text after the
 // other, $K the key and $V the value.
-struct ToldForm {
+struct TextForm {
   ToolCallFormat format;
   std::string_view call, parameter;
 };
-constexpr ToldForm kToldForms[] = {
+constexpr TextForm kTextForms[] = {
     {ToolCallFormat::Generic, "{\"tool_call\": {\"name\": \"$N\", \"arguments\": $A}}", ""},
     {ToolCallFormat::Hermes, "<tool_call>\n{\"name\": \"$N\", \"arguments\": $A}\n</tool_call>",
      ""},
@@ -43,10 +43,10 @@ constexpr ToldForm kToldForms[] = {
      "<parameter name=\"$K\">$V</parameter>\n"},
 };
 
-const ToldForm* find_form(ToolCallFormat format) {
-  const auto found = std::find_if(std::begin(kToldForms), std::end(kToldForms),
-                                  [&](const ToldForm& form) { return form.format == format; });
-  return found == std::end(kToldForms) ? nullptr : found;
+const TextForm* find_form(ToolCallFormat format) {
+  const auto found = std::find_if(std::begin(kTextForms), std::end(kTextForms),
+                                  [&](const TextForm& form) { return form.format == format; });
+  return found == std::end(kTextForms) ? nullptr : found;
 }
 
 using Slots = std::span<const std::pair<char, std::string_view>>;
@@ -71,31 +71,30 @@ std::string text_of(const Json& object, const char* key) {
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
-std::string write(const ToldForm& form, std::string_view name, std::string_view arguments,
-                  std::string_view key, std::string_view value) {
-  std::string all(arguments);
-  if (!form.parameter.empty()) {
-    const std::pair<char, std::string_view> slots[] = {{'K', key}, {'V', value}};
-    all = fill(form.parameter, slots);
-  }
-  const std::pair<char, std::string_view> slots[] = {{'N', name}, {'A', all}};
+std::string parameter_text(const TextForm& form, std::string_view key, std::string_view value) {
+  const std::pair<char, std::string_view> slots[] = {{'K', key}, {'V', value}};
+  return fill(form.parameter, slots);
+}
+
+std::string call_text(const TextForm& form, std::string_view name, std::string_view arguments) {
+  const std::pair<char, std::string_view> slots[] = {{'N', name}, {'A', arguments}};
   return fill(form.call, slots);
 }
 
 }  // namespace
 
-bool can_tell(ToolCallFormat format) {
+bool has_text_form(ToolCallFormat format) {
   return find_form(format) != nullptr;
 }
 
-std::vector<std::string> told_format_names() {
+std::vector<std::string> text_form_names() {
   std::vector<std::string> names;
-  for (const ToldForm& form : kToldForms) names.emplace_back(format_name(form.format));
+  for (const TextForm& form : kTextForms) names.emplace_back(format_name(form.format));
   return names;
 }
 
 std::string written_call(ToolCallFormat format, std::string_view name, const Json& arguments) {
-  const ToldForm* form = find_form(format);
+  const TextForm* form = find_form(format);
   if (form == nullptr) return "";
   const bool as_text = arguments.is_string();
   const std::string json = as_text ? arguments.get<std::string>() : json_text(arguments);
@@ -106,13 +105,11 @@ std::string written_call(ToolCallFormat format, std::string_view name, const Jso
     if (object.is_object()) {
       for (const auto& [key, value] : object.items()) {
         const std::string said = value.is_string() ? value.get<std::string>() : json_text(value);
-        const std::pair<char, std::string_view> slots[] = {{'K', key}, {'V', said}};
-        all += fill(form->parameter, slots);
+        all += parameter_text(*form, key, said);
       }
     }
   }
-  const std::pair<char, std::string_view> slots[] = {{'N', name}, {'A', all}};
-  return fill(form->call, slots);
+  return call_text(*form, name, all);
 }
 
 std::string tools_text(const Json& tools, ToolCallFormat format, bool list, bool forced) {
@@ -134,10 +131,12 @@ std::string tools_text(const Json& tools, ToolCallFormat format, bool list, bool
            "list of such calls]}. To answer the user: {\"response\": your answer as a string}. You "
            "get the results of calls in the next message.";
   }
-  const ToldForm* form = find_form(format);
+  const TextForm* form = find_form(format);
   if (form == nullptr) return text;
-  return text + "To call one, write:\n\n" +
-         write(*form, "NAME", "{\"PARAMETER\": VALUE}", "PARAMETER", "VALUE") +
+  const std::string arguments = form->parameter.empty()
+                                    ? "{\"PARAMETER\": VALUE}"
+                                    : parameter_text(*form, "PARAMETER", "VALUE");
+  return text + "To call one, write:\n\n" + call_text(*form, "NAME", arguments) +
          "\n\nYou get the results of calls in the next message. Without a call, answer as usual.";
 }
 
