@@ -45,4 +45,21 @@ struct EngineText : DraftText {
   std::vector<int32_t> held;  // what the sequence holds, draft tokens too
 };
 
+// Computes `next` of each of `texts`, whose items say what else is needed; they hold it then.
+// False: there is no room for the last one, and nothing was computed.
+template <class Open>
+Result<bool> forward_texts(Engine& engine, std::vector<BatchItem>& items,
+                           const std::vector<Open>& texts) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    items[i].sequence = &texts[i].text->sequence;
+    items[i].tokens = texts[i].next;
+    items[i].best = texts[i].text->sampler.best_needed();
+  }
+  if (KTX_TRY(engine.forward(items)) != Forward::Done) return false;
+  for (const Open& open : texts) {
+    open.text->held.insert(open.text->held.end(), open.next.begin(), open.next.end());
+  }
+  return true;
+}
+
 }  // namespace ktx::runtime

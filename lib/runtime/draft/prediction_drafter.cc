@@ -216,20 +216,11 @@ Result<bool> PredictionDrafter::forward(std::vector<Open>& texts, Want want) {
   std::vector<BatchItem> items;
   for (const Open& open : texts) {
     BatchItem item;
-    item.sequence = &open.text->sequence;
-    item.tokens = open.next;
     item.hidden = open.hidden;
     item.want = want;
-    item.best = open.text->sampler.best_needed();
     items.push_back(item);
   }
-  const Forward done = KTX_TRY(engine_->forward(items));
-  if (done == Forward::Done) {
-    for (const Open& open : texts) {
-      open.text->held.insert(open.text->held.end(), open.next.begin(), open.next.end());
-    }
-    return true;
-  }
+  if (KTX_TRY(forward_texts(*engine_, items, texts))) return true;
   texts.back().text->begin_anew();
   texts.pop_back();
   return false;
