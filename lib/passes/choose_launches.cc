@@ -8,9 +8,9 @@
 #include <set>
 #include <string_view>
 
-#include "lib/passes/host_links.h"
+#include "lib/passes/cost/host_links.h"
+#include "lib/passes/lower/prefill_device.h"
 #include "lib/passes/pass.h"
-#include "lib/passes/stream_experts.h"
 #include "lib/steps/graph_step_list.h"
 #include "lib/target/gpu_generation.h"
 #include "lib/target/host_device.h"

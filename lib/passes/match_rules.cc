@@ -2,8 +2,8 @@
 // values into the module's decision. A module without a rule inherits the layout of its parent;
 // place_devices.cc finds its device. check_rules.cc and check_ops.cc check whether the rules
 // make sense.
-#include "lib/passes/deferred_experts.h"
-#include "lib/passes/host_links.h"
+#include "lib/passes/cost/host_links.h"
+#include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_expert_sets.h"
 

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "lib/formats/requantized_form.h"
+#include "lib/passes/lint/rule_report.h"
 #include "lib/passes/pass.h"
-#include "lib/passes/rule_report.h"
 
 namespace ktx::passes {
 namespace {

@@ -12,9 +12,9 @@
 //   a matrix            the most of a step      2 x 2.1 + 4.2 GB
 //   an eighth of it     the most of a step      2 x 0.3 + 4.2 GB
 //
-// The compiler chooses one (lib/passes/stream_experts.h), and the plan says it (PlanFacts); when
-// the plan is loaded with less memory than that takes, the next one that fits. The smaller a slot,
-// the less is copied ahead while the GPU computes.
+// The compiler chooses one (lib/passes/placement/stream_experts.h), and the plan says it
+// (PlanFacts); when the plan is loaded with less memory than that takes, the next one that fits.
+// The smaller a slot, the less is copied ahead while the GPU computes.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Experts that are added a layer later (lib/passes/deferred_experts.h), without a GPU: with the Gpu
-// in host memory (tests/support/host_gpu.h), which does queued work as late as it may.
+// Experts that are added a layer later (lib/passes/lower/deferred_experts.h), without a GPU: with
+// the Gpu in host memory (tests/support/host_gpu.h), which does queued work as late as it may.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 // third-party library. Reads the sources; a new folder needs a row here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -42,6 +43,10 @@ const std::map<std::string, Names> kMayInclude = {
     {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
     {"tools/ktx-run", {"lib/runtime", "lib/server", "lib/text", "lib/plan", "lib/target"}},
 };
+
+// Folders of lib/passes: each may include those before it, and the headers of lib/passes itself,
+// which include none of them. Passes beside these headers may include all.
+const std::vector<std::string> kPassFolders = {"lower", "cost", "placement", "lint"};
 
 // Third-party header prefix -> the only places that may include it.
 const std::map<std::string, Names> kKnownOnlyIn = {
@@ -112,6 +117,23 @@ TEST(Layering, FoldersIncludeOnlyWhatTheTableAllows) {
     Names allowed;
     add_reachable(from, allowed);
     EXPECT_TRUE(allowed.count(to)) << include.file << " includes " << include.target;
+  }
+}
+
+// 1 for "lib/passes/lower/lowering.h", 0 for "lib/passes/pass.h", -1 outside of lib/passes.
+ptrdiff_t pass_floor(const std::string& path) {
+  if (!path.starts_with("lib/passes/")) return -1;
+  const std::string folder = fs::path(path).parent_path().filename();
+  const auto found = std::ranges::find(kPassFolders, folder);
+  return found == kPassFolders.end() ? 0 : found - kPassFolders.begin() + 1;
+}
+
+TEST(Layering, FoldersOfPassesIncludeOnlyThoseBefore) {
+  for (const Include& include : includes()) {
+    const ptrdiff_t floor = pass_floor(include.file);
+    const bool free = floor < 0 || (floor == 0 && include.file.ends_with(".cc"));
+    EXPECT_TRUE(free || pass_floor(include.target) <= floor)
+        << include.file << " includes " << include.target;
   }
 }
 

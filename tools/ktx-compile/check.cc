@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "lib/arch/usual_types.h"
-#include "lib/passes/chunk_tokens.h"
-#include "lib/passes/estimate_text.h"
-#include "lib/passes/launched_steps.h"
-#include "lib/passes/next_move.h"
+#include "lib/passes/cost/estimate_text.h"
+#include "lib/passes/cost/launched_steps.h"
+#include "lib/passes/placement/chunk_tokens.h"
+#include "lib/passes/placement/next_move.h"
 #include "lib/plan/expert_profile.h"
 #include "lib/rules/checks.h"
 #include "lib/rules/rule_keys.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/arch/usual_types.h"
-#include "lib/passes/estimate.h"
+#include "lib/passes/cost/estimate.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "tools/ktx-compile/check.h"

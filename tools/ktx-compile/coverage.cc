@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lib/passes/module_bytes.h"
+#include "lib/passes/cost/module_bytes.h"
 #include "lib/support/strings.h"
 
 namespace ktx::tools {

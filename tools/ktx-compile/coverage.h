@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lib/passes/estimate.h"
+#include "lib/passes/cost/estimate.h"
 #include "lib/passes/pass.h"
 
 namespace ktx::tools {

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <map>
 
-#include "lib/passes/deferred_experts.h"
-#include "lib/passes/estimate_text.h"
-#include "lib/passes/module_bytes.h"
-#include "lib/passes/next_move.h"
-#include "lib/passes/rule_report.h"
+#include "lib/passes/cost/estimate_text.h"
+#include "lib/passes/cost/module_bytes.h"
+#include "lib/passes/lint/rule_report.h"
+#include "lib/passes/lower/deferred_experts.h"
+#include "lib/passes/placement/next_move.h"
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/kernel_rows.h"

@@ -6,7 +6,7 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/passes/pass.h"
-#include "lib/passes/stream_experts.h"
+#include "lib/passes/placement/stream_experts.h"
 #include "lib/rules/rule.h"
 #include "tests/support/paths.h"
 

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "lib/arch/build_graph.h"
-#include "lib/passes/chunk_tokens.h"
+#include "lib/passes/cost/estimate.h"
 #include "lib/passes/emit_plan.h"
-#include "lib/passes/estimate.h"
+#include "lib/passes/placement/chunk_tokens.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/rules/target_yaml.h"
 #include "tests/support/paths.h"

@@ -1,0 +1,331 @@
+#include "lib/passes/cost/estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "lib/passes/cost/forwards_over_hosts.h"
+#include "lib/passes/cost/hand_overs.h"
+#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/launched_steps.h"
+#include "lib/passes/cost/module_bytes.h"
+#include "lib/passes/lower/deferred_experts.h"
+#include "lib/passes/lower/prefill_device.h"
+#include "lib/plan/state_layout.h"
+#include "lib/target/host_device.h"
+
+namespace ktx::passes {
+namespace {
+
+void describe_device(DeviceUse& use, const PricedModel& model, const DeviceId& device) {
+  const bool gpu = device.gpu() >= 0;
+  use.reserve_bytes = gpu ? kGpuReserve : kCpuReserve;
+  if (!model.check.target_given) return;
+  if (!gpu) {
+    const target::CpuTarget& cpu = cpu_of(model.target, device);
+    use.capacity = cpu.memory_bytes;
+    use.numa_nodes = std::max(1, static_cast<int>(cpu.numa.size()));
+  } else if (const target::GpuTarget* facts = gpu_of(model.target, device)) {
+    use.capacity = facts->memory_bytes;
+  }
+}
+
+// Sums by device, in the order of hosts, on each the CPU first.
+class Sums {
+ public:
+  explicit Sums(const PricedModel& model) : model_(model) {}
+  DeviceUse& at(const DeviceId& device) {
+    auto [found, added] = uses_.try_emplace(device_order(model_.target, device));
+    if (added) {
+      found->second.name = to_string(device.gpu() < 0 ? device.cpu_beside() : device);
+      describe_device(found->second, model_, device);
+    }
+    return found->second;
+  }
+  std::vector<DeviceUse> take() {
+    std::vector<DeviceUse> all;
+    for (auto& [order, use] : uses_) all.push_back(std::move(use));
+    return all;
+  }
+
+ private:
+  const PricedModel& model_;
+  std::map<std::pair<size_t, int>, DeviceUse> uses_;  // by device_order()
+};
+
+void add_weights(const PricedModel& model, const Placement& placement, Sums& sums) {
+  // A tensor that two modules share is kept once on each device.
+  std::set<std::pair<std::string, std::string>> kept;
+  for (const ir::Module& module : model.modules.modules) {
+    if (module.params.empty()) continue;
+    const ModulePlace& place = placement.at(model.modules, module);
+    for (const DeviceId& device : devices_of(place)) {
+      DeviceUse& use = sums.at(device);
+      for (const ir::Param& param : module.params) {
+        const uint64_t bytes = param_bytes(param, module.decision.op == "dense");
+        const std::string tensor = param.sources.empty() ? "" : param.sources[0].tensor;
+        const bool whole = param.sources.size() == 1 && param.sources[0].row_count < 0;
+        if (whole && !kept.emplace(use.name, tensor).second) continue;
+        use.weight_bytes += bytes_on(place, device, bytes);
+      }
+    }
+  }
+}
+
+// Two slots for panels of experts and a place for tiles (lib/plan/stream_memory.h).
+uint64_t slot_bytes(const ir::Module& experts, const ModulePlace& place, plan::StreamSlots slots) {
+  const DeviceId& cpu = place.device;
+  const uint64_t layer = bytes_on(place, cpu, placed_bytes(experts));
+  if (slots == plan::StreamSlots::Layer) return times(3, layer);
+  uint64_t largest = 0, down = 0;
+  for (const ir::Param& param : experts.params) {
+    const uint64_t bytes = bytes_on(place, cpu, param_bytes(param, false));
+    largest = std::max(largest, bytes);
+    if (param.name == "down") down = bytes;
+  }
+  const uint64_t tiles = std::max(down, layer - down);  // of gate and up, or of down
+  return tiles + (slots == plan::StreamSlots::Matrix ? 2 * largest : largest / 4);
+}
+
+void add_slot(const plan::KvSlotRecord& slot, const plan::RunShape& shape,
+              const plan::KvBlocks& blocks, DeviceUse& use) {
+  const plan::KvTokenBytes token = plan::kv_token_bytes({&slot, 1}, shape.kv_type);
+  use.kv_token.whole += token.whole;
+  use.kv_token.window += token.window;
+  use.kv_bytes += token.times(blocks).value_or(UINT64_MAX / 4);
+}
+
+// Keys and values of a layer are stored on each device where another layer reads them.
+void add_copied_slots(const PricedModel& model, const Placement& placement,
+                      std::span<const plan::KvSlotRecord> slots, const plan::KvBlocks& blocks,
+                      Sums& sums) {
+  const auto attention_device = attention_devices(model.modules, placement);
+  std::set<std::pair<int32_t, DeviceId>> copied;
+  for (const ir::Module& module : model.modules.modules) {
+    const auto* a = std::get_if<ir::AttentionInfo>(&module.info);
+    const auto owner = a ? attention_device.find(a->keys_of_layer) : attention_device.end();
+    const DeviceId& device = placement.at(model.modules, module).device;
+    if (owner == attention_device.end() || owner->second == device) continue;
+    if (!copied.emplace(a->keys_of_layer, device).second) continue;
+    for (const plan::KvSlotRecord& slot : slots) {
+      if (slot.layer == a->keys_of_layer) {
+        add_slot(slot, model.check.shape, blocks, sums.at(device));
+      }
+    }
+  }
+}
+
+// Of experts that are divided over hosts: a row for each pair of token and expert, which each of
+// them has.
+uint64_t bytes_of_pair_rows(const PricedModel& model, const Placement& placement) {
+  int64_t rows = 0;
+  for (const ir::Module& module : model.modules.modules) {
+    const auto* info = std::get_if<ir::ExpertsInfo>(&module.info);
+    const ModulePlace& place = placement.at(model.modules, module);
+    if (info && cpu_groups(place) > 1) rows = std::max<int64_t>(rows, info->top_k);
+  }
+  const auto width = static_cast<uint64_t>(model.modules.facts.hidden) * sizeof(float);
+  return times(times(static_cast<uint64_t>(rows), width),
+               static_cast<uint64_t>(placement.streams.way.chunk));
+}
+
+void add_streams(const PricedModel& model, const Placement& placement, plan::StreamSlots slots,
+                 Sums& sums) {
+  const auto attention_device = attention_devices(model.modules, placement);
+  for (const ir::Module& module : model.modules.modules) {
+    const ModulePlace& place = placement.at(model.modules, module);
+    if (place.experts == 0 || !place.device.is_cpu()) continue;
+    if (!can_be_streamed(model.rules, module)) continue;
+    const auto device = attention_device.find(module.layer);
+    if (device == attention_device.end() || device->second.gpu() < 0) continue;
+    if (device->second.host != place.device.host) continue;
+    DeviceUse& use = sums.at(device->second);
+    use.stream_bytes = std::max(use.stream_bytes, slot_bytes(module, place, slots));
+    use.stream_slots = slots;
+  }
+}
+
+// Reading the cache of a full context, once a token.
+double cache_seconds(const Estimate& estimate, const target::Target& target) {
+  const auto ctx = static_cast<double>(estimate.shape.ctx);
+  const double seen = std::min(ctx, static_cast<double>(estimate.window));
+  double seconds = 0;
+  for (const DeviceUse& use : estimate.devices) {
+    const double bytes = static_cast<double>(use.kv_token.whole) * ctx +
+                         static_cast<double>(use.kv_token.window) * seen;
+    const double rate = rates_of(target, target::device_id(use.name)).read;
+    if (rate > 0) seconds += bytes / rate;
+  }
+  return seconds;
+}
+
+void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
+  int64_t most = INT64_MAX;
+  bool known = false;
+  plan::RunShape longest = estimate.shape;
+  longest.ctx = int64_t{1} << 32;
+  const auto of_longest = plan::kv_blocks(estimate.window, longest);
+  const uint64_t window_blocks = of_longest ? of_longest->window : 0;
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.capacity == 0 || use.kv_token.whole == 0) continue;
+    known = true;
+    // Of a longest context: the windows of a shorter one may take less.
+    const uint64_t windows = use.kv_token.times({0, window_blocks}).value_or(UINT64_MAX / 4);
+    const uint64_t taken = use.total() - use.kv_bytes + windows;
+    const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
+    const uint64_t per_token =
+        times(use.kv_token.whole, static_cast<uint64_t>(estimate.shape.max_batch));
+    const auto blocks = static_cast<int64_t>(room / times(per_token, plan::kKvBlockTokens));
+    most = std::min(most, blocks * plan::kKvBlockTokens);
+  }
+  if (known && estimate.budget_tokens >= 0) {
+    most = std::min(most, estimate.budget_tokens / std::max<int64_t>(1, estimate.shape.max_batch));
+  }
+  for (const DeviceUse& use : estimate.devices) {
+    if (use.capacity > 0 && use.total() - use.kv_bytes > use.capacity) most = 0;
+  }
+  if (known || most == 0) estimate.max_ctx = model_ctx > 0 ? std::min(most, model_ctx) : most;
+}
+
+// For all contexts, or as many as the budget allows.
+Result<plan::KvBlocks> count_blocks(const PricedModel& model, const MemoryFormulas& formulas,
+                                    Estimate& estimate) {
+  estimate.window = plan::widest_window(formulas.kv_slots);
+  estimate.kv_budget_bytes = std::max<int64_t>(0, model.check.kv_budget_bytes);
+  const plan::KvTokenBytes token = plan::kv_token_bytes(formulas.kv_slots, estimate.shape.kv_type);
+  const plan::KvBlocks blocks = KTX_TRY(plan::kv_blocks(
+      estimate.window, estimate.shape, token, static_cast<uint64_t>(estimate.kv_budget_bytes)));
+  estimate.window_blocks = blocks.window;
+  const auto wanted = plan::kv_blocks(estimate.window, estimate.shape);
+  if (wanted && blocks.whole < wanted->whole) {
+    estimate.budget_tokens = static_cast<int64_t>(blocks.whole) * plan::kKvBlockTokens;
+  }
+  return blocks;
+}
+
+Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& formulas,
+                             const Placement& placement, plan::StreamSlots slots) {
+  using State = MemoryFormulas::State;
+  Estimate estimate;
+  estimate.shape = model.check.shape;
+  estimate.shape.step_tokens = placement.streams.way.chunk;
+  plan::StateLayout all_states;
+  for (const State& state : formulas.states) all_states.add(state.number, state.floats);
+  estimate.shape.state_bytes = all_states.bytes();
+  const plan::RunShape& shape = estimate.shape;
+  Sums sums(model);
+  add_weights(model, placement, sums);
+  auto attention_device = attention_devices(model.modules, placement);
+  const plan::KvBlocks blocks = KTX_TRY(count_blocks(model, formulas, estimate));
+  for (const plan::KvSlotRecord& slot : formulas.kv_slots) {
+    add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
+  }
+  add_copied_slots(model, placement, formulas.kv_slots, blocks, sums);
+  estimate.state_slots = blocks.states;
+  std::map<DeviceId, plan::StateLayout> states;
+  for (const State& state : formulas.states) {
+    states[attention_device[state.layer]].add(state.number, state.floats);
+  }
+  for (const auto& [device, layout] : states) {
+    sums.at(device).state_bytes += times(layout.bytes(), blocks.states);
+  }
+  const StreamChoice& streams = placement.streams;
+  if (streams.tokens > 0 && shape.step_tokens >= streams.tokens) {
+    add_streams(model, placement, slots, sums);
+  }
+  estimate.devices = sums.take();
+  std::set<std::string> with_experts;
+  for (const ModulePlace& place : placement.of_module) {
+    if (place.experts == 0) continue;
+    for (const DeviceId& device : devices_of(place)) with_experts.insert(to_string(device));
+  }
+  const uint64_t pair_rows = bytes_of_pair_rows(model, placement);
+  const std::vector<plan::BufferRecord>& without = formulas.without_experts;
+  for (DeviceUse& use : estimate.devices) {
+    const bool all = target::is_cpu(use.name) || with_experts.contains(use.name);
+    use.scratch_bytes =
+        KTX_TRY(scratch_bytes(all || without.empty() ? formulas.all : without, shape));
+    if (target::is_cpu(use.name)) use.scratch_bytes += pair_rows;
+    if (use.stream_bytes > 0)
+      use.stream_bytes += KTX_TRY(scratch_bytes(formulas.of_experts, shape));
+  }
+  find_max_ctx(estimate, model.modules.facts.context_length);
+  return estimate;
+}
+
+// "the experts of 58 layers are on 4 hosts"; "": none are divided.
+std::string division_text(const Placement& placement) {
+  int64_t layers = 0;
+  size_t most = 0;
+  for (const ModulePlace& place : placement.of_module) {
+    const size_t hosts = place.experts > 0 ? cpu_groups(place) : 0;
+    layers += hosts > 1 ? 1 : 0;
+    most = std::max(most, hosts);
+  }
+  if (layers == 0) return "";
+  return fmt::format("the experts of {} layer{} are on {} hosts", layers, layers == 1 ? "" : "s",
+                     most);
+}
+
+}  // namespace
+
+Result<Estimate> memory_of(const PricedModel& model, const MemoryFormulas& formulas,
+                           const Placement& placement) {
+  const std::optional<plan::StreamSlots> chosen = placement.streams.way.slots;
+  if (chosen) return memory_with(model, formulas, placement, *chosen);
+  Estimate estimate;
+  for (const plan::StreamSlots slots : plan::kStreamSlots) {
+    estimate = KTX_TRY(memory_with(model, formulas, placement, slots));
+    // Smaller slots only where they make a GPU large enough.
+    const bool too_small = std::ranges::any_of(estimate.devices, [](const DeviceUse& use) {
+      return use.stream_bytes > 0 && use.too_small();
+    });
+    if (!too_small) break;
+  }
+  return estimate;
+}
+
+Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& formulas,
+                             const Placement& placement) {
+  Estimate estimate = KTX_TRY(memory_of(model, formulas, placement));
+  const HandOvers hand_overs = KTX_TRY(find_hand_overs(model, placement));
+  estimate.crossings = hand_overs.count();
+  estimate.gpu_expert_use = gpu_expert_use(placement);
+  estimate.deferral = deferral_text(model.modules, placement);
+  estimate.division = division_text(placement);
+  estimate.transferred_values = hand_overs.values;
+  const Result<steps::StepGraph> launched = launched_steps(model, placement);
+  if (!launched) return estimate;  // the findings say why
+  auto slots = plan::StreamSlots::Layer;
+  for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);
+  estimate.forwards_in_flight = forwards_in_flight(*launched);
+  estimate.chunks_in_flight = chunks_in_flight(*launched);
+  const int64_t chunk = estimate.shape.step_tokens;
+  estimate.token = predict_forward(*launched, model.target, {});
+  estimate.cache_seconds = cache_seconds(estimate, model.target);
+  estimate.chunk = predict_forward(
+      *launched, model.target, {.tokens = chunk, .slots = slots, .joint = placement.streams.joint});
+  estimate.short_chunk = predict_forward(
+      *launched, model.target,
+      {.tokens = std::min(kShortPrompt, chunk), .slots = slots, .joint = placement.streams.joint});
+  return estimate;
+}
+
+Result<Estimate> memory_of(const CompileState& state) {
+  const PricedModel model(state);
+  return memory_of(model, KTX_TRY(MemoryFormulas::make(model)), placement_of(state));
+}
+
+Result<Estimate> estimate_of(const CompileState& state) {
+  const PricedModel model(state);
+  const MemoryFormulas formulas = KTX_TRY(MemoryFormulas::make(model));
+  Estimate estimate = KTX_TRY(estimate_of(model, formulas, placement_of(state)));
+  estimate.stream_trials = state.stream_trials;
+  return estimate;
+}
+
+}  // namespace ktx::passes

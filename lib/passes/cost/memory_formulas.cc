@@ -1,0 +1,92 @@
+#include "lib/passes/cost/memory_formulas.h"
+
+#include <algorithm>
+
+namespace ktx::passes {
+
+// Of lower_to_steps.cc and so on: a pass has no header.
+Status lower_to_steps(CompileState& state);
+Status insert_transfers(CompileState& state);
+Status fold_residuals(CompileState& state);
+Status quantize_activations(CompileState& state);
+Status plan_memory(CompileState& state);
+
+namespace {
+
+// The steps of the model with routed experts on one device and all else on another.
+Result<steps::StepGraph> planned_steps(const PricedModel& model, const std::string& experts,
+                                       const std::string& others) {
+  DiagSink unheard;
+  CompileState lowered;
+  lowered.modules = model.modules;
+  lowered.target = model.target;
+  lowered.diags = &unheard;
+  lowered.fact = Fact::Placed;
+  for (ir::Module& module : lowered.modules.modules) {
+    module.decision = {};
+    module.decision.device = module.role == ir::Role::Experts ? experts : others;
+  }
+  KTX_TRY(lower_to_steps(lowered));
+  KTX_TRY(insert_transfers(lowered));
+  KTX_TRY(fold_residuals(lowered));
+  KTX_TRY(quantize_activations(lowered));
+  KTX_TRY(plan_memory(lowered));
+  return std::move(lowered.steps);
+}
+
+// The formulas of the buffers on a device.
+std::vector<plan::BufferRecord> buffers_on(const steps::StepGraph& graph, std::string_view device) {
+  const std::vector<std::string> devices = steps::value_devices(graph);
+  std::vector<bool> here(graph.buffers.size());
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const int32_t buffer = graph.values[i].buffer;
+    if (buffer >= 0 && devices[i] == device) here[static_cast<size_t>(buffer)] = true;
+  }
+  std::vector<plan::BufferRecord> buffers;
+  for (size_t i = 0; i < graph.buffers.size(); ++i) {
+    const steps::Buffer& buffer = graph.buffers[i];
+    if (!here[i]) continue;
+    buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
+                       static_cast<uint64_t>(buffer.bytes_per_token),
+                       static_cast<uint64_t>(buffer.bytes_per_output)});
+  }
+  return buffers;
+}
+
+}  // namespace
+
+Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
+  // The formulas hardly depend on the placement: take them from the steps of the same model on one
+  // device, and with its experts on the CPU beside a GPU.
+  const steps::StepGraph alone = KTX_TRY(planned_steps(model, "cpu", "cpu"));
+  MemoryFormulas formulas;
+  formulas.all = buffers_on(alone, "cpu");
+  for (const steps::KvSlot& slot : alone.kv_slots) {
+    formulas.kv_slots.push_back(
+        {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
+  }
+  for (const steps::Step& step : alone.steps) {
+    if (state_of(step.attrs) < 0) continue;
+    formulas.states.push_back({state_of(step.attrs), step.layer, state_floats_of(step.attrs)});
+  }
+  const bool has_experts = std::ranges::any_of(
+      model.modules.modules, [](const auto& module) { return module.role == ir::Role::Experts; });
+  if (!has_experts) return formulas;
+  const steps::StepGraph apart = KTX_TRY(planned_steps(model, "cpu", "cuda:0"));
+  formulas.without_experts = buffers_on(apart, "cuda:0");
+  formulas.of_experts = buffers_on(apart, "cpu");
+  return formulas;
+}
+
+Result<uint64_t> scratch_bytes(const std::vector<plan::BufferRecord>& buffers,
+                               const plan::RunShape& shape) {
+  return KTX_TRY(plan::lay_out_arena(buffers, shape.step_tokens, shape.step_outputs)).total_bytes;
+}
+
+Result<uint64_t> MemoryFormulas::scratch_of_experts(const plan::RunShape& shape) const {
+  if (without_experts.empty()) return uint64_t{0};
+  const uint64_t with = KTX_TRY(scratch_bytes(all, shape));
+  return with - std::min(with, KTX_TRY(scratch_bytes(without_experts, shape)));
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,35 @@
+// The memory of a model's runs that is no weights, as formulas: activations, keys and values,
+// states. They hardly depend on the placement, so they are made once for all that are priced, from
+// the steps of the model on one device and with its experts on the CPU beside a GPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/passes/cost/priced_model.h"
+#include "lib/plan/memory.h"
+#include "lib/plan/plan_format.h"
+
+namespace ktx::passes {
+
+struct MemoryFormulas {
+  static Result<MemoryFormulas> make(const PricedModel& model);
+
+  // What a device with routed experts needs more than one with all else.
+  Result<uint64_t> scratch_of_experts(const plan::RunShape& shape) const;
+
+  // Of a device that has all modules, all but routed experts, and these alone; the last two are
+  // empty where the model has none.
+  std::vector<plan::BufferRecord> all, without_experts, of_experts;
+  std::vector<plan::KvSlotRecord> kv_slots;
+  struct State {
+    int32_t number = 0, layer = 0;
+    int64_t floats = 0;
+  };
+  std::vector<State> states;
+};
+
+Result<uint64_t> scratch_bytes(const std::vector<plan::BufferRecord>& buffers,
+                               const plan::RunShape& shape);
+
+}  // namespace ktx::passes

@@ -1,0 +1,179 @@
+#include "lib/passes/placement/runnable_placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "kernels/gpu/gpu_limits.h"
+#include "lib/passes/cost/host_links.h"
+#include "lib/passes/placement/gpu_formats.h"
+#include "lib/target/gpu_generation.h"
+
+namespace ktx::passes {
+namespace {
+
+// Devices that the target lacks, with the modules that rules put there.
+class LackedDevices {
+ public:
+  void add(const ir::Module& module, const std::string& device) {
+    const bool named = !device.empty() && device != "cpu" && device != "auto";
+    if (!named || module.decision.rule < 0) return;
+    Use& use = uses_[device];
+    if (use.modules++ == 0) use.rule = module.decision.rule;
+  }
+
+  void report(const PricedModel& model, DiagSink& diags) const {
+    const bool has_gpus = !all_gpus(model.target).empty();
+    for (const auto& [device, use] : uses_) {
+      const rules::Rule& rule = model.rules.rules[static_cast<size_t>(use.rule)];
+      Diagnostic& diag =
+          diags.warning(rule.replace.device             ? rule.replace.device->loc
+                        : !rule.replace.experts.empty() ? rule.replace.experts[0].device.loc
+                                                        : rule.loc,
+                        "D004",
+                        fmt::format("the target has no device '{}': {} modules go to the CPU",
+                                    device, use.modules));
+      diag.in_group("no gpu");
+      if (!has_gpus) diag.help("to compile for another machine, name it: --target=h200");
+    }
+  }
+
+ private:
+  struct Use {
+    int64_t modules = 0;
+    int32_t rule = -1;
+  };
+  std::map<std::string, Use> uses_;
+};
+
+void keep_present(const PricedModel& model, Placement& placement, DiagSink& diags) {
+  LackedDevices lacked;
+  for (const ir::Module& module : model.modules.modules) {
+    ModulePlace& place = placement.at(model.modules, module);
+    std::erase_if(place.splits, [&](const ExpertSplit& split) {
+      if (split.device && has_device(model.target, *split.device)) return false;
+      if (split.device) lacked.add(module, to_string(*split.device));
+      return true;
+    });
+    if (has_device(model.target, place.device)) continue;
+    lacked.add(module, to_string(place.device));
+    const DeviceId beside = place.device.cpu_beside();
+    place.device = has_device(model.target, beside) ? beside : DeviceId{};
+    std::erase_if(place.splits,
+                  [&](const ExpertSplit& split) { return split.device == place.device; });
+  }
+  lacked.report(model, diags);
+}
+
+const rules::Rule* rule_of(const PricedModel& model, const ir::Module& module) {
+  const int32_t number = module.decision.rule;
+  return number < 0 ? nullptr : &model.rules.rules[static_cast<size_t>(number)];
+}
+
+// Modules with weights that no GPU kernel reads stay on the CPU: what a rule wanted otherwise is a
+// warning.
+void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSink& diags) {
+  for (const ir::Module& module : model.modules.modules) {
+    ModulePlace& place = placement.at(model.modules, module);
+    if (std::ranges::all_of(devices_of(place), &DeviceId::is_cpu)) continue;
+    for (const ir::Param& param : module.params) {
+      const std::string why = gpu_refusal(module.role, param);
+      if (why.empty()) continue;
+      const rules::Rule* rule = rule_of(model, module);
+      const auto& device = rule ? rule->replace.device : std::nullopt;
+      const bool sets = rule && !rule->replace.experts.empty();
+      const bool asked = sets || (device && device->text != "auto");
+      const std::string text = fmt::format("{}: {}; it stays on the CPU", module.path, why);
+      Diagnostic& diag =
+          asked ? diags.warning(sets ? rule->replace.experts[0].device.loc : device->loc, "Q001",
+                                text)
+                : diags.note({}, "", text);
+      diag.in_group(fmt::format("{} of {}", why, module.decision.rule));
+      if (asked) {
+        diag.help("write device: cpu, or use a file with Q4_0, Q4_K, MXFP4 or larger types there");
+      }
+      place.device = place.device.cpu_beside();
+      place.splits.clear();
+      break;
+    }
+  }
+}
+
+// A delta net whose heads no GPU kernel takes has its two steps with a state on the CPU; its
+// products stay where they were placed.
+void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags) {
+  const ir::Module* first = nullptr;
+  const rules::Rule* asked = nullptr;  // for one of them
+  int64_t count = 0;
+  for (const ir::Module& module : model.modules.modules) {
+    const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info);
+    DeviceId& device = placement.at(model.modules, module).device;
+    if (net == nullptr || device.is_cpu()) continue;
+    if (kernels::gpu_delta_rule_takes(net->head_dim)) continue;
+    device = device.cpu_beside();
+    ++count;
+    if (first == nullptr) first = &module;
+    const rules::Rule* rule = rule_of(model, module);
+    const bool named = rule && rule->replace.device && rule->replace.device->text != "auto";
+    if (asked == nullptr && named) asked = rule;
+  }
+  if (first == nullptr) return;
+  const std::string text = fmt::format(
+      "{} and {} more: no GPU kernel computes a gated delta rule of heads of {}; it stays on the CPU, "
+      "the products around it do not",
+      first->path, count - 1, std::get<ir::DeltaNetInfo>(first->info).head_dim);
+  if (asked != nullptr) {
+    diags.warning(asked->replace.device->loc, "Q001", text);
+  } else {
+    diags.note({}, "", text);
+  }
+}
+
+// What is placed by bytes leaves out GPUs that no kernel is built for.
+void warn_of_old_gpus(const target::Target& target, DiagSink& diags) {
+  for (size_t host = 0; host < std::max<size_t>(target.hosts.size(), 1); ++host) {
+    const std::vector<target::GpuTarget>& gpus = gpus_of(target, host);
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      const target::GpuTarget& gpu = gpus[i];
+      if (!target::too_old(gpu)) continue;
+      const DeviceId device{host == 0 ? "" : target.hosts[host].name, DeviceId::Kind::Cuda,
+                            static_cast<int>(i)};
+      diags
+          .warning({}, "D001",
+                   fmt::format("{} ({}, compute capability {}.{}) is too old: kernels exist "
+                               "for {} and newer, and nothing is placed there by itself",
+                               target::to_string(device), gpu.name, gpu.compute_major,
+                               gpu.compute_minor, target::oldest_gpu()))
+          .in_group("old gpu");
+    }
+  }
+}
+
+}  // namespace
+
+Placement all_on_cpu(const PricedModel& model, DiagSink& diags) {
+  Placement placement{{}, model.streams};
+  LackedDevices lacked;
+  for (const ir::Module& module : model.modules.modules) {
+    ModulePlace& place = placement.of_module.emplace_back(place_of(module));
+    for (const ir::ExpertSet& set : module.decision.expert_sets) lacked.add(module, set.device);
+    lacked.add(module, module.decision.device);
+    const bool stays = module.decision.device == "cpu";
+    std::erase_if(place.splits,
+                  [&](const ExpertSplit& split) { return !stays || split.device != DeviceId{}; });
+    place.device = {};
+  }
+  lacked.report(model, diags);
+  return placement;
+}
+
+void keep_runnable(const PricedModel& model, Placement& placement, DiagSink& diags) {
+  keep_present(model, placement, diags);
+  warn_of_old_gpus(model.target, diags);
+  keep_unknown_formats(model, placement, diags);
+  keep_states(model, placement, diags);
+}
+
+}  // namespace ktx::passes

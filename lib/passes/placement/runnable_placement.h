@@ -1,0 +1,14 @@
+// For execution: what cannot run where a rule or the search has put it goes to the CPU of that
+// host. There is one warning for each device, and one for each reason, that a rule has asked for.
+#pragma once
+
+#include "lib/passes/cost/priced_model.h"
+
+namespace ktx::passes {
+
+// Of a machine without GPUs: all on its CPU.
+Placement all_on_cpu(const PricedModel& model, DiagSink& diags);
+// Devices that the target lacks, and what no GPU kernel computes.
+void keep_runnable(const PricedModel& model, Placement& placement, DiagSink& diags);
+
+}  // namespace ktx::passes
