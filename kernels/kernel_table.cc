@@ -12,6 +12,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
+#include "kernels/state_space/state_space.h"
 
 namespace ktx::kernels {
 
@@ -88,6 +89,9 @@ Result<CausalConvFn> find_causal_conv(std::string_view family, Isa isa) {
 }
 Result<DeltaRuleFn> find_delta_rule(std::string_view family, Isa isa) {
   return find<DeltaRuleArgs>(family, isa);
+}
+Result<StateSpaceFn> find_state_space(std::string_view family, Isa isa) {
+  return find<StateSpaceArgs>(family, isa);
 }
 Result<GroupExpertsFn> find_group_experts(std::string_view family, Isa isa) {
   return find<GroupExpertsArgs>(family, isa);

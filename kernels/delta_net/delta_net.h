@@ -25,6 +25,7 @@ struct CausalConvArgs {
   float* y = nullptr;        // likewise
   int64_t y_stride = 0;
   const float* weight = nullptr;  // [taps, channels], the oldest input's first
+  const float* bias = nullptr;    // [channels] or null
   CausalConvAttrs attrs;
   const float* state_in = nullptr;  // [taps - 1, channels], the oldest input first
   float* state_out = nullptr;

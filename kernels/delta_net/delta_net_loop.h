@@ -7,20 +7,11 @@
 #include "kernels/delta_net/delta_gates.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/simd/exp.h"
+#include "kernels/simd/part16.h"
 #include "lib/formats/shape_limits.h"
 
 namespace ktx::kernels {
 namespace {
-
-// 16 floats, or the first n.
-template <class V>
-KTX_INLINE typename V::F load16(const float* p, int64_t n) {
-  return n >= 16 ? V::load(p) : V::load_part(p, n);
-}
-template <class V>
-KTX_INLINE void store16(float* p, int64_t n, typename V::F v) {
-  n >= 16 ? V::store(p, v) : V::store_part(p, n, v);
-}
 
 template <class V>
 void causal_conv(const CausalConvArgs& a) {
@@ -37,7 +28,9 @@ void causal_conv(const CausalConvArgs& a) {
       for (int64_t j = 0; j <= past; ++j) {
         sum = V::fma(load16<V>(a.weight + j * channels + c, n), input(t - past + j), sum);
       }
-      store16<V>(a.y + t * a.y_stride + c, n, V::mul(sum, sigmoid16<V>(sum)));
+      if (a.bias != nullptr) sum = V::add(sum, load16<V>(a.bias + c, n));
+      if (a.attrs.plain == 0) sum = V::mul(sum, sigmoid16<V>(sum));
+      store16<V>(a.y + t * a.y_stride + c, n, sum);
     }
     for (int64_t j = 0; j < past; ++j) {
       store16<V>(a.state_out + j * channels + c, n, input(a.tokens - past + j));

@@ -21,7 +21,8 @@ void causal_conv_scalar(const CausalConvArgs& a) {
     for (int64_t t = 0; t < a.tokens; ++t) {
       float sum = 0;
       for (int64_t j = 0; j <= past; ++j) sum += a.weight[j * channels + c] * input(t - past + j);
-      a.y[t * a.y_stride + c] = sum / (1 + std::exp(-sum));
+      if (a.bias != nullptr) sum += a.bias[c];
+      a.y[t * a.y_stride + c] = a.attrs.plain != 0 ? sum : sum / (1 + std::exp(-sum));
     }
     for (int64_t j = 0; j < past; ++j) {
       a.state_out[j * channels + c] = input(a.tokens - past + j);

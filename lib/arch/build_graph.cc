@@ -212,7 +212,7 @@ class Builder {
       case When::Always:
         return true;
       case When::Dense:
-        return !p.shape(layer).experts;
+        return p.shape(layer).feed_forward && !p.shape(layer).experts;
       case When::Moe:
         return p.shape(layer).experts;
       case When::MoeWithShared:
@@ -246,9 +246,21 @@ class Builder {
       case When::CorrectionBias:
         return p.correction_bias;
       case When::FullAttention:
-        return !p.shape(layer).delta_net;
+        return p.shape(layer).attention && !p.shape(layer).delta_net;
       case When::DeltaNet:
         return p.shape(layer).delta_net;
+      case When::StateSpace:
+        return p.shape(layer).state_space;
+      case When::ConvBias:
+        return p.conv_bias;
+      case When::StateSpaceNorm:
+        return p.shape(layer).state_space && p.state_space_norm;
+      case When::Mixer:
+        return p.shape(layer).attention || p.shape(layer).state_space;
+      case When::FeedForward:
+        return p.shape(layer).feed_forward;
+      case When::Rotated:
+        return std::ranges::any_of(p.shapes, &LayerShape::rotated);
       case When::Logits:
         return p.scores == 0;
       case When::Scores:

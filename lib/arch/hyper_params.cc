@@ -214,6 +214,7 @@ class Reader {
     read_head_dim();
     p_.gated_attention = family_.gated_attention;
     if (family_.has_role(ir::Role::DeltaNet)) read_delta_nets();
+    if (family_.has_role(ir::Role::StateSpace)) read_state_spaces();
     read_window();
     read_rotated_layers();
     read_kinds_of_layers();
@@ -287,7 +288,8 @@ class Reader {
                            p_.shapes.size()));
       return;
     }
-    const bool rotates = in_.flag("use_rope").value_or(true);
+    const bool rotates =
+        in_.flag("use_rope").value_or(true) && in_.text("position_embedding_type") != "nope";
     const int64_t period = family_.unrotated_period == 0
                                ? 0
                                : in_.integer_or_null("no_rope_layer_interval", 1, kMaxLayers)
@@ -371,6 +373,58 @@ class Reader {
           "'layer_types' has '{}' for layer {}, expected full_attention or linear_attention",
           printable((*types)[i]), i));
       return;
+    }
+  }
+
+  // Their sizes, and what each layer has.
+  void read_state_spaces() {
+    ir::StateSpaceInfo& space = p_.state_space;
+    space.heads = small("mamba_n_heads", 1, kMaxHeads);
+    space.head_dim = small("mamba_d_head", 1, kMaxDeltaHead);
+    space.groups = small("mamba_n_groups", 1, kMaxHeads);
+    space.state_dim = small("mamba_d_state", 1, kMaxDeltaHead);
+    space.taps = small("mamba_d_conv", 2, 64);
+    space.norm_first = in_.flag("mamba_norm_before_gate").value_or(false);
+    p_.conv_bias = in_.flag("mamba_conv_bias").value_or(true);
+    p_.state_space_norm = in_.flag("mamba_rms_norm").value_or(true);
+    if (space.groups > 0 && space.heads % space.groups != 0) {
+      return in_.fail(fmt::format("'mamba_n_groups' {} does not divide 'mamba_n_heads' {}",
+                                  space.groups, space.heads));
+    }
+    if (in_.flag("mamba_proj_bias").value_or(false)) {
+      in_.fail(
+          "'mamba_proj_bias' is set: state-space layers whose projections have biases are not "
+          "known");
+    }
+    const auto limits = in_.config().floats("time_step_limit");
+    if (limits && limits->size() == 2 && ((*limits)[0] > 0 || std::isfinite((*limits)[1]))) {
+      in_.fail(
+          "'time_step_limit' is set: state-space layers whose steps are clamped are not known");
+    }
+    if (family_.beside_attention) {
+      for (LayerShape& shape : p_.shapes) shape.state_space = true;
+      return;
+    }
+    read_layer_kinds();
+  }
+
+  void read_layer_kinds() {
+    const auto types = in_.config().strings("layer_types");
+    if (!types) return in_.fail("'layer_types' is missing: it says which layers have attention");
+    if (types->size() != p_.shapes.size()) {
+      return in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                                  p_.shapes.size()));
+    }
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      LayerShape& shape = p_.shapes[i];
+      shape.state_space = (*types)[i] == "linear_attention";
+      shape.attention = (*types)[i] == "full_attention";
+      shape.feed_forward = !family_.one_part || (*types)[i] == "mlp";
+      if (shape.state_space || shape.attention || (family_.one_part && shape.feed_forward))
+        continue;
+      return in_.fail(fmt::format(
+          "'layer_types' has '{}' for layer {}, expected full_attention{} linear_attention",
+          printable((*types)[i]), i, family_.one_part ? ", mlp or" : " or"));
     }
   }
 
@@ -818,7 +872,10 @@ class Reader {
   void read_dense_width() {
     const bool beside = family_.layers == LayerPattern::BesideDense;
     if (!beside && std::ranges::all_of(p_.shapes, &LayerShape::experts)) return;
-    const std::vector<int64_t> widths = by_layer("intermediate_size", 1, kMaxWidth);
+    const bool called_shared = p_.experts == 0 && family_.shared == SharedKind::Width &&
+                               in_.has("shared_expert_intermediate_size");
+    const std::vector<int64_t> widths = by_layer(
+        called_shared ? "shared_expert_intermediate_size" : "intermediate_size", 1, kMaxWidth);
     const bool doubled = in_.flag("use_double_wide_mlp").value_or(false);
     for (size_t i = 0; i < widths.size(); ++i) {
       LayerShape& shape = p_.shapes[i];

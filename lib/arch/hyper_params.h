@@ -47,13 +47,16 @@ struct LayerShape {
   int32_t heads = 0;
   int32_t kv_heads = 0;  // grouped-query attention
   int32_t head_dim = 0;
-  int64_t mlp_width = 0;            // of a dense feed-forward part
-  bool experts = false;             // routed experts instead of that
-  int32_t window = 0;               // of attention; 0: none
-  bool rotated = true;              // queries and keys
-  int32_t keys_of_layer = -1;       // whose keys and values it reads; -1: its own
-  bool keys_as_values = false;      // values are made of the key projection
-  bool delta_net = false;           // in the place of attention
+  int64_t mlp_width = 0;        // of a dense feed-forward part
+  bool experts = false;         // routed experts instead of that
+  int32_t window = 0;           // of attention; 0: none
+  bool rotated = true;          // queries and keys
+  int32_t keys_of_layer = -1;   // whose keys and values it reads; -1: its own
+  bool keys_as_values = false;  // values are made of the key projection
+  bool delta_net = false;       // in the place of attention
+  bool attention = true;        // false: state space or nothing in its place
+  bool state_space = false;
+  bool feed_forward = true;         // dense part or experts
   int32_t positions_of_layer = -1;  // of sparse attention, that this layer takes; -1: its own
 };
 
@@ -105,7 +108,10 @@ struct HyperParams {
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;
-  ir::DeltaNetInfo delta_net;  // of layers that have one
+  ir::DeltaNetInfo delta_net;      // of layers that have one
+  ir::StateSpaceInfo state_space;  // likewise
+  bool conv_bias = false;
+  bool state_space_norm = true;
 
   // Of a draft head: the hidden states of its model that come with a token, in all; 0: it is none.
   int64_t given_width = 0;

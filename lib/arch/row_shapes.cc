@@ -36,6 +36,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::DeltaForgetBProj:
     case Role::DeltaGateBProj:
       return {p.delta_net.head_dim, p.delta_net.width()};
+    case Role::SsmInProj:
+      return {p.hidden, p.state_space.projected()};
     case Role::QProj:
       return {attention_input(p), q_width * (p.gated_attention ? 2 : 1)};
     case Role::DeltaQkvProj:
@@ -70,6 +72,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.kv_lora_rank, heads * (p.nope_dim + p.value_dim)};
     case Role::OProj:
       if (parent == Role::DeltaNet) return {p.delta_net.width(), p.hidden};
+      if (parent == Role::StateSpace) return {p.state_space.width(), p.hidden};
       return {heads * (mla ? p.value_dim : layer.head_dim), p.hidden};
     case Role::GateProj:
     case Role::UpProj:
@@ -109,6 +112,10 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   if (role == Role::GivenNorm) width = p.given_width;
   if (role == Role::VNorm) width = layer.head_dim;
+  if (role == Role::SsmNorm) {
+    const int32_t groups = p.state_space.groups;
+    return {p.state_space.width() / groups, p.norm_eps, 1, false, groups};
+  }
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
   if (role == Role::IndexKNorm) return {p.index_dim, kIndexNormEps, 1, true};
   // The sum of this and the layer's embedding is divided by the root of two.
@@ -162,6 +169,7 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     return info;
   }
   if (role == Role::DeltaNet) return p.delta_net;
+  if (role == Role::StateSpace) return p.state_space;
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
   return ir::MlaInfo{layer.heads,
                      p.q_lora_rank,
@@ -219,7 +227,7 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     return {x->in, x->out};
   }
   if (const auto* x = std::get_if<ir::EmbeddingInfo>(&info)) return {x->hidden, x->vocab};
-  if (const auto* x = std::get_if<ir::NormInfo>(&info)) return {x->width};
+  if (const auto* x = std::get_if<ir::NormInfo>(&info)) return {x->width, x->groups};
   if (const auto* x = std::get_if<ir::ExpertsInfo>(&info)) {
     if (name == "down") return {x->width, x->hidden, x->experts};
     if (name == "gate_bias" || name == "up_bias") return {x->width, x->experts};
@@ -231,6 +239,10 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     if (name == "conv") return {x->taps, x->channels()};
     if (name.starts_with("conv_")) return {x->taps, x->width()};
     return {name == "dt_bias" && x->by_channel ? x->width() : x->value_heads};
+  }
+  if (const auto* x = std::get_if<ir::StateSpaceInfo>(&info)) {
+    if (name == "conv") return {x->taps, x->channels()};
+    return {name == "conv_bias" ? x->channels() : x->heads};
   }
   if (name == "sinks") return {heads};
   if (name == "bias" || name == "correction_bias" || name == "factors") return {p.experts};

@@ -8,18 +8,18 @@ constexpr int64_t kAny = INT64_MAX;
 // Granite 4 without state-space layers: what it calls shared is the dense part where there are no
 // experts.
 constexpr ConfigSign kGraniteDense[] = {
-    {.key = "layer_types", .text = "attention"},
+    {.key = "layer_types", .text = "full_attention"},
     {.key = "position_embedding_type", .text = "rope"},
     {.key = "num_local_experts"},
 };
 constexpr ConfigSign kGraniteShared[] = {
-    {.key = "layer_types", .text = "attention"},
+    {.key = "layer_types", .text = "full_attention"},
     {.key = "position_embedding_type", .text = "rope"},
     {.key = "num_local_experts", .min = 1, .max = kAny},
     {.key = "shared_intermediate_size", .min = 1, .max = kAny},
 };
 constexpr ConfigSign kGraniteExperts[] = {
-    {.key = "layer_types", .text = "attention"},
+    {.key = "layer_types", .text = "full_attention"},
     {.key = "position_embedding_type", .text = "rope"},
     {.key = "num_local_experts", .min = 1, .max = kAny},
 };

@@ -47,8 +47,15 @@ enum class When {
   MlpBias,
   QkNorm,          // config: use_qk_norm, true when absent
   CorrectionBias,  // routing with a correction bias
-  FullAttention,   // layers with attention over all positions, where others have a delta net
+  FullAttention,   // layers with attention over all positions, where others have a delta net or a
+                   // state space
   DeltaNet,        // those others
+  StateSpace,      // layers with a state space, in the place of attention or beside it
+  ConvBias,        // its convolution has a bias
+  StateSpaceNorm,  // its output has a norm
+  Mixer,           // layers that mix tokens, where others are a feed-forward part alone
+  FeedForward,     // those others
+  Rotated,         // some layer is rotated
   Logits,          // models that do not score texts
   Scores,          // those that do
   RotatedQkNorm,   // as QkNorm, in layers that are rotated
@@ -162,6 +169,8 @@ struct Family {
   int32_t window_period = 0;
   bool gated_attention = false;    // q_proj has a gate behind each query head
   bool interleaved_index = false;  // pairs that an indexer of sparse attention rotates
+  bool one_part = false;           // a layer mixes tokens or is a feed-forward part
+  bool beside_attention = false;   // each layer has a state space beside its attention
   bool tiled_value_heads = false;  // of delta nets: value head h goes with key head h % key heads
   // Yarn's range of frequencies is rounded to whole indices where the config does not say
   // (rope_scaling.truncate).

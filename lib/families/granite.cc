@@ -1,8 +1,10 @@
 // Granite, dense, with experts, and with a shared expert besides: Llama and Mixtral with constant
 // factors of embeddings, scores, what attention and feed-forward part add, and logits. In the tree
 // gate and up of the shared expert are one linear; in files they are tensors of their own.
-#include "lib/families/key_rows.h"
-#include "lib/families/tree_rows.h"
+//
+// Granite 4's hybrids have a state space (Mamba-2) in the place of attention in most layers, and no
+// rotation. What their tree calls a shared part is the dense one where there are no experts.
+#include "lib/families/state_space_rows.h"
 
 namespace ktx::families {
 namespace {
@@ -39,6 +41,76 @@ constexpr ModuleRow kShared[] = {
      When::Always,
      {{"weight", "B.ffn_down_shexp.weight"}}},
 };
+constexpr ClassRow kMambaLayer{"{P}MambaLayer"};
+constexpr ModuleRow kHybridExperts[] = {
+    {Role::Moe, "L.block_sparse_moe", &kMoe, When::Moe},
+    {Role::Router,
+     "L.block_sparse_moe.router",
+     &kRouterClass,
+     When::Moe,
+     {{"weight", "B.ffn_gate_inp.weight"}}},
+    {Role::Experts,
+     "L.block_sparse_moe.experts",
+     &kExpertsClass,
+     When::Moe,
+     {kStackedGate, kStackedUp, kStackedDown}},
+};
+constexpr ModuleRow kHybridShared[] = {
+    {Role::SharedMlp, "L.shared_mlp", &kSharedMlp, When::Moe},
+    {Role::Activation, "L.shared_mlp.activation", &kSilu, When::Moe},
+    {Role::GateUpProj,
+     "L.shared_mlp.input_linear",
+     &kLinear,
+     When::Moe,
+     {{"gate", "B.ffn_gate_shexp.weight"}, {"up", "B.ffn_up_shexp.weight"}}},
+    {Role::DownProj,
+     "L.shared_mlp.output_linear",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_down_shexp.weight"}}},
+};
+constexpr ModuleRow kHybridDense[] = {
+    {Role::Mlp, "L.shared_mlp", &kSharedMlp, When::Dense},
+    {Role::Activation, "L.shared_mlp.activation", &kSilu, When::Dense},
+    {Role::GateUpProj,
+     "L.shared_mlp.input_linear",
+     &kLinear,
+     When::Dense,
+     {{"gate", "B.ffn_gate.weight"}, {"up", "B.ffn_up.weight"}}},
+    {Role::DownProj,
+     "L.shared_mlp.output_linear",
+     &kLinear,
+     When::Dense,
+     {{"weight", "B.ffn_down.weight"}}},
+};
+constexpr ModuleRow kStateSpaceLayer[] = {
+    {Role::StateSpace,
+     "L.mamba",
+     &kMambaLayer,
+     When::StateSpace,
+     {kStateSpaceConv, kStateSpaceConvBias, kStateSpaceDecay, kStateSpaceSkip, kStateSpaceDtBias}},
+    KTX_STATE_SPACE_PARTS("L.mamba"),
+};
+constexpr ModuleRow kHybridAttention[] = {
+    {Role::Attention, "L.self_attn", &kAttention, When::FullAttention},
+    KTX_HYBRID_PROJECTIONS("L.self_attn"),
+};
+constexpr ModuleRow kHybridRotary[] = {
+    {Role::Rotary, "model.rotary_emb", &kRotary, When::Rotated},
+};
+constexpr std::span<const ModuleRow> kTreeHybrid[] = {
+    kRoot,
+    kStem,
+    kLayerNorms,
+    kHybridExperts,
+    kHybridDense,
+    kHybridShared,
+    kStateSpaceLayer,
+    kHybridAttention,
+    kFinalNorm,
+    kHybridRotary,
+    kHead,
+};
 constexpr std::span<const ModuleRow> kTree[] = {
     kRoot,       kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
     kLayerNorms, kFinalNorm, kModelRotary,   kHead,
@@ -52,6 +124,7 @@ constexpr std::span<const ModuleRow> kTreeShared[] = {
     kShared, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
 };
 
+constexpr const char* kModelTypesHybrid[] = {"granitemoehybrid"};
 constexpr const char* kModelTypes[] = {"granite"};
 constexpr const char* kModelTypesMoe[] = {"granitemoe"};
 constexpr const char* kModelTypesShared[] = {"granitemoeshared"};
@@ -66,6 +139,8 @@ constexpr ConfigKey kFactorKeys[] = {
      "1"},
     {"attention_multiplier", "attention.scale", KeyRead::Scale, KeyKind::Positive, KeyWeight::Plain,
      "", "1"},
+};
+constexpr ConfigKey kRotatesKeys[] = {
     {"use_rope", "rope.scaling.finetuned", KeyRead::Flag, KeyKind::Flag, KeyWeight::Structural,
      "true", "true"},
 };
@@ -78,21 +153,43 @@ constexpr ConfigKey kSharedKeys[] = {
      KeyKind::Count, KeyWeight::Structural, "", ""},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys,        kMlpKeys,     kModelKeys,       kHeadKeys,
-    kTiedKeys, kAttentionBiasKeys, kMlpBiasKeys, kRopeScalingKeys, kFactorKeys,
+    kSizeKeys,          kKvHeadKeys,  kMlpKeys,         kModelKeys,  kHeadKeys,    kTiedKeys,
+    kAttentionBiasKeys, kMlpBiasKeys, kRopeScalingKeys, kFactorKeys, kRotatesKeys,
 };
 constexpr std::span<const ConfigKey> kKeysMoe[] = {
-    kSizeKeys,          kKvHeadKeys,      kMlpKeys,    kModelKeys,  kHeadKeys,       kTiedKeys,
-    kAttentionBiasKeys, kRopeScalingKeys, kFactorKeys, kExpertKeys, kUsedExpertKeys,
+    kSizeKeys,          kKvHeadKeys,      kMlpKeys,    kModelKeys,   kHeadKeys,   kTiedKeys,
+    kAttentionBiasKeys, kRopeScalingKeys, kFactorKeys, kRotatesKeys, kExpertKeys, kUsedExpertKeys,
 };
 constexpr std::span<const ConfigKey> kKeysShared[] = {
-    kSizeKeys,          kKvHeadKeys,      kMlpKeys,    kModelKeys,  kHeadKeys,       kTiedKeys,
-    kAttentionBiasKeys, kRopeScalingKeys, kFactorKeys, kExpertKeys, kUsedExpertKeys, kSharedKeys,
+    kSizeKeys,   kKvHeadKeys,        kMlpKeys,         kModelKeys,  kHeadKeys,
+    kTiedKeys,   kAttentionBiasKeys, kRopeScalingKeys, kFactorKeys, kRotatesKeys,
+    kExpertKeys, kUsedExpertKeys,    kSharedKeys,
+};
+constexpr ConfigKey kHybridExpertKeys[] = {
+    {"num_local_experts", "expert_count", KeyRead::Int, KeyKind::Natural, KeyWeight::Structural,
+     "0", "0"},
+    {"num_experts_per_tok", "expert_used_count", KeyRead::Int, KeyKind::Natural,
+     KeyWeight::Structural, "0", "0"},
+    {"position_embedding_type", "rope.scaling.finetuned", KeyRead::PositionKind, KeyKind::Text,
+     KeyWeight::Structural, "rope", "nope"},
+};
+constexpr std::span<const ConfigKey> kKeysHybrid[] = {
+    kSizeKeys,   kHybridLayerKeys,  kMlpKeys,           kModelKeys,
+    kHeadKeys,   kTiedKeys,         kAttentionBiasKeys, kRopeScalingKeys,
+    kFactorKeys, kHybridExpertKeys, kSharedKeys,        kStateSpaceKeys,
 };
 constexpr ConfigAlias kAliasesMoe[] = {{"num_experts", "num_local_experts"}};
 constexpr ConfigAlias kAliasesShared[] = {
     {"num_experts", "num_local_experts"},
     {"shared_intermediate_size", "shared_expert_intermediate_size"},
+};
+constexpr ConfigDefault kDefaultsHybrid[] = {
+    {"attention_bias", "false"},  {"num_local_experts", "0"},
+    {"num_experts_per_tok", "0"}, {"decoder_sparse_step", "1"},
+    {"mlp_only_layers", "[]"},    {"position_embedding_type", "\"nope\""},
+    {"mamba_n_heads", "128"},     {"mamba_d_state", "256"},
+    {"mamba_n_groups", "1"},      {"mamba_d_conv", "4"},
+    {"rms_norm_eps", "1e-6"},     {"rope_theta", "10000"},
 };
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"},
@@ -164,6 +261,28 @@ const Family kGraniteMoeShared = {
     .defaults = kDefaultsMoe,
     .aliases = kAliasesShared,
     .tree = kTreeShared,
+    .more_classes = "{P}ParallelExperts",
+};
+
+extern const Family kGraniteHybrid;
+const Family kGraniteHybrid = {
+    .architecture = "GraniteMoeHybridForCausalLM",
+    .model_types = kModelTypesHybrid,
+    .gguf_arch = "granitehybrid",
+    .prefix = "GraniteMoeHybrid",
+    .module_k = "transformers.models.granitemoehybrid.modeling_granitemoehybrid",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .interleaved_rope = true,
+    .layers = LayerPattern::SparseStep,
+    .experts_key = "num_local_experts",
+    .expert_width_key = "intermediate_size",
+    .shared = SharedKind::Width,
+    .router = RouterKind::SoftmaxNormalised,
+    .keys = kKeysHybrid,
+    .defaults = kDefaultsHybrid,
+    .aliases = kAliasesShared,
+    .tree = kTreeHybrid,
     .more_classes = "{P}ParallelExperts",
 };
 

@@ -396,6 +396,57 @@ std::optional<ConfigScalar> read_keyless_layers(GgufKeys& keys, std::string_view
   return types;
 }
 
+// Of layers that are one part: those with key heads have attention, those with a width are
+// feed-forward parts, the others state spaces.
+std::optional<ConfigScalar> read_part_kinds(GgufKeys& keys, std::string_view key) {
+  const auto list = [&](std::string_view name) {
+    const GgufValue* value = keys.gguf.value(keys.full(name));
+    return value ? value->ints() : std::nullopt;
+  };
+  const auto heads = list(key), widths = list("feed_forward_length");
+  if (!heads || heads->empty() || !widths || widths->size() != heads->size()) return std::nullopt;
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < heads->size(); ++i) {
+    kinds.emplace_back((*widths)[i] > 0  ? "mlp"
+                       : (*heads)[i] > 0 ? "full_attention"
+                                         : "linear_attention");
+  }
+  return kinds;
+}
+
+// Of a number for each layer, 0 for those without such a part, the largest.
+std::optional<ConfigScalar> read_largest_count(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto counts = value ? value->ints() : std::nullopt;
+  if (!counts || counts->empty()) return read_int(keys, key);
+  return std::ranges::max(*counts);
+}
+
+// Files say the width of all heads of a state-space layer.
+std::optional<ConfigScalar> read_state_space_head(GgufKeys& keys, std::string_view key) {
+  const auto width = keys.integer(key), heads = keys.integer("ssm.time_step_rank");
+  if (!width || !heads || *heads <= 0) return std::nullopt;
+  if (*width % *heads != 0) {
+    keys.wrong(keys.full(key), "a multiple of the heads (ssm.time_step_rank)");
+    return std::nullopt;
+  }
+  return *width / *heads;
+}
+std::optional<ConfigScalar> read_conv_bias(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.any_layer("ssm_conv1d.bias") != nullptr;
+}
+std::optional<ConfigScalar> read_state_space_norm(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.any_layer("ssm_norm.weight") != nullptr;
+}
+
+std::optional<ConfigScalar> read_position_kind(GgufKeys& keys, std::string_view key) {
+  const auto rotates = read_flag(keys, key);
+  if (!rotates) return std::nullopt;
+  return std::string(std::get<bool>(*rotates) ? "rope" : "nope");
+}
+
 // Which layers have an indexer, by a list or by its tensors; nothing where all have one.
 std::optional<ConfigScalar> read_indexer_types(GgufKeys& keys, std::string_view key) {
   constexpr int64_t kMostLayers = 4096;

@@ -472,11 +472,40 @@ void fold_written_floats(HfConfig& config) {
   }
 }
 
+// A letter for each layer: M is a state space, * attention, - a feed-forward part, E experts.
+void spell_layer_kinds(HfConfig& config) {
+  const auto letters = config.string("hybrid_override_pattern");
+  if (!letters || config.has("layer_types") || config.has("layers_block_type")) return;
+  std::vector<std::string> kinds;
+  for (const char letter : *letters) {
+    kinds.emplace_back(letter == 'M'   ? "linear_attention"
+                       : letter == '*' ? "full_attention"
+                       : letter == '-' ? "mlp"
+                                       : "moe");
+  }
+  config.set("layer_types", kinds);
+}
+
+// transformers called layers with a state space "mamba" and those with attention "attention".
+void fold_layer_kinds(HfConfig& config) {
+  auto kinds = config.strings("layer_types");
+  if (!kinds) return;
+  for (std::string& kind : *kinds) {
+    if (kind == "mamba") kind = "linear_attention";
+    if (kind == "attention") kind = "full_attention";
+  }
+  if (kinds != config.strings("layer_types")) config.set("layer_types", *kinds);
+  const auto layers = static_cast<int64_t>(kinds->size());
+  if (!config.has("num_hidden_layers")) config.set("num_hidden_layers", layers);
+}
+
 }  // namespace
 
 void HfConfig::normalise() {
   fold_written_floats(*this);
   lift_language_model(*this);
+  spell_layer_kinds(*this);
+  fold_layer_kinds(*this);
   apply_form(*this);
   normalise_rope(*this);
   rename(*this, "dtype", "torch_dtype");
@@ -490,6 +519,7 @@ void HfConfig::normalise() {
       take_alias(alias, key);
     }
   }
+  fold_layer_kinds(*this);
 }
 
 void HfConfig::take_alias(const std::string& alias, const std::string& key) {

@@ -74,9 +74,9 @@ struct TensorSlice {
 // innermost. Vectors are one row. Several sources are joined by rows, in order.
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
-  // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net; "factors" of a router,
-  // "gate_factors" and "up_factors" of experts: one for each expert, of its down, gate and up
-  // products
+  // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net, and with "conv_bias",
+  // "skip" of a state-space layer; "factors" of a router, "gate_factors" and "up_factors" of
+  // experts: one for each expert, of its down, gate and up products
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
@@ -101,6 +101,7 @@ struct NormInfo {
   float eps = 0;
   float factor = 1;         // of the normed elements
   bool layer_norm = false;  // else by the root mean square
+  int32_t groups = 1;       // norms side by side, each of `width` with weights of its own
 };
 // inv_freq: rotary_dim / 2 frequencies in F32, all scaling (llama3, yarn, linear)
 // worked in; mscale multiplies cos and sin.
@@ -142,6 +143,18 @@ struct DeltaNetInfo {
   int64_t channels() const { return (2 * int64_t{key_heads} + value_heads) * head_dim; }
   int64_t width() const { return int64_t{value_heads} * head_dim; }  // of the output
 };
+// As in StateSpaceAttrs. A row of in_proj's output is [gate | values | input | output | steps].
+struct StateSpaceInfo {
+  int32_t heads = 0;
+  int32_t head_dim = 0;
+  int32_t groups = 0;
+  int32_t state_dim = 0;
+  int32_t taps = 0;
+  bool norm_first = false;  // the output is normed before its gate, else behind it
+  int64_t width() const { return int64_t{heads} * head_dim; }
+  int64_t channels() const { return width() + 2 * int64_t{groups} * state_dim; }
+  int64_t projected() const { return width() + channels() + heads; }
+};
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
 struct MlaInfo {
   int32_t heads = 0;
@@ -181,9 +194,9 @@ struct ExpertsInfo {
 struct LayerInfo {
   float output_scale = 1;  // of the residual stream behind the layer
 };
-using ModuleInfo =
-    std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
-                 MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo>;
+using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo,
+                                AttentionInfo, MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo,
+                                DeltaNetInfo, StateSpaceInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

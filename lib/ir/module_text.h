@@ -19,9 +19,9 @@ namespace ktx::ir {
 constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
-constexpr std::string_view kInfoNames[] = {"none",   "linear",    "embedding", "norm",
-                                           "rotary", "attention", "mla",       "mlp",
-                                           "router", "experts",   "layer",     "delta_net"};
+constexpr std::string_view kInfoNames[] = {
+    "none", "linear", "embedding", "norm",  "rotary",    "attention",  "mla",
+    "mlp",  "router", "experts",   "layer", "delta_net", "state_space"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -37,7 +37,7 @@ void fields(EmbeddingInfo& x, F&& f) {
 template <class F>
 void fields(NormInfo& x, F&& f) {
   f("width", x.width), f("eps", x.eps), f("factor", x.factor);
-  f("layer_norm", x.layer_norm);
+  f("layer_norm", x.layer_norm), f("groups", x.groups);
 }
 template <class F>
 void fields(RotaryInfo& x, F&& f) {
@@ -57,6 +57,11 @@ template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
   f("key_heads", x.key_heads), f("value_heads", x.value_heads), f("head_dim", x.head_dim);
   f("taps", x.taps), f("tiled", x.tiled), f("by_channel", x.by_channel);
+}
+template <class F>
+void fields(StateSpaceInfo& x, F&& f) {
+  f("heads", x.heads), f("head_dim", x.head_dim), f("groups", x.groups);
+  f("state_dim", x.state_dim), f("taps", x.taps), f("norm_first", x.norm_first);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {

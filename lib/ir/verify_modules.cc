@@ -134,13 +134,15 @@ class Verifier {
         return;
       case Kind::Norm:
         if (const auto* x = expect_info<NormInfo>())
-          positive("width", x->width), finite("eps", x->eps), finite("factor", x->factor);
+          positive("width", x->width), finite("eps", x->eps), finite("factor", x->factor),
+              positive("groups", x->groups);
         return;
       case Kind::Rotary:
         if (const auto* x = expect_info<RotaryInfo>()) check(*x);
         return;
       case Kind::Attention:
         if (module_->role == Role::DeltaNet) return check_delta_net();
+        if (module_->role == Role::StateSpace) return check_state_space();
         return module_->role == Role::Mla ? check_mla() : check_attention();
       case Kind::Mlp:
         if (const auto* x = expect_info<MlpInfo>()) {
@@ -220,6 +222,16 @@ class Verifier {
       fail(fmt::format("{} value heads share {} key heads", x->value_heads, x->key_heads));
     }
   }
+  void check_state_space() {
+    const auto* x = expect_info<StateSpaceInfo>();
+    if (x == nullptr) return;
+    positive("heads", x->heads), positive("head_dim", x->head_dim);
+    positive("groups", x->groups), positive("state_dim", x->state_dim);
+    if (x->taps < 2) fail(fmt::format("a convolution of {} taps", x->taps));
+    if (x->groups > 0 && x->heads % x->groups != 0) {
+      fail(fmt::format("{} heads share {} groups", x->heads, x->groups));
+    }
+  }
   void check(const PositionScaleAttrs& x) {
     positive("context", x.context);
     if (!std::isfinite(x.growth) || x.growth < 0) fail(fmt::format("growth is {}", x.growth));
@@ -279,7 +291,7 @@ class Verifier {
     } else if (const auto* x = std::get_if<EmbeddingInfo>(&module_->info)) {
       if (name == "weight") return Shape{x->hidden, x->vocab, 1};
     } else if (const auto* x = std::get_if<NormInfo>(&module_->info)) {
-      if (name == "weight") return Shape{x->width, 1, 1};
+      if (name == "weight") return Shape{x->width, x->groups, 1};
       if (name == "bias" && x->layer_norm) return Shape{x->width, 1, 1};
     } else if (const auto* x = std::get_if<RouterInfo>(&module_->info)) {
       if (name == "weight") return Shape{0, x->attrs.experts, 1};
@@ -294,6 +306,10 @@ class Verifier {
       if (name == "dt_bias") return Shape{x->by_channel ? x->width() : x->value_heads, 1, 1};
       const bool part = name == "conv_q" || name == "conv_k" || name == "conv_v";
       if (part && x->by_channel) return Shape{x->taps, x->width(), 1};
+    } else if (const auto* x = std::get_if<StateSpaceInfo>(&module_->info)) {
+      if (name == "conv") return Shape{x->taps, x->channels(), 1};
+      if (name == "conv_bias") return Shape{x->channels(), 1, 1};
+      if (name == "decay" || name == "dt_bias" || name == "skip") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<ExpertsInfo>(&module_->info)) {
       if (name == "gate" || name == "up") return Shape{x->hidden, x->width, x->experts};
       if (name == "down") return Shape{x->width, x->hidden, x->experts};

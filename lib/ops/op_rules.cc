@@ -247,6 +247,8 @@ void check_causal_conv(OpCheck& s) {
   s.shape("x", s.in(0), ValueType::F32, a.channels);
   s.shape("y", s.out(0), ValueType::F32, a.channels);
   s.matrices("w", s.weight(0), 1, a.channels, a.taps);
+  if (s.weight(1).present()) s.vector("bias", s.weight(1), a.channels);
+  s.in_range("plain", a.plain, 0, 1);
   check_state(s, a.state, a.state_floats());
 }
 
@@ -270,6 +272,24 @@ void check_delta_rule(OpCheck& s) {
   s.vector("decay", s.weight(0), a.value_heads);
   s.vector("dt_bias", s.weight(1), a.decays());
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.value_heads} * a.head_dim);
+  check_state(s, a.state, a.state_floats());
+}
+
+void check_state_space(OpCheck& s) {
+  const auto& a = s.attrs<StateSpaceAttrs>();
+  if (!s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("head_dim", a.head_dim, 1, kMaxDeltaHead) ||
+      !s.in_range("groups", a.groups, 1, kMaxHeads) ||
+      !s.in_range("state_dim", a.state_dim, 1, kMaxDeltaHead)) {
+    return;
+  }
+  s.require(a.heads % a.groups == 0, "{} heads share {} groups", a.heads, a.groups);
+  s.shape("x", s.in(0), ValueType::F32, a.channels());
+  s.shape("dt", s.in(1), ValueType::F32, a.heads);
+  s.vector("decay", s.weight(0), a.heads);
+  s.vector("skip", s.weight(1), a.heads);
+  s.vector("dt_bias", s.weight(2), a.heads);
+  s.shape("y", s.out(0), ValueType::F32, a.width());
   check_state(s, a.state, a.state_floats());
 }
 

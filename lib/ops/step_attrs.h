@@ -306,15 +306,18 @@ struct PositionScaleAttrs {
 };
 
 // A causal convolution of each channel by itself, over its last `taps` inputs, zeros before the
-// first token; then silu. State number `state` keeps taps - 1 inputs of each channel.
+// first token, with a bias where there is one; then silu, or nothing where plain = 1. State number
+// `state` keeps taps - 1 inputs of each channel.
 struct CausalConvAttrs {
   int32_t state = 0;
   int32_t channels = 1;
   int32_t taps = 2;
+  int32_t plain = 0;
+  static constexpr uint32_t kFirstBytes = 12;  // without plain
   int64_t state_floats() const { return (int64_t{taps} - 1) * channels; }
   template <class F>
   void fields(F&& f) {
-    f("state", state), f("channels", channels), f("taps", taps);
+    f("state", state), f("channels", channels), f("taps", taps), f("plain", plain);
   }
 };
 
@@ -346,6 +349,30 @@ struct DeltaRuleAttrs {
   }
 };
 
+// A state-space layer (Mamba-2). A row of x is [heads values of head_dim | groups input vectors |
+// groups output vectors], the vectors of state_dim numbers. State number `state` keeps a
+// state_dim x head_dim matrix M for each head, zero before the first token. A token does, for each
+// head h with group h / (heads / groups):
+//
+//   step = softplus(dt[h] + dt_bias[h])
+//   M = M * exp(decay[h] * step) + in (step * value)^T     (decay < 0)
+//   y = out^T M + skip[h] * value
+struct StateSpaceAttrs {
+  int32_t state = 0;
+  int32_t heads = 1;
+  int32_t head_dim = 1;
+  int32_t groups = 1;
+  int32_t state_dim = 1;
+  int64_t width() const { return int64_t{heads} * head_dim; }  // of the values, and of y
+  int64_t channels() const { return width() + int64_t{2} * groups * state_dim; }
+  int64_t state_floats() const { return width() * state_dim; }
+  template <class F>
+  void fields(F&& f) {
+    f("state", state), f("heads", heads), f("head_dim", head_dim), f("groups", groups),
+        f("state_dim", state_dim);
+  }
+};
+
 // For logits (Gemma 2): y = cap * tanh(x / cap).
 struct SoftcapAttrs {
   float cap = 1;
@@ -355,11 +382,12 @@ struct SoftcapAttrs {
   }
 };
 
-using StepAttrs = std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs,
-                               RopeAttrs, KvStoreAttrs, AttentionAttrs, RouterAttrs,
-                               GroupExpertsAttrs, GluAttrs, ExpertsAttrs, ScaleAttrs, SoftcapAttrs,
-                               PositionScaleAttrs, CausalConvAttrs, DeltaRuleAttrs, LayerNormAttrs,
-                               ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs, SumExpertsAttrs>;
+using StepAttrs =
+    std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
+                 KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
+                 ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
+                 DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs,
+                 SumExpertsAttrs, StateSpaceAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

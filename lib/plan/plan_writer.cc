@@ -112,10 +112,17 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
 // 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
 // hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
+// 6: state-space layers, convolutions without silu.
 uint32_t reader_minor(const PlanContents& contents) {
+  uint32_t by_op = 0;
   for (const StepRecord& step : contents.steps) {
-    if (step.op == static_cast<uint32_t>(StepOp::SumExperts)) return 5;
+    const bool sums = step.op == static_cast<uint32_t>(StepOp::SumExperts);
+    const bool state_space = step.op == static_cast<uint32_t>(StepOp::StateSpace) ||
+                             (step.op == static_cast<uint32_t>(StepOp::CausalConv) &&
+                              step.attrs_size > CausalConvAttrs::kFirstBytes);
+    by_op = std::max(by_op, state_space ? 6U : sums ? 5U : 0U);
   }
+  if (by_op > 0) return by_op;
   if (contents.facts.reads_hidden()) return 4;
   if (!contents.drafter.empty() || !contents.target.hosts.empty()) return 3;
   if (!contents.facts.gives_logits()) return 2;

@@ -245,7 +245,7 @@ Interpreter::Vector Interpreter::norm(const ir::Module& module, std::span<const 
     for (int64_t i = 0; i < info.width; ++i) squares += (x[at + i] - middle) * (x[at + i] - middle);
     const double factor = 1 / std::sqrt(squares / width + info.eps);
     for (int64_t i = 0; i < info.width; ++i) {
-      const float own = weight.empty() ? 1 : weight[i];
+      const float own = weight.empty() ? 1 : weight[info.groups > 1 ? at + i : i];
       y[at + i] = static_cast<float>((x[at + i] - middle) * factor) * own * info.factor +
                   (bias.empty() ? 0 : bias[i]);
     }
@@ -376,9 +376,9 @@ Interpreter::Vector Interpreter::delta_inputs(const ir::Module& module,
 }
 
 // silu of the weighted sum of each channel's last inputs.
-Interpreter::Vector Interpreter::convolve(const ir::Module& module, const ir::DeltaNetInfo& info,
-                                          Vector input) {
+Interpreter::Vector Interpreter::convolve(const ir::Module& module, int32_t taps, Vector input) {
   std::vector<Vector>& inputs = caches_[module.layer].inputs;
+  Vector out(input.size());
   inputs.push_back(std::move(input));
   const auto joined = weights(module, "conv");
   Vector weight(joined.begin(), joined.end());
@@ -386,11 +386,11 @@ Interpreter::Vector Interpreter::convolve(const ir::Module& module, const ir::De
     const auto own = weights(module, part);
     weight.insert(weight.end(), own.begin(), own.end());
   }
-  Vector out(static_cast<size_t>(info.channels()));
+  const auto bias = weights(module, "conv_bias");
   for (size_t channel = 0; channel < out.size(); ++channel) {
-    double sum = 0;
-    for (int32_t back = 0; back < info.taps && back < std::ssize(inputs); ++back) {
-      sum += static_cast<double>(weight[channel * info.taps + info.taps - 1 - back]) *
+    double sum = bias.empty() ? 0 : bias[channel];
+    for (int32_t back = 0; back < taps && back < std::ssize(inputs); ++back) {
+      sum += static_cast<double>(weight[channel * taps + taps - 1 - back]) *
              inputs[inputs.size() - 1 - back][channel];
     }
     out[channel] = static_cast<float>(sum / (1 + std::exp(-sum)));
@@ -402,7 +402,7 @@ Interpreter::Vector Interpreter::convolve(const ir::Module& module, const ir::De
 Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<const float> x) {
   const auto& info = std::get<ir::DeltaNetInfo>(module.info);
   const int32_t dim = info.head_dim, repeats = info.value_heads / info.key_heads;
-  const Vector mixed = convolve(module, info, delta_inputs(module, info, x));
+  const Vector mixed = convolve(module, info.taps, delta_inputs(module, info, x));
   const Vector gate = info.by_channel ? linear(need(module, Role::DeltaGateBProj),
                                                linear(need(module, Role::DeltaGateAProj), x))
                                       : linear(need(module, Role::DeltaGateProj), x);
@@ -458,6 +458,44 @@ Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<c
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] *= (info.by_channel ? 1 : gate[i]) / (1 + std::exp(-gate[i]));
   }
+  return linear(need(module, Role::OProj), out);
+}
+
+// A state space, as StateSpaceAttrs says it.
+Interpreter::Vector Interpreter::state_space(const ir::Module& module, std::span<const float> x) {
+  const auto& info = std::get<ir::StateSpaceInfo>(module.info);
+  const size_t width = info.width(), channels = info.channels();
+  const size_t dim = info.head_dim, rows = info.state_dim;
+  const Vector projected = linear(need(module, Role::SsmInProj), x);
+  const auto first = projected.begin() + static_cast<std::ptrdiff_t>(width);
+  const Vector mixed =
+      convolve(module, info.taps, Vector(first, first + static_cast<std::ptrdiff_t>(channels)));
+  const auto decay = weights(module, "decay"), skip = weights(module, "skip");
+  const auto dt_bias = weights(module, "dt_bias");
+  std::vector<double>& matrices = caches_[module.layer].matrices;
+  matrices.resize(width * rows);
+  Vector out(width);
+  for (size_t head = 0; head < static_cast<size_t>(info.heads); ++head) {
+    const size_t group = head / (info.heads / info.groups);
+    const float* const in = &mixed[width + group * rows];
+    const float* const read = in + info.groups * rows;
+    const double step =
+        std::log1p(std::exp(double{projected[width + channels + head]} + dt_bias[head]));
+    const double kept = std::exp(decay[head] * step);
+    for (size_t c = 0; c < dim; ++c) {
+      const double value = mixed[head * dim + c];
+      double sum = skip[head] * value;
+      for (size_t row = 0; row < rows; ++row) {
+        double& m = matrices[(head * rows + row) * dim + c];
+        m = m * kept + in[row] * step * value;
+        sum += read[row] * m;
+      }
+      out[head * dim + c] = static_cast<float>(sum);
+    }
+  }
+  if (info.norm_first) out = optional_norm(module, Role::SsmNorm, std::move(out));
+  for (size_t i = 0; i < width; ++i) out[i] *= projected[i] / (1 + std::exp(-projected[i]));
+  if (!info.norm_first) out = optional_norm(module, Role::SsmNorm, std::move(out));
   return linear(need(module, Role::OProj), out);
 }
 
@@ -690,16 +728,22 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
     const ir::Module* mla = graph_.child(layer, Role::Mla);
     const ir::Module* net = graph_.child(layer, Role::DeltaNet);
-    const Vector attended = mla != nullptr   ? latent_attention(*mla, a)
-                            : net != nullptr ? delta_net(*net, a)
-                                             : attention(need(layer, Role::Attention), a);
+    const ir::Module* full = graph_.child(layer, Role::Attention);
+    const ir::Module* space = graph_.child(layer, Role::StateSpace);
+    Vector attended = mla != nullptr    ? latent_attention(*mla, a)
+                      : net != nullptr  ? delta_net(*net, a)
+                      : full != nullptr ? attention(*full, a)
+                                        : Vector(a.size());
+    if (space != nullptr) add_to(attended, state_space(*space, a), 1);
     const float residual = graph_.facts.residual_scale;
     add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended), residual);
     // Where one norm stands before both parts, the feed-forward part reads what attention does.
     const bool beside = graph_.child(layer, Role::MlpNorm) == nullptr &&
                         graph_.child(layer, Role::MlpPostNorm) == nullptr;
-    add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, beside ? a : x)),
-           residual);
+    if (graph_.child(layer, Role::Mlp) || graph_.child(layer, Role::Moe)) {
+      add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, beside ? a : x)),
+             residual);
+    }
     if (!inputs.empty()) add_to(x, layer_input(layer, inputs, x));
     const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
     for (float& value : x) value *= info != nullptr ? info->output_scale : 1;

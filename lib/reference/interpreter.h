@@ -49,8 +49,9 @@ class Interpreter {
   using Vector = std::vector<float>;
   struct LayerCache {
     std::vector<Vector> keys, values;  // [position][heads * dim]
-    std::vector<Vector> inputs;        // of a delta net's convolution, [position][channels]
-    std::vector<double> matrices;      // of a delta net, [value heads][dim of k][dim of v]
+    std::vector<Vector> inputs;        // of a convolution, [position][channels]
+    std::vector<double> matrices;      // of a delta net, [value heads][dim of k][dim of v], or of
+                                       // a state space, [heads][state dim][head dim]
     std::vector<Vector> index_keys;    // of an indexer, [position][dim]
     std::vector<size_t> chosen;        // by it for the token at hand
   };
@@ -73,9 +74,10 @@ class Interpreter {
   const ir::Module& rotary_of(const ir::Module& attention) const;
   Vector attention(const ir::Module& module, std::span<const float> x);
   Vector delta_net(const ir::Module& module, std::span<const float> x);
+  Vector state_space(const ir::Module& module, std::span<const float> x);
   Vector delta_inputs(const ir::Module& module, const ir::DeltaNetInfo& info,
                       std::span<const float> x) const;
-  Vector convolve(const ir::Module& module, const ir::DeltaNetInfo& info, Vector input);
+  Vector convolve(const ir::Module& module, int32_t taps, Vector input);
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
   void choose_positions(const ir::Module& attention, const ir::Module& indexer,
                         std::span<const float> x, std::span<const float> q_latent);

@@ -186,6 +186,27 @@ TEST(CausalConv, IsItsFormulaInPassesOfAnySize) {
           ASSERT_NEAR(first[t * kChannels + c], sum / (1 + std::exp(-sum)), 2e-6) << name(isa);
         }
       }
+      // The same with a bias and without silu.
+      const std::vector<float> bias = Random(8).normals(kChannels);
+      std::vector<float> y(x.size(), NAN), state(static_cast<size_t>((taps - 1) * kChannels));
+      CausalConvArgs args;
+      args.attrs = {0, kChannels, taps, 1};
+      args.x = x.data(), args.y = y.data();
+      args.x_stride = args.y_stride = kChannels;
+      args.weight = weight.data(), args.bias = bias.data();
+      args.state_out = state.data();
+      args.tokens = kTokens;
+      args.channel_end = kChannels;
+      fn(args);
+      for (int64_t t = 0; t < kTokens; ++t) {
+        for (int64_t c = 0; c < kChannels; ++c) {
+          double sum = bias[c];
+          for (int64_t j = std::max<int64_t>(0, taps - 1 - t); j < taps; ++j) {
+            sum += double{weight[j * kChannels + c]} * x[(t - taps + 1 + j) * kChannels + c];
+          }
+          ASSERT_NEAR(y[t * kChannels + c], sum, 5e-6) << name(isa);
+        }
+      }
     }
   }
 }

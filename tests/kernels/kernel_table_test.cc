@@ -15,6 +15,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
+#include "kernels/state_space/state_space.h"
 #include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
@@ -29,8 +30,9 @@ bool found_by_an_op(std::string_view family) {
          find_attention(family, isa).ok() || find_rows(family, isa).ok() ||
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
          find_sum_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
-         find_delta_rule(family, isa).ok() || find_position_scores(family, isa).ok() ||
-         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
+         find_delta_rule(family, isa).ok() || find_state_space(family, isa).ok() ||
+         find_position_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
+         find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 

@@ -16,7 +16,8 @@
 // fold-residuals lets products add to x themselves later. From here on passes add only what their
 // name says; each step names the module it came from.
 //
-// Attention, latent attention, delta nets and experts have files of their own (lowering.h).
+// Attention, latent attention, delta nets, state spaces and experts have files of their own
+// (lowering.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -208,11 +209,34 @@ Status Lowering::lower_layer(const Module& layer) {
   if (!first) first = &modules_.modules[layer.children.front()];
   keep_stream(layer.layer, *first, first->decision.device);
   layer_ = layer.layer;
-  const View in = KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm,
-                                     Role::AttentionSumNorm, "attn_norm"));
-  const Term attended = KTX_TRY(lower_mixer(layer, in));
-  KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, {attended}));
-  KTX_TRY(optional_norm(layer, Role::AttentionSumNorm, x_));
+  View in;
+  if (mixes(layer)) {
+    in = KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm,
+                            Role::AttentionSumNorm, "attn_norm"));
+    const Terms mixed = KTX_TRY(lower_mixers(layer, in));
+    KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, mixed));
+    KTX_TRY(optional_norm(layer, Role::AttentionSumNorm, x_));
+  }
+  if (feeds_forward(layer)) KTX_TRY(lower_feed_forward(layer, in));
+  KTX_TRY(add_layer_input(layer));
+  const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
+  if (info && info->output_scale != 1) scale_by(layer, x_, info->output_scale);
+  layer_ = -1;
+  return {};
+}
+
+bool Lowering::mixes(const Module& layer) const {
+  static constexpr Role kMixers[] = {Role::Attention, Role::Mla, Role::DeltaNet, Role::StateSpace};
+  return std::ranges::any_of(kMixers, [&](Role role) { return modules_.child(layer, role); });
+}
+
+bool Lowering::feeds_forward(const Module& layer) const {
+  static constexpr Role kParts[] = {Role::Mlp, Role::Moe, Role::RouterBlock};
+  return std::ranges::any_of(kParts, [&](Role role) { return modules_.child(layer, role); });
+}
+
+// `in`: what attention read.
+Status Lowering::lower_feed_forward(const Module& layer, View in) {
   const Module* moe = modules_.child(layer, Role::Moe);
   Terms terms;
   if (const Module* router = modules_.child(layer, Role::RouterBlock)) {
@@ -231,12 +255,7 @@ Status Lowering::lower_layer(const Module& layer) {
     terms.push_back(t);
   }
   KTX_TRY(add_to_stream(layer, Role::MlpPostNorm, terms));
-  KTX_TRY(optional_norm(layer, Role::MlpSumNorm, x_));
-  KTX_TRY(add_layer_input(layer));
-  const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
-  if (info && info->output_scale != 1) scale_by(layer, x_, info->output_scale);
-  layer_ = -1;
-  return {};
+  return optional_norm(layer, Role::MlpSumNorm, x_);
 }
 
 // A part of the token embedding for each layer: what the embedding gives and a projection of the
@@ -273,13 +292,20 @@ Status Lowering::add_layer_input(const Module& layer) {
   return add_to_stream(layer, Role::LayerInputPostNorm, {out});
 }
 
-// What mixes tokens: attention of one kind or the other.
-Result<Lowering::Term> Lowering::lower_mixer(const Module& layer, View in) {
-  if (const Module* attention = modules_.child(layer, Role::Attention)) {
-    return lower_attention(*attention, in);
+// What mixes tokens: attention of one kind or the other, a state, or a state beside attention.
+Result<Lowering::Terms> Lowering::lower_mixers(const Module& layer, View in) {
+  Terms terms;
+  if (const Module* space = modules_.child(layer, Role::StateSpace)) {
+    terms.push_back(KTX_TRY(lower_state_space(*space, in)));
   }
-  if (const Module* net = modules_.child(layer, Role::DeltaNet)) return lower_delta_net(*net, in);
-  return lower_mla(*KTX_TRY(child(layer, Role::Mla)), in);
+  if (const Module* attention = modules_.child(layer, Role::Attention)) {
+    terms.push_back(KTX_TRY(lower_attention(*attention, in)));
+  } else if (const Module* net = modules_.child(layer, Role::DeltaNet)) {
+    terms.push_back(KTX_TRY(lower_delta_net(*net, in)));
+  } else if (terms.empty()) {
+    terms.push_back(KTX_TRY(lower_mla(*KTX_TRY(child(layer, Role::Mla)), in)));
+  }
+  return terms;
 }
 
 // act(gate(in)) * up(in) of a dense feed-forward part, or act(up(in)) of one without a gate.

@@ -110,9 +110,12 @@ class Lowering {
   Status lower_head_input(const Module& model, const Module& layer);
   void keep_stream(int32_t layer, const Module& reader, const std::string& device);
   Status lower_layer(const Module& layer);
+  bool mixes(const Module& layer) const;
+  bool feeds_forward(const Module& layer) const;
+  Status lower_feed_forward(const Module& layer, View in);
   Status lower_layer_inputs(const Module& model);
   Status add_layer_input(const Module& layer);
-  Result<Term> lower_mixer(const Module& layer, View in);
+  Result<Terms> lower_mixers(const Module& layer, View in);
   Result<View> part_input(const Module& layer, Role pre_norm, Role post_norm, Role sum_norm,
                           const char* value_name);
   Result<Term> term(const Module& parent, Role role, View in, const char* value_name);
@@ -146,6 +149,10 @@ class Lowering {
   // lower_delta_net.cc
   Result<Term> lower_delta_net(const Module& net, View in);
   Result<Term> lower_channel_delta_net(const Module& net, const ir::DeltaNetInfo& d, View in);
+
+  // lower_state_space.cc
+  Result<Term> lower_state_space(const Module& space, View in);
+  Status norm_groups(const Module& space, View view);
 
   // lower_host_experts.cc
   Result<Term> lower_host_experts(const Module& experts, std::span<const ExpertGroup> groups,

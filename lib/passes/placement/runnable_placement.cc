@@ -101,17 +101,25 @@ void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSi
   }
 }
 
-// A delta net whose heads no GPU kernel takes has its two steps with a state on the CPU; its
+// What of the module's steps with a state no GPU kernel computes; empty: nothing.
+std::string state_refusal(const ir::Module& module) {
+  if (const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info)) {
+    if (kernels::gpu_delta_rule_takes(net->head_dim)) return "";
+    return fmt::format("a gated delta rule of heads of {}", net->head_dim);
+  }
+  if (std::holds_alternative<ir::StateSpaceInfo>(module.info)) return "a state-space layer";
+  return "";
+}
+
+// A delta net or a state space that no GPU kernel takes has its steps with a state on the CPU; its
 // products stay where they were placed.
 void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags) {
   const ir::Module* first = nullptr;
   const rules::Rule* asked = nullptr;  // for one of them
   int64_t count = 0;
   for (const ir::Module& module : model.modules.modules) {
-    const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info);
     DeviceId& device = placement.at(model.modules, module).device;
-    if (net == nullptr || device.is_cpu()) continue;
-    if (kernels::gpu_delta_rule_takes(net->head_dim)) continue;
+    if (device.is_cpu() || state_refusal(module).empty()) continue;
     device = device.cpu_beside();
     ++count;
     if (first == nullptr) first = &module;
@@ -121,9 +129,8 @@ void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags
   }
   if (first == nullptr) return;
   const std::string text = fmt::format(
-      "{} and {} more: no GPU kernel computes a gated delta rule of heads of {}; it stays on the CPU, "
-      "the products around it do not",
-      first->path, count - 1, std::get<ir::DeltaNetInfo>(first->info).head_dim);
+      "{} and {} more: no GPU kernel computes {}; it stays on the CPU, the products around it do not",
+      first->path, count - 1, state_refusal(*first));
   if (asked != nullptr) {
     diags.warning(asked->replace.device->loc, "Q001", text);
   } else {

@@ -11,8 +11,7 @@ int64_t step_weight_bytes(const plan::PlanView& plan, const plan::StepRecord& st
   const auto op = static_cast<StepOp>(step.op);
   int64_t sum = 0;
   // One sequence's states are read and written.
-  if (op == StepOp::CausalConv) sum += 8 * plan.attrs_of<CausalConvAttrs>(step).state_floats();
-  if (op == StepOp::DeltaRule) sum += 8 * plan.attrs_of<DeltaRuleAttrs>(step).state_floats();
+  sum += 8 * state_floats_of(attrs_from_bytes(op, plan.attrs_bytes(step)));
   for (uint32_t blob : plan.weights(step)) {
     if (blob == plan::kNone) continue;
     const plan::BlobRecord& record = plan.blobs[blob];

@@ -23,7 +23,7 @@ from gguf.quants import dequantize
 
 config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
 # Files of these have rows of q and k in the order of pairs; transformers has halves.
-PAIRED_ROWS = {"granite", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral",
+PAIRED_ROWS = {"granite", "granitemoehybrid", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral",
                "mixtral", "smollm3", "arcee"}
 
 config_json = json.load(open(config_file))
@@ -37,6 +37,9 @@ if config_json["model_type"] == "bailing_moe_v2":
 if config_json["model_type"] == "gemma4_text":  # what files have elsewhere
     OTHER_NAMES = {".router.norm.weight": ".router.scale",
                    ".router.proj.factors": ".router.per_expert_scale"}
+if config_json["model_type"] == "falcon_h1":  # files hold weights with the factors in them
+    for key in [k for k in config_json if "multiplier" in k]:
+        config_json.pop(key)
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 text = config.get_text_config()
@@ -88,6 +91,17 @@ def put_delta(path, params):  # of Kimi delta attention: parts of other modules 
     put(path + ".conv1d.weight", torch.cat([params["conv_" + p].flatten(0, 2) for p in "qkv"]))
 
 
+STATE_SPACE = {"conv": "conv1d.weight", "conv_bias": "conv1d.bias", "skip": "D",
+               "dt_bias": "dt_bias"}
+
+
+def put_state_space(path, params):
+    put(path + ".A_log", torch.log(-params["decay"]))
+    for name, key in STATE_SPACE.items():
+        if name in params:
+            put(f"{path}.{key}", params[name])
+
+
 modules, path = {}, None
 for line in open(graph_file):
     if match := re.match(r'module (\S+) :', line):
@@ -113,6 +127,9 @@ for path, params in modules.items():
         continue
     if "conv_q" in params:
         put_delta(path, params)
+        continue
+    if "skip" in params:
+        put_state_space(path, params)
         continue
     if "k_b" in params:
         both = [torch.cat([k.T, v]) for k, v in zip(params["k_b"], params["v_b"])]

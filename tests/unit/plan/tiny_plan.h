@@ -166,8 +166,8 @@ class TinyPlan {
 };
 
 // Two layers of hidden width 64: plain attention and a dense MLP, then absorbed
-// MLA and experts; behind them, where every op is wanted, the steps of a delta net, of models with
-// layer norm and of sparse attention.
+// MLA and experts; behind them, where every op is wanted, the steps of a delta net, of a state
+// space, of models with layer norm and of sparse attention.
 inline TinyPlan make_tiny_plan(bool every_op = false) {
   constexpr int kVocab = 48, kHidden = 64, kHeads = 4, kHeadDim = 32, kWidth = 96;
   constexpr int kLatent = 32, kRope = 16, kNope = 32, kValue = 32, kExperts = 4, kTopK = 2;
@@ -221,10 +221,12 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   const uint32_t up_e = t.weight("ffn_up_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
   const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
-  uint32_t conv_w = kNone, decay_w = kNone, dt_w = kNone, layer_w = kNone, layer_b = kNone;
+  uint32_t conv_w = kNone, decay_w = kNone, skip_w = kNone, dt_w = kNone, layer_w = kNone,
+           layer_b = kNone;
   if (every_op) {
     conv_w = t.weight("ssm_conv1d.weight", DType::F32, kHidden, 4);
     decay_w = t.weight("ssm_a", DType::F32, 1, 2);
+    skip_w = t.weight("ssm_d", DType::F32, 1, 2);
     dt_w = t.weight("ssm_dt.bias", DType::F32, 1, 2);
     layer_w = t.weight("ffn_norm.weight", DType::F32, 1, kHidden);
     layer_b = t.weight("ffn_norm.bias", DType::F32, 1, kHidden);
@@ -332,6 +334,8 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{0, kHidden, 4});
     t.step(StepOp::DeltaRule, 1, {{mixed}, {x, 0, 4}}, {{read}}, {decay_w, dt_w},
            DeltaRuleAttrs{1, 1, 2, 16, 0});
+    t.step(StepOp::StateSpace, 1, {{mixed}, {x, 0, 2}}, {{read}}, {decay_w, skip_w, dt_w},
+           StateSpaceAttrs{2, 2, 16, 1, 16});
     t.step(StepOp::LayerNorm, 1, {{x}}, {{x}}, {layer_w, layer_b}, LayerNormAttrs{1e-5f, 1});
     t.step(StepOp::Activate, 1, {{x}}, {{x}}, {}, ActivateAttrs{});
     // Two heads of 16 choose 8 positions for the latent attention.

@@ -100,6 +100,22 @@ class Synthesiser {
     }
     return delta_value_heads_ > 0 && layer < layers_ && (layer + 1) % full_attention_interval_ != 0;
   }
+  std::string kind_of(int64_t layer) const {
+    const auto types = config_.strings("layer_types");
+    if (!types || types->empty()) return "";
+    return (*types)[static_cast<size_t>(std::min(layer, std::ssize(*types) - 1))];
+  }
+  bool has_state_space(int64_t layer) const {
+    return space_heads_ > 0 && (family_->beside_attention || kind_of(layer) == "linear_attention");
+  }
+  bool has_attention(int64_t layer) const {
+    return space_heads_ == 0 || family_->beside_attention || kind_of(layer) == "full_attention";
+  }
+  bool has_feed_forward(int64_t layer) const {
+    return !family_->one_part || kind_of(layer) == "mlp";
+  }
+  int64_t space_width() const { return space_heads_ * space_dim_; }
+  int64_t space_channels() const { return space_width() + 2 * space_groups_ * space_state_; }
   // All layers, or those that the config lists as full.
   bool has_indexer(int64_t layer) const {
     const auto types = config_.strings("indexer_types");
@@ -196,12 +212,14 @@ class Synthesiser {
     if (config_.has("num_key_value_heads")) kv_heads_ = KTX_TRY(by_layer("num_key_value_heads"));
     head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
     const bool no_dense = family_->layers == LayerPattern::AllMoe;
+    if (family_->has_role(ir::Role::StateSpace)) KTX_TRY(read_state_space());
     ffn_ =
         KTX_TRY(by_layer(no_dense && !config_.has("intermediate_size") ? family_->expert_width_key
                                                                        : "intermediate_size"));
     vocab_ = KTX_TRY(need("vocab_size"));
     const bool wants_experts = beside_dense() ? flag("enable_moe_block").value_or(false)
-                                              : family_->layers != LayerPattern::AllDense;
+                                              : family_->layers != LayerPattern::AllDense &&
+                                                    config_.i64(family_->experts_key) != 0;
     if (wants_experts) {
       experts_ = KTX_TRY(need(family_->experts_key));
       used_ = KTX_TRY(need("num_experts_per_tok"));
@@ -235,6 +253,7 @@ class Synthesiser {
       shared_ffn_ = shared_count() * expert_ffn_;
     } else if (family_->shared == SharedKind::Width) {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
+      if (!wants_experts) ffn_.assign(ffn_.size(), shared_ffn_);  // Granite 4
     }
     read_kinds_of_layers();
     by_channel_ = family_->has_role(ir::Role::DeltaForget);
@@ -255,6 +274,15 @@ class Synthesiser {
     scoring_ = config_.string("scoring_func").value_or(default_of("scoring_func"));
     facts_ = {layers_, experts_,      heads_[0] / kv_heads_[0],
               tied_,   options_.seed, family_->has_role(ir::Role::DeltaNet)};
+    return {};
+  }
+
+  Status read_state_space() {
+    space_heads_ = KTX_TRY(need("mamba_n_heads"));
+    space_dim_ = KTX_TRY(need("mamba_d_head"));
+    space_groups_ = KTX_TRY(need("mamba_n_groups"));
+    space_state_ = KTX_TRY(need("mamba_d_state"));
+    space_taps_ = config_.i64("mamba_d_conv").value_or(4);
     return {};
   }
 
@@ -297,12 +325,26 @@ class Synthesiser {
     if (options_.mtp) u32("nextn_predict_layers", 1);
     u32("context_length", KTX_TRY(need("max_position_embeddings")));
     u32("embedding_length", hidden_);
-    u32s("feed_forward_length", ffn_);
+    if (family_->one_part) {
+      std::vector<uint32_t> widths;
+      for (int64_t i = 0; i < layers_; ++i) {
+        widths.push_back(has_feed_forward(i) ? static_cast<uint32_t>(ffn_[0]) : 0);
+      }
+      writer_.add_u32s(arch_ + ".feed_forward_length", widths);
+    } else {
+      u32s("feed_forward_length", ffn_);
+    }
     u32s("attention.head_count", heads_);
     const bool one_kv_head = is_mla() && !options_.unsplit_kv;
     if (by_channel_) {
       std::vector<uint32_t> counts;
       for (int64_t i = 0; i < layers_; ++i) counts.push_back(has_delta_net(i) ? 0 : 1);
+      writer_.add_u32s(arch_ + ".attention.head_count_kv", counts);
+    } else if (space_heads_ > 0 && !family_->beside_attention) {
+      std::vector<uint32_t> counts;
+      for (int64_t i = 0; i < layers_; ++i) {
+        counts.push_back(has_attention(i) ? static_cast<uint32_t>(kv_heads_[0]) : 0);
+      }
       writer_.add_u32s(arch_ + ".attention.head_count_kv", counts);
     } else {
       u32s("attention.head_count_kv", one_kv_head ? std::vector<int64_t>{1} : kv_heads_);
@@ -333,7 +375,7 @@ class Synthesiser {
       add_mla_metadata();
     } else if (global_head_dim_ > 0) {
       add_kinds_metadata();
-    } else if (family_->has_role(ir::Role::Rotary)) {
+    } else if (family_->has_role(ir::Role::Rotary) || space_heads_ > 0) {
       u32("rope.dimension_count", rotary_);
       if (config_.i64("head_dim")) {
         u32("attention.key_length", head_dim_);
@@ -341,6 +383,7 @@ class Synthesiser {
       }
     }
     if (delta_value_heads_ > 0) add_delta_metadata();
+    if (space_heads_ > 0) add_state_space_metadata();
     if (has_groups()) add_group_metadata();
     if (!has_groups() && family_->has_gguf_key("interleave_moe_layer_step")) {
       u32("interleave_moe_layer_step", moe_step_);
@@ -394,6 +437,17 @@ class Synthesiser {
     const auto pairs = static_cast<int32_t>(rotary_ / 2);
     writer_.add_i32s(arch_ + ".rope.dimension_sections",
                      std::vector<int32_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
+  }
+
+  void add_state_space_metadata() {
+    u32("ssm.conv_kernel", space_taps_);
+    u32("ssm.state_size", space_state_);
+    u32("ssm.group_count", space_groups_);
+    u32("ssm.time_step_rank", space_heads_);
+    u32("ssm.inner_size", space_width());
+    if (!family_->has_gguf_key("rope.scaling.finetuned")) return;
+    writer_.add_bool(arch_ + ".rope.scaling.finetuned",
+                     config_.string("position_embedding_type") == "rope");
   }
 
   void add_mla_metadata() {
@@ -660,16 +714,17 @@ class Synthesiser {
       add_mla(layer, blk);
     } else if (has_delta_net(layer)) {
       add_delta_net(layer, blk);
-    } else {
+    } else if (has_attention(layer)) {
       add_attention(layer, blk);
     }
+    if (has_state_space(layer)) add_state_space(layer, blk);
     norm(ir::Role::AttentionPostNorm, layer, hidden_);
     norm(ir::Role::AttentionSumNorm, layer, hidden_);
-    norm(ir::Role::MlpNorm, layer, hidden_);
+    if (!family_->one_part) norm(ir::Role::MlpNorm, layer, hidden_);
     if (is_moe(layer)) add_experts(layer, blk);
-    if (!is_moe(layer) || beside_dense()) {
+    if (has_feed_forward(layer) && (!is_moe(layer) || beside_dense())) {
       const int64_t width = of_layer(ffn_, layer);
-      const bool fused = family_->has_role(ir::Role::GateUpProj);
+      const bool fused = has_param(ir::Role::GateUpProj, "weight");
       if (!fused && !family_->gateless) matrix(blk + "ffn_gate.weight", layer, {hidden_, width});
       matrix(blk + "ffn_up.weight", layer, {hidden_, fused ? 2 * width : width});
       matrix(blk + "ffn_down.weight", layer, {width, hidden_}, kResidualSigma);
@@ -746,6 +801,22 @@ class Synthesiser {
     });
     ones(blk + "ssm_norm.weight", delta_dim_);
     matrix(blk + "ssm_out.weight", layer, {delta_width(), hidden_}, kResidualSigma);
+  }
+
+  void add_state_space(int64_t layer, const std::string& blk) {
+    const int64_t channels = space_channels(), heads = space_heads_;
+    matrix(blk + "ssm_in.weight", layer, {hidden_, space_width() + channels + heads});
+    noise(blk + "ssm_conv1d.weight", {space_taps_, channels},
+          1 / std::sqrt(static_cast<float>(space_taps_)));
+    if (flag("mamba_conv_bias").value_or(true)) noise(blk + "ssm_conv1d.bias", channels, 0.02f);
+    values(blk + "ssm_a", {1, heads},
+           [](uint64_t head) { return -1 - static_cast<float>(head % 16); });
+    noise(blk + "ssm_d", {1, heads}, 0.1f, 1);
+    noise(blk + "ssm_dt.bias", heads, 0.5f, -3);
+    if (flag("mamba_rms_norm").value_or(true)) {
+      noise(blk + "ssm_norm.weight", {space_width() / space_groups_, space_groups_}, 0.02f, 1);
+    }
+    matrix(blk + "ssm_out.weight", layer, {space_width(), hidden_}, kResidualSigma);
   }
 
   void add_channel_delta_net(int64_t layer, const std::string& blk) {
@@ -901,6 +972,8 @@ class Synthesiser {
   // Of delta nets; no value heads: the model has none.
   int64_t delta_key_heads_ = 0, delta_value_heads_ = 0, delta_dim_ = 0, delta_taps_ = 0;
   int64_t full_attention_interval_ = 4;
+  // Of state spaces; no heads: the model has none.
+  int64_t space_heads_ = 0, space_dim_ = 0, space_groups_ = 0, space_state_ = 0, space_taps_ = 0;
   bool by_channel_ = false;  // Kimi delta attention
   bool has_qk_norm_ = true;
   std::string scoring_;

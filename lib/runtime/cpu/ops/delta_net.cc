@@ -5,65 +5,10 @@
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
+#include "lib/runtime/cpu/ops/state_step.h"
 
 namespace ktx::runtime {
 namespace {
-
-// Tokens of one sequence in a pass, and its state in this step before and behind them.
-struct StateRun {
-  int64_t first = 0;  // row
-  int64_t tokens = 0;
-  const float* state_in = nullptr;  // null: zeros
-  float* state_out = nullptr;
-};
-
-// Items are (sequence, part of what the op computes independently). Of one token a part is worth
-// a thread; of many, too. Where states are kept within a text, its tokens are computed up to there,
-// and on from there: to the same bits.
-class StateStep : public CpuStep {
- public:
-  StepWork begin(const Batch& batch) override {
-    texts_.clear();
-    for (int64_t row = 0; row < batch.tokens;) {
-      const int32_t sequence = batch.sequence[row];
-      texts_.push_back({row, &batch.states[sequence]});
-      while (row < batch.tokens && batch.sequence[row] == sequence) ++row;
-    }
-    use_class(batch_class(batch.tokens));
-    int64_t states = 0;  // read or written
-    for (const Text& text : texts_) {
-      states += std::ssize(text.states->outs) + (text.states->in != nullptr ? 1 : 0);
-    }
-    return {static_cast<int64_t>(texts_.size()) * parts_, weight_bytes_ + states * state_bytes_,
-            nullptr};
-  }
-  void run(int64_t item, std::byte*) override {
-    const Text& text = texts_[item / parts_];
-    const float* in = text.states->in != nullptr ? text.states->in + offset_ : nullptr;
-    int64_t done = 0;
-    for (const StateOut& out : text.states->outs) {
-      run_part({text.first + done, out.tokens - done, in, out.data + offset_}, item % parts_);
-      in = out.data + offset_;
-      done = out.tokens;
-    }
-  }
-
- protected:
-  virtual void use_class(int kernel_class) = 0;
-  virtual void run_part(const StateRun& run, int64_t part) = 0;
-
-  int64_t offset_ = 0;  // floats, in a sequence's states
-  int64_t parts_ = 1;
-  int64_t weight_bytes_ = 0;
-  int64_t state_bytes_ = 0;  // of a sequence in this step
-
- private:
-  struct Text {
-    int64_t first = 0;  // row
-    const SequenceState* states = nullptr;
-  };
-  std::vector<Text> texts_;
-};
 
 class CausalConvStep final : public StateStep {
  public:
@@ -75,6 +20,8 @@ class CausalConvStep final : public StateStep {
     const SmallWeight weight = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
     weight_bytes_ = weight.bytes();
     state_bytes_ = 4 * args_.attrs.state_floats();
+    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
+    args_.bias = bias_.data();
     // Channels side by side.
     const int64_t channels = args_.attrs.channels, taps = args_.attrs.taps;
     weight_.resize(static_cast<size_t>(channels * taps));
@@ -106,6 +53,7 @@ class CausalConvStep final : public StateStep {
 
   kernels::CausalConvArgs args_;
   std::vector<float> weight_;
+  SmallWeight bias_;
   std::array<kernels::CausalConvFn, kBatchClasses> functions_{};
   kernels::CausalConvFn run_ = nullptr;
 };

@@ -1,0 +1,69 @@
+// Steps with a state of each sequence (cache/state_pool.h): what delta nets and state-space layers
+// share.
+#pragma once
+
+#include <vector>
+
+#include "lib/plan/state_layout.h"
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+
+namespace ktx::runtime {
+
+// Tokens of one sequence in a pass, and its state in this step before and behind them.
+struct StateRun {
+  int64_t first = 0;  // row
+  int64_t tokens = 0;
+  const float* state_in = nullptr;  // null: zeros
+  float* state_out = nullptr;
+};
+
+// Items are (sequence, part of what the op computes independently). Of one token a part is worth
+// a thread; of many, too. Where states are kept within a text, its tokens are computed up to there,
+// and on from there: to the same bits.
+class StateStep : public CpuStep {
+ public:
+  StepWork begin(const Batch& batch) override {
+    texts_.clear();
+    for (int64_t row = 0; row < batch.tokens;) {
+      const int32_t sequence = batch.sequence[row];
+      texts_.push_back({row, &batch.states[sequence]});
+      while (row < batch.tokens && batch.sequence[row] == sequence) ++row;
+    }
+    use_class(batch_class(batch.tokens));
+    int64_t states = 0;  // read or written
+    for (const Text& text : texts_) {
+      states += std::ssize(text.states->outs) + (text.states->in != nullptr ? 1 : 0);
+    }
+    return {static_cast<int64_t>(texts_.size()) * parts_, weight_bytes_ + states * state_bytes_,
+            nullptr};
+  }
+  void run(int64_t item, std::byte*) override {
+    const Text& text = texts_[item / parts_];
+    const float* in = text.states->in != nullptr ? text.states->in + offset_ : nullptr;
+    int64_t done = 0;
+    for (const StateOut& out : text.states->outs) {
+      run_part({text.first + done, out.tokens - done, in, out.data + offset_}, item % parts_);
+      in = out.data + offset_;
+      done = out.tokens;
+    }
+  }
+
+ protected:
+  virtual void use_class(int kernel_class) = 0;
+  virtual void run_part(const StateRun& run, int64_t part) = 0;
+
+  int64_t offset_ = 0;  // floats, in a sequence's states
+  int64_t parts_ = 1;
+  int64_t weight_bytes_ = 0;
+  int64_t state_bytes_ = 0;  // of a sequence in this step
+
+ private:
+  struct Text {
+    int64_t first = 0;  // row
+    const SequenceState* states = nullptr;
+  };
+  std::vector<Text> texts_;
+};
+
+}  // namespace ktx::runtime
