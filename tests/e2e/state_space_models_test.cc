@@ -1,0 +1,95 @@
+// State spaces over texts that are longer than a chunk: the same bits however a text is cut into
+// passes, and whatever texts are beside it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lib/input/hf_config.h"
+#include "lib/runtime/engine/engine.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_program.h"
+#include "tools/dev/synth/synth_model.h"
+
+namespace ktx::testing {
+namespace {
+
+constexpr int64_t kVocab = 512, kTokens = 150;
+
+std::vector<int32_t> text(int32_t step) {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < kTokens; ++i) tokens.push_back((i * step + i * i / 7) % kVocab);
+  return tokens;
+}
+
+class StateSpaces : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string file =
+        source_dir() + "/tests/models/synthetic/" + GetParam() + "/config.json";
+    auto config = input::HfConfig::parse(read_file(file), "config.json");
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    const auto writer = synth::synthesise(*config, {.types = "f32", .strong = true});
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    ASSERT_TRUE(writer->write(dir_.path("m.gguf")));
+    const Finished run = run_program({ktx_compile(), "-q", dir_.path("m.gguf"), "-o",
+                                      dir_.path("m.ktxplan"),
+                                      source_dir() + "/rules/cpu-only.yaml"});
+    ASSERT_EQ(run.status, 0) << run.err;
+    runtime::EngineOptions options;
+    options.precision = runtime::Precision::Exact;
+    options.threads = 2;
+    options.all_logits = true;
+    auto engine = runtime::Engine::open(dir_.path("m.ktxplan"), options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    engine_ = std::move(*engine);
+  }
+
+  // The logits behind the text, which is computed in passes of `chunk` tokens.
+  std::vector<float> last(const std::vector<int32_t>& tokens, size_t chunk) {
+    runtime::Sequence sequence = engine_->new_sequence();
+    std::vector<float> logits;
+    for (size_t at = 0; at < tokens.size(); at += chunk) {
+      const size_t count = std::min(chunk, tokens.size() - at);
+      const runtime::BatchItem item{&sequence, std::span(tokens).subspan(at, count),
+                                    runtime::Want::Last};
+      EXPECT_TRUE(engine_->forward({&item, 1}).ok());
+      const auto row = engine_->logits(0);
+      logits.assign(row.begin(), row.end());
+    }
+    return logits;
+  }
+
+  const TempDir dir_;
+  std::unique_ptr<runtime::Engine> engine_;
+};
+
+TEST_P(StateSpaces, GiveTheSameBitsInChunksOfAnySize) {
+  const std::vector<float> whole = last(text(5), kTokens);
+  ASSERT_EQ(std::ssize(whole), kVocab);
+  for (size_t chunk : {1, 7, 64}) EXPECT_EQ(last(text(5), chunk), whole) << chunk;
+}
+
+TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
+  const std::vector<std::vector<int32_t>> texts = {text(5), text(11), text(3)};
+  std::vector<runtime::Sequence> sequences;
+  for (size_t i = 0; i < texts.size(); ++i) sequences.push_back(engine_->new_sequence());
+  for (size_t at = 0; at < kTokens; at += 30) {
+    std::vector<runtime::BatchItem> items;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      items.push_back({&sequences[i], std::span(texts[i]).subspan(at, 30), runtime::Want::Last});
+    }
+    ASSERT_TRUE(engine_->forward(items).ok());
+  }
+  std::vector<std::vector<float>> beside;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto row = engine_->logits(static_cast<int64_t>(i));
+    beside.emplace_back(row.begin(), row.end());
+  }
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(beside[i], last(texts[i], kTokens)) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StateSpaces,
+                         ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace ktx::testing
