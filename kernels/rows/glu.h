@@ -37,6 +37,7 @@ KTX_CPU_AND_GPU inline float row_glu(const GluAttrs& a, float gate, float up) {
     return gate * row_sigmoid(1.5957691216f * (gate + 0.044715f * gate * gate * gate)) * up;
   }
   if (a.activation == static_cast<int32_t>(Activation::Sigmoid)) return row_sigmoid(gate) * up;
+  if (a.activation == static_cast<int32_t>(Activation::Product)) return gate * up;
   return gate * row_sigmoid(1.702f * gate) * (up + 1);
 }
 

@@ -19,8 +19,8 @@
 namespace ktx::kernels {
 
 struct StateSpaceArgs {
-  const float* x = nullptr;  // [T, values | input | output], of the first of the tokens
-  int64_t x_stride = 0;      // elements
+  const float* x = nullptr;   // [T, values | input | output], of the first of the tokens
+  int64_t x_stride = 0;       // elements
   const float* dt = nullptr;  // [T, heads]
   int64_t dt_stride = 0;
   float* y = nullptr;  // [T, heads * head_dim]

@@ -1,7 +1,7 @@
 // State-space layers over a vector policy (simd/README.md). Included by state_space_<isa>.cc only.
 //
-// A prompt takes its tokens by a few: a row of the matrix is loaded and stored once for all of them,
-// and what each reads stays in registers. The bits are those of one token at a time.
+// A prompt takes its tokens by a few: a row of the matrix is loaded and stored once for all of
+// them, and what each reads stays in registers. The bits are those of one token at a time.
 #pragma once
 
 #include "kernels/simd/part16.h"

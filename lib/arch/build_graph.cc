@@ -251,6 +251,8 @@ class Builder {
         return p.shape(layer).delta_net;
       case When::StateSpace:
         return p.shape(layer).state_space;
+      case When::ShortConv:
+        return p.shape(layer).short_conv;
       case When::ConvBias:
         return p.conv_bias;
       case When::StateSpaceNorm:

@@ -215,6 +215,7 @@ class Reader {
     p_.gated_attention = family_.gated_attention;
     if (family_.has_role(ir::Role::DeltaNet)) read_delta_nets();
     if (family_.has_role(ir::Role::StateSpace)) read_state_spaces();
+    if (family_.has_role(ir::Role::ShortConv)) read_short_convs();
     read_window();
     read_rotated_layers();
     read_kinds_of_layers();
@@ -408,6 +409,15 @@ class Reader {
     read_layer_kinds();
   }
 
+  // LFM2.
+  void read_short_convs() {
+    p_.short_conv_taps = small("conv_L_cache", 2, 64);
+    if (in_.flag("conv_bias").value_or(false)) {
+      in_.fail("'conv_bias' is set: short convolutions with biases are not known");
+    }
+    read_layer_kinds();
+  }
+
   void read_layer_kinds() {
     const auto types = in_.config().strings("layer_types");
     if (!types) return in_.fail("'layer_types' is missing: it says which layers have attention");
@@ -417,14 +427,17 @@ class Reader {
     }
     for (size_t i = 0; i < p_.shapes.size(); ++i) {
       LayerShape& shape = p_.shapes[i];
-      shape.state_space = (*types)[i] == "linear_attention";
+      const bool short_convs = family_.has_role(ir::Role::ShortConv);
+      shape.state_space = !short_convs && (*types)[i] == "linear_attention";
+      shape.short_conv = short_convs && (*types)[i] == "conv";
       shape.attention = (*types)[i] == "full_attention";
       shape.feed_forward = !family_.one_part || (*types)[i] == "mlp";
-      if (shape.state_space || shape.attention || (family_.one_part && shape.feed_forward))
-        continue;
-      return in_.fail(fmt::format(
-          "'layer_types' has '{}' for layer {}, expected full_attention{} linear_attention",
-          printable((*types)[i]), i, family_.one_part ? ", mlp or" : " or"));
+      if (shape.state_space || shape.short_conv || shape.attention) continue;
+      if (family_.one_part && shape.feed_forward) continue;
+      return in_.fail(
+          fmt::format("'layer_types' has '{}' for layer {}, expected full_attention{} {}",
+                      printable((*types)[i]), i, family_.one_part ? ", mlp or" : " or",
+                      short_convs ? "conv" : "linear_attention"));
     }
   }
 

@@ -56,6 +56,7 @@ struct LayerShape {
   bool delta_net = false;       // in the place of attention
   bool attention = true;        // false: state space or nothing in its place
   bool state_space = false;
+  bool short_conv = false;
   bool feed_forward = true;         // dense part or experts
   int32_t positions_of_layer = -1;  // of sparse attention, that this layer takes; -1: its own
 };
@@ -110,6 +111,7 @@ struct HyperParams {
   bool gated_attention = false;
   ir::DeltaNetInfo delta_net;      // of layers that have one
   ir::StateSpaceInfo state_space;  // likewise
+  int32_t short_conv_taps = 0;
   bool conv_bias = false;
   bool state_space_norm = true;
 

@@ -36,6 +36,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::DeltaForgetBProj:
     case Role::DeltaGateBProj:
       return {p.delta_net.head_dim, p.delta_net.width()};
+    case Role::ShortConvProj:
+      return {p.hidden, 3 * p.hidden};
     case Role::SsmInProj:
       return {p.hidden, p.state_space.projected()};
     case Role::QProj:
@@ -73,6 +75,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::OProj:
       if (parent == Role::DeltaNet) return {p.delta_net.width(), p.hidden};
       if (parent == Role::StateSpace) return {p.state_space.width(), p.hidden};
+      if (parent == Role::ShortConv) return {p.hidden, p.hidden};
       return {heads * (mla ? p.value_dim : layer.head_dim), p.hidden};
     case Role::GateProj:
     case Role::UpProj:
@@ -170,6 +173,7 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
   }
   if (role == Role::DeltaNet) return p.delta_net;
   if (role == Role::StateSpace) return p.state_space;
+  if (role == Role::ShortConv) return ir::ShortConvInfo{p.hidden, p.short_conv_taps};
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
   return ir::MlaInfo{layer.heads,
                      p.q_lora_rank,
@@ -240,6 +244,7 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     if (name.starts_with("conv_")) return {x->taps, x->width()};
     return {name == "dt_bias" && x->by_channel ? x->width() : x->value_heads};
   }
+  if (const auto* x = std::get_if<ir::ShortConvInfo>(&info)) return {x->taps, x->width};
   if (const auto* x = std::get_if<ir::StateSpaceInfo>(&info)) {
     if (name == "conv") return {x->taps, x->channels()};
     return {name == "conv_bias" ? x->channels() : x->heads};

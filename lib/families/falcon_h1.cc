@@ -61,8 +61,8 @@ constexpr ModuleRow kLastNorm[] = {
      {{"weight", "output_norm.weight"}}},
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,  kStem,     kFeedForward, kStateSpaceLayer, kSelfAttention,
-    kNorms, kLastNorm, kModelRotary, kHead,
+    kRoot,     kStem,        kFeedForward, kStateSpaceLayer, kSelfAttention, kNorms,
+    kLastNorm, kModelRotary, kHead,
 };
 
 constexpr const char* kModelTypes[] = {"falcon_h1"};
@@ -80,8 +80,8 @@ constexpr ConfigAlias kAliases[] = {
     {"mamba_d_ssm", ""},
 };
 constexpr ConfigDefault kDefaults[] = {
-    {"attention_bias", "false"}, {"mamba_n_heads", "128"},  {"mamba_d_state", "256"},
-    {"mamba_n_groups", "1"},     {"mamba_d_conv", "4"},     {"mamba_rms_norm", "false"},
+    {"attention_bias", "false"}, {"mamba_n_heads", "128"}, {"mamba_d_state", "256"},
+    {"mamba_n_groups", "1"},     {"mamba_d_conv", "4"},    {"mamba_rms_norm", "false"},
     {"rms_norm_eps", "1e-5"},    {"rope_theta", "10000"},
 };
 

@@ -51,6 +51,7 @@ enum class When {
                    // state space
   DeltaNet,        // those others
   StateSpace,      // layers with a state space, in the place of attention or beside it
+  ShortConv,       // layers with a short convolution in the place of attention
   ConvBias,        // its convolution has a bias
   StateSpaceNorm,  // its output has a norm
   Mixer,           // layers that mix tokens, where others are a feed-forward part alone

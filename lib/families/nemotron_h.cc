@@ -57,8 +57,7 @@ constexpr ModuleRow kLastNorm[] = {
     {Role::FinalNorm, "model.norm_f", &kNorm, When::Always, {{"weight", "output_norm.weight"}}},
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,          kOwnStem,     kLayerNorm, kStateSpaceLayer,
-    kSelfAttention, kFeedForward, kLastNorm,  kHead,
+    kRoot, kOwnStem, kLayerNorm, kStateSpaceLayer, kSelfAttention, kFeedForward, kLastNorm, kHead,
 };
 
 constexpr const char* kModelTypes[] = {"nemotron_h"};
@@ -81,7 +80,7 @@ constexpr ConfigKey kOwnModelKeys[] = {
      "=head_dim", "=head_dim"},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,          kLayerKeys,   kOwnModelKeys,  kTiedKeys,
+    kSizeKeys,          kLayerKeys,   kOwnModelKeys,   kTiedKeys,
     kAttentionBiasKeys, kMlpBiasKeys, kStateSpaceKeys,
 };
 constexpr ConfigAlias kAliases[] = {
@@ -92,9 +91,9 @@ constexpr ConfigAlias kAliases[] = {
     {"use_conv_bias", "mamba_conv_bias"}, {"attention_head_dim", "head_dim"},
 };
 constexpr ConfigDefault kDefaults[] = {
-    {"attention_bias", "false"}, {"mlp_bias", "false"},      {"mamba_n_heads", "128"},
-    {"mamba_d_head", "64"},      {"mamba_d_state", "128"},   {"mamba_n_groups", "8"},
-    {"mamba_d_conv", "4"},       {"rms_norm_eps", "1e-5"},   {"head_dim", "128"},
+    {"attention_bias", "false"}, {"mlp_bias", "false"},    {"mamba_n_heads", "128"},
+    {"mamba_d_head", "64"},      {"mamba_d_state", "128"}, {"mamba_n_groups", "8"},
+    {"mamba_d_conv", "4"},       {"rms_norm_eps", "1e-5"}, {"head_dim", "128"},
     {"hidden_act", "\"relu2\""},
 };
 

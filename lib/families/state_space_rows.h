@@ -19,21 +19,23 @@ inline constexpr ParamRow kStateSpaceSkip{"skip", "B.ssm_d"};
 inline constexpr ParamRow kStateSpaceDtBias{"dt_bias", "B.ssm_dt.bias"};
 
 // Below the state space at `path`, a literal.
-#define KTX_STATE_SPACE_PARTS(path)                                                              \
-  {Role::Activation, path ".act", &kSilu, When::StateSpace},                                     \
-      {Role::SsmConv, path ".conv1d", &kConv1d, When::StateSpace},                               \
-      {Role::SsmInProj,                                                                          \
-       path ".in_proj",                                                                          \
-       &kLinear,                                                                                 \
-       When::StateSpace,                                                                         \
-       {{"weight", "B.ssm_in.weight"}}},                                                         \
-      {Role::SsmNorm,                                                                            \
-       path ".norm",                                                                             \
-       &kGatedNorm,                                                                              \
-       When::StateSpaceNorm,                                                                     \
-       {{"weight", "B.ssm_norm.weight"}}},                                                       \
-  {                                                                                              \
-    Role::OProj, path ".out_proj", &kLinear, When::StateSpace, { {"weight", "B.ssm_out.weight"} } \
+#define KTX_STATE_SPACE_PARTS(path)                                \
+  {Role::Activation, path ".act", &kSilu, When::StateSpace},       \
+      {Role::SsmConv, path ".conv1d", &kConv1d, When::StateSpace}, \
+      {Role::SsmInProj,                                            \
+       path ".in_proj",                                            \
+       &kLinear,                                                   \
+       When::StateSpace,                                           \
+       {{"weight", "B.ssm_in.weight"}}},                           \
+      {Role::SsmNorm,                                              \
+       path ".norm",                                               \
+       &kGatedNorm,                                                \
+       When::StateSpaceNorm,                                       \
+       {{"weight", "B.ssm_norm.weight"}}},                         \
+  {                                                                \
+    Role::OProj, path ".out_proj", &kLinear, When::StateSpace, {   \
+      { "weight", "B.ssm_out.weight" }                             \
+    }                                                              \
   }
 
 // Attention at `path`, in layers that have it, and its projections.

@@ -396,6 +396,15 @@ std::optional<ConfigScalar> read_keyless_layers(GgufKeys& keys, std::string_view
   return types;
 }
 
+std::optional<ConfigScalar> read_short_conv_layers(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto counts = value ? value->ints() : std::nullopt;
+  if (!counts || counts->empty()) return std::nullopt;
+  std::vector<std::string> kinds;
+  for (const int64_t heads : *counts) kinds.emplace_back(heads == 0 ? "conv" : "full_attention");
+  return kinds;
+}
+
 // Of layers that are one part: those with key heads have attention, those with a width are
 // feed-forward parts, the others state spaces.
 std::optional<ConfigScalar> read_part_kinds(GgufKeys& keys, std::string_view key) {

@@ -472,6 +472,21 @@ void fold_written_floats(HfConfig& config) {
   }
 }
 
+// LFM2's code takes two thirds of a feed-forward width, rounded up.
+void adjust_width(HfConfig& config) {
+  if (config.boolean("block_auto_adjust_ff_dim") != true) return;
+  const char* key = config.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  const auto width = config.i64(key);
+  if (!width || *width <= 0 || *width > INT32_MAX) return;
+  int64_t adjusted = 2 * *width / 3;
+  const double factor = config.f64("block_ffn_dim_multiplier").value_or(1);
+  const int64_t part = config.i64("block_multiple_of").value_or(256);
+  if (!(factor > 0 && factor < 1e3) || part <= 0 || part > INT32_MAX) return;
+  adjusted = static_cast<int64_t>(factor * static_cast<double>(adjusted));
+  config.set(key, (adjusted + part - 1) / part * part);
+  config.set("block_auto_adjust_ff_dim", false);
+}
+
 // A letter for each layer: M is a state space, * attention, - a feed-forward part, E experts.
 void spell_layer_kinds(HfConfig& config) {
   const auto letters = config.string("hybrid_override_pattern");
@@ -505,6 +520,7 @@ void HfConfig::normalise() {
   fold_written_floats(*this);
   lift_language_model(*this);
   spell_layer_kinds(*this);
+  adjust_width(*this);
   fold_layer_kinds(*this);
   apply_form(*this);
   normalise_rope(*this);

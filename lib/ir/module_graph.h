@@ -75,8 +75,9 @@ struct TensorSlice {
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
   // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net, and with "conv_bias",
-  // "skip" of a state-space layer; "factors" of a router, "gate_factors" and "up_factors" of
-  // experts: one for each expert, of its down, gate and up products
+  // "skip" of a state-space layer; "conv" of a short convolution; "factors" of a router,
+  // "gate_factors" and "up_factors" of experts: one for each expert, of its down, gate and up
+  // products
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
@@ -155,6 +156,11 @@ struct StateSpaceInfo {
   int64_t channels() const { return width() + 2 * int64_t{groups} * state_dim; }
   int64_t projected() const { return width() + channels() + heads; }
 };
+// A row of in_proj's output is [gate before | gate behind | input] of the convolution.
+struct ShortConvInfo {
+  int64_t width = 0;
+  int32_t taps = 0;
+};
 // q heads are [nope | rope] wide; the cache holds [latent | rope] per token.
 struct MlaInfo {
   int32_t heads = 0;
@@ -196,7 +202,7 @@ struct LayerInfo {
 };
 using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo,
                                 AttentionInfo, MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo,
-                                DeltaNetInfo, StateSpaceInfo>;
+                                DeltaNetInfo, StateSpaceInfo, ShortConvInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

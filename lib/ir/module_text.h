@@ -20,8 +20,8 @@ constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
 constexpr std::string_view kInfoNames[] = {
-    "none", "linear", "embedding", "norm",  "rotary",    "attention",  "mla",
-    "mlp",  "router", "experts",   "layer", "delta_net", "state_space"};
+    "none", "linear", "embedding", "norm",  "rotary",    "attention",   "mla",
+    "mlp",  "router", "experts",   "layer", "delta_net", "state_space", "short_conv"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -62,6 +62,10 @@ template <class F>
 void fields(StateSpaceInfo& x, F&& f) {
   f("heads", x.heads), f("head_dim", x.head_dim), f("groups", x.groups);
   f("state_dim", x.state_dim), f("taps", x.taps), f("norm_first", x.norm_first);
+}
+template <class F>
+void fields(ShortConvInfo& x, F&& f) {
+  f("width", x.width), f("taps", x.taps);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {

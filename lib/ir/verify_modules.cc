@@ -143,6 +143,13 @@ class Verifier {
       case Kind::Attention:
         if (module_->role == Role::DeltaNet) return check_delta_net();
         if (module_->role == Role::StateSpace) return check_state_space();
+        if (module_->role == Role::ShortConv) {
+          if (const auto* x = expect_info<ShortConvInfo>()) {
+            positive("width", x->width);
+            if (x->taps < 2) fail(fmt::format("a convolution of {} taps", x->taps));
+          }
+          return;
+        }
         return module_->role == Role::Mla ? check_mla() : check_attention();
       case Kind::Mlp:
         if (const auto* x = expect_info<MlpInfo>()) {
@@ -306,6 +313,8 @@ class Verifier {
       if (name == "dt_bias") return Shape{x->by_channel ? x->width() : x->value_heads, 1, 1};
       const bool part = name == "conv_q" || name == "conv_k" || name == "conv_v";
       if (part && x->by_channel) return Shape{x->taps, x->width(), 1};
+    } else if (const auto* x = std::get_if<ShortConvInfo>(&module_->info)) {
+      if (name == "conv") return Shape{x->taps, x->width, 1};
     } else if (const auto* x = std::get_if<StateSpaceInfo>(&module_->info)) {
       if (name == "conv") return Shape{x->taps, x->channels(), 1};
       if (name == "conv_bias") return Shape{x->channels(), 1, 1};

@@ -227,8 +227,9 @@ enum class Activation : int32_t {
   GeluTanh = 1,  // g * sigmoid(2 sqrt(2 / pi) (g + 0.044715 g^3)), gelu by tanh        GeGLU
   GptOss = 2,    // g * sigmoid(1.702 g), and up + 1 in the place of up
   Sigmoid = 3,   // sigmoid(g)                           gates of attention
+  Product = 4,   // g                                    gates of short convolutions
 };
-inline constexpr int32_t kActivations = 4;
+inline constexpr int32_t kActivations = 5;
 
 struct GluAttrs {
   int32_t activation = 0;  // enum Activation

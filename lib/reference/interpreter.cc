@@ -52,6 +52,8 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
       case Activation::Sigmoid:
         g = 1 / (1 + std::exp(-g));
         break;
+      case Activation::Product:
+        break;
     }
     out[i] = static_cast<float>(g * u);
   }
@@ -376,7 +378,8 @@ Interpreter::Vector Interpreter::delta_inputs(const ir::Module& module,
 }
 
 // silu of the weighted sum of each channel's last inputs.
-Interpreter::Vector Interpreter::convolve(const ir::Module& module, int32_t taps, Vector input) {
+Interpreter::Vector Interpreter::convolve(const ir::Module& module, int32_t taps, Vector input,
+                                          bool plain) {
   std::vector<Vector>& inputs = caches_[module.layer].inputs;
   Vector out(input.size());
   inputs.push_back(std::move(input));
@@ -393,9 +396,20 @@ Interpreter::Vector Interpreter::convolve(const ir::Module& module, int32_t taps
       sum += static_cast<double>(weight[channel * taps + taps - 1 - back]) *
              inputs[inputs.size() - 1 - back][channel];
     }
-    out[channel] = static_cast<float>(sum / (1 + std::exp(-sum)));
+    out[channel] = static_cast<float>(plain ? sum : sum / (1 + std::exp(-sum)));
   }
   return out;
+}
+
+Interpreter::Vector Interpreter::short_conv(const ir::Module& module, std::span<const float> x) {
+  const auto& info = std::get<ir::ShortConvInfo>(module.info);
+  const auto width = static_cast<size_t>(info.width);
+  const Vector projected = linear(need(module, Role::ShortConvProj), x);
+  Vector gated(width);
+  for (size_t i = 0; i < width; ++i) gated[i] = projected[i] * projected[2 * width + i];
+  Vector out = convolve(module, info.taps, std::move(gated), true);
+  for (size_t i = 0; i < width; ++i) out[i] *= projected[width + i];
+  return linear(need(module, Role::OProj), out);
 }
 
 // The gated delta rule, as DeltaRuleAttrs says it.
@@ -735,6 +749,9 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
                       : full != nullptr ? attention(*full, a)
                                         : Vector(a.size());
     if (space != nullptr) add_to(attended, state_space(*space, a), 1);
+    if (const ir::Module* conv = graph_.child(layer, Role::ShortConv)) {
+      add_to(attended, short_conv(*conv, a), 1);
+    }
     const float residual = graph_.facts.residual_scale;
     add_to(x, optional_norm(layer, Role::AttentionPostNorm, attended), residual);
     // Where one norm stands before both parts, the feed-forward part reads what attention does.

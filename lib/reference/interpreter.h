@@ -77,7 +77,9 @@ class Interpreter {
   Vector state_space(const ir::Module& module, std::span<const float> x);
   Vector delta_inputs(const ir::Module& module, const ir::DeltaNetInfo& info,
                       std::span<const float> x) const;
-  Vector convolve(const ir::Module& module, int32_t taps, Vector input);
+  Vector short_conv(const ir::Module& module, std::span<const float> x);
+  // `plain`: without silu.
+  Vector convolve(const ir::Module& module, int32_t taps, Vector input, bool plain = false);
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
   void choose_positions(const ir::Module& attention, const ir::Module& indexer,
                         std::span<const float> x, std::span<const float> q_latent);

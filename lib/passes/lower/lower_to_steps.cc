@@ -226,7 +226,8 @@ Status Lowering::lower_layer(const Module& layer) {
 }
 
 bool Lowering::mixes(const Module& layer) const {
-  static constexpr Role kMixers[] = {Role::Attention, Role::Mla, Role::DeltaNet, Role::StateSpace};
+  static constexpr Role kMixers[] = {Role::Attention, Role::Mla, Role::DeltaNet, Role::StateSpace,
+                                     Role::ShortConv};
   return std::ranges::any_of(kMixers, [&](Role role) { return modules_.child(layer, role); });
 }
 
@@ -297,6 +298,9 @@ Result<Lowering::Terms> Lowering::lower_mixers(const Module& layer, View in) {
   Terms terms;
   if (const Module* space = modules_.child(layer, Role::StateSpace)) {
     terms.push_back(KTX_TRY(lower_state_space(*space, in)));
+  }
+  if (const Module* conv = modules_.child(layer, Role::ShortConv)) {
+    terms.push_back(KTX_TRY(lower_short_conv(*conv, in)));
   }
   if (const Module* attention = modules_.child(layer, Role::Attention)) {
     terms.push_back(KTX_TRY(lower_attention(*attention, in)));

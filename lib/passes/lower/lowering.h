@@ -150,6 +150,9 @@ class Lowering {
   Result<Term> lower_delta_net(const Module& net, View in);
   Result<Term> lower_channel_delta_net(const Module& net, const ir::DeltaNetInfo& d, View in);
 
+  // lower_short_conv.cc
+  Result<Term> lower_short_conv(const Module& conv, View in);
+
   // lower_state_space.cc
   Result<Term> lower_state_space(const Module& space, View in);
   Status norm_groups(const Module& space, View view);

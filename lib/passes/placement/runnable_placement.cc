@@ -108,6 +108,7 @@ std::string state_refusal(const ir::Module& module) {
     return fmt::format("a gated delta rule of heads of {}", net->head_dim);
   }
   if (std::holds_alternative<ir::StateSpaceInfo>(module.info)) return "a state-space layer";
+  if (std::holds_alternative<ir::ShortConvInfo>(module.info)) return "a short convolution";
   return "";
 }
 

@@ -131,6 +131,9 @@ for path, params in modules.items():
     if "skip" in params:
         put_state_space(path, params)
         continue
+    if path.endswith(".conv") and "conv" in params:
+        put(path + ".conv.weight", params["conv"])
+        continue
     if "k_b" in params:
         both = [torch.cat([k.T, v]) for k, v in zip(params["k_b"], params["v_b"])]
         put(path + ".weight", torch.cat(both))
@@ -139,7 +142,8 @@ for path, params in modules.items():
         key = f"{path}.{name}"
         if name == "correction_bias":
             block = path.rsplit(".", 1)[0] + "."
-            key, = [k for k in state if k.startswith(block) and k.endswith("correction_bias")]
+            key, = [k for k in state if k.startswith(block) and
+                    k.endswith(("correction_bias", "expert_bias"))]
         if path == "lm_head" and config.tie_word_embeddings:
             continue
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):

@@ -109,6 +109,7 @@ class Synthesiser {
     return space_heads_ > 0 && (family_->beside_attention || kind_of(layer) == "linear_attention");
   }
   bool has_attention(int64_t layer) const {
+    if (conv_taps_ > 0) return kind_of(layer) != "conv";
     return space_heads_ == 0 || family_->beside_attention || kind_of(layer) == "full_attention";
   }
   bool has_feed_forward(int64_t layer) const {
@@ -213,6 +214,9 @@ class Synthesiser {
     head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
     const bool no_dense = family_->layers == LayerPattern::AllMoe;
     if (family_->has_role(ir::Role::StateSpace)) KTX_TRY(read_state_space());
+    if (family_->has_role(ir::Role::ShortConv)) {
+      conv_taps_ = config_.i64("conv_L_cache").value_or(3);
+    }
     ffn_ =
         KTX_TRY(by_layer(no_dense && !config_.has("intermediate_size") ? family_->expert_width_key
                                                                        : "intermediate_size"));
@@ -340,7 +344,7 @@ class Synthesiser {
       std::vector<uint32_t> counts;
       for (int64_t i = 0; i < layers_; ++i) counts.push_back(has_delta_net(i) ? 0 : 1);
       writer_.add_u32s(arch_ + ".attention.head_count_kv", counts);
-    } else if (space_heads_ > 0 && !family_->beside_attention) {
+    } else if (conv_taps_ > 0 || (space_heads_ > 0 && !family_->beside_attention)) {
       std::vector<uint32_t> counts;
       for (int64_t i = 0; i < layers_; ++i) {
         counts.push_back(has_attention(i) ? static_cast<uint32_t>(kv_heads_[0]) : 0);
@@ -384,6 +388,7 @@ class Synthesiser {
     }
     if (delta_value_heads_ > 0) add_delta_metadata();
     if (space_heads_ > 0) add_state_space_metadata();
+    if (conv_taps_ > 0) u32("shortconv.l_cache", conv_taps_);
     if (has_groups()) add_group_metadata();
     if (!has_groups() && family_->has_gguf_key("interleave_moe_layer_step")) {
       u32("interleave_moe_layer_step", moe_step_);
@@ -665,7 +670,7 @@ class Synthesiser {
     } else {
       if (!tied_ && scores() == 0) matrix("output.weight", -1, {hidden_, vocab_});
       if (always_has(ir::Role::Head, "bias")) noise("output.bias", vocab_, kSigma);
-      ones("output_norm.weight", hidden_);
+      ones(conv_taps_ > 0 ? "token_embd_norm.weight" : "output_norm.weight", hidden_);
       if (always_has(ir::Role::FinalNorm, "bias")) norm_bias("output_norm.weight", hidden_);
       if (scores() > 0) matrix("cls.output.weight", -1, {hidden_, scores()});
     }
@@ -718,6 +723,7 @@ class Synthesiser {
       add_attention(layer, blk);
     }
     if (has_state_space(layer)) add_state_space(layer, blk);
+    if (conv_taps_ > 0 && !has_attention(layer)) add_short_conv(layer, blk);
     norm(ir::Role::AttentionPostNorm, layer, hidden_);
     norm(ir::Role::AttentionSumNorm, layer, hidden_);
     if (!family_->one_part) norm(ir::Role::MlpNorm, layer, hidden_);
@@ -817,6 +823,13 @@ class Synthesiser {
       noise(blk + "ssm_norm.weight", {space_width() / space_groups_, space_groups_}, 0.02f, 1);
     }
     matrix(blk + "ssm_out.weight", layer, {space_width(), hidden_}, kResidualSigma);
+  }
+
+  void add_short_conv(int64_t layer, const std::string& blk) {
+    noise(blk + "shortconv.conv.weight", {conv_taps_, hidden_},
+          1 / std::sqrt(static_cast<float>(conv_taps_)));
+    matrix(blk + "shortconv.in_proj.weight", layer, {hidden_, 3 * hidden_});
+    matrix(blk + "shortconv.out_proj.weight", layer, {hidden_, hidden_}, kResidualSigma);
   }
 
   void add_channel_delta_net(int64_t layer, const std::string& blk) {
@@ -974,6 +987,7 @@ class Synthesiser {
   int64_t full_attention_interval_ = 4;
   // Of state spaces; no heads: the model has none.
   int64_t space_heads_ = 0, space_dim_ = 0, space_groups_ = 0, space_state_ = 0, space_taps_ = 0;
+  int64_t conv_taps_ = 0;    // of short convolutions; 0: the model has none
   bool by_channel_ = false;  // Kimi delta attention
   bool has_qk_norm_ = true;
   std::string scoring_;
