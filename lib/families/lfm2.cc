@@ -1,5 +1,5 @@
-// LFM2, dense and with experts: most layers have a gated short convolution in the place of attention.
-// Experts are routed as in DeepSeek V3.
+// LFM2, dense and with experts: most layers have a gated short convolution in the place of
+// attention. Experts are routed as in DeepSeek V3.
 //
 // A GGUF marks the layers with a convolution by 0 key heads; its norm before the head has the name
 // of a norm of the embedding in files of today, as it has in the tree.
@@ -12,7 +12,8 @@ namespace {
 constexpr ClassRow kShortConvClass{"{P}ShortConv"};
 constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
 constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
-constexpr ClassRow kRouter{"{P}TopKRouter", "torch.nn.modules.linear.Linear torch.nn.Linear Linear"};
+constexpr ClassRow kRouter{"{P}TopKRouter",
+                           "torch.nn.modules.linear.Linear torch.nn.Linear Linear"};
 constexpr ClassRow kExpertsClass{"{P}Experts"};
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
@@ -69,17 +70,9 @@ constexpr ModuleRow kShortConv[] = {
 };
 constexpr ModuleRow kFeedForward[] = {
     {Role::Mlp, "L.feed_forward", &kMlp, When::Dense},
-    {Role::GateProj,
-     "L.feed_forward.w1",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_gate.weight"}}},
+    {Role::GateProj, "L.feed_forward.w1", &kLinear, When::Dense, {{"weight", "B.ffn_gate.weight"}}},
     {Role::UpProj, "L.feed_forward.w3", &kLinear, When::Dense, {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj,
-     "L.feed_forward.w2",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_down.weight"}}},
+    {Role::DownProj, "L.feed_forward.w2", &kLinear, When::Dense, {{"weight", "B.ffn_down.weight"}}},
 };
 constexpr ModuleRow kExperts[] = {
     {Role::Moe, "L.feed_forward", &kMoeBlock, When::Moe},
@@ -102,6 +95,7 @@ constexpr ModuleRow kNorms[] = {
      {{"weight", "B.attn_norm.weight"}}},
     {Role::MlpNorm, "L.ffn_norm", &kNorm, When::Always, {{"weight", "B.ffn_norm.weight"}}},
 };
+constexpr ModuleRow kMoeRotary[] = {{Role::Rotary, "model.pos_emb", &kRotary}};
 constexpr ModuleRow kLastNorm[] = {
     {Role::FinalNorm,
      "model.embedding_norm",
@@ -110,12 +104,11 @@ constexpr ModuleRow kLastNorm[] = {
      {{"weight", "token_embd_norm.weight | output_norm.weight"}}},
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,  kStem,        kSelfAttention, kShortConv, kFeedForward,
-    kNorms, kModelRotary, kLastNorm,      kHead,
+    kRoot, kStem, kSelfAttention, kShortConv, kFeedForward, kNorms, kModelRotary, kLastNorm, kHead,
 };
 constexpr std::span<const ModuleRow> kTreeMoe[] = {
-    kRoot,  kStem,        kSelfAttention, kShortConv, kFeedForward, kExperts,
-    kNorms, kModelRotary, kLastNorm,      kHead,
+    kRoot,    kStem,  kSelfAttention, kShortConv, kFeedForward,
+    kExperts, kNorms, kMoeRotary,     kLastNorm,  kHead,
 };
 
 constexpr const char* kModelTypes[] = {"lfm2"};
@@ -134,8 +127,8 @@ constexpr ConfigKey kExpertCountKeys[] = {
 };
 // In no file.
 constexpr ConfigKey kScaledKeys[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain, "true",
-     "true"},
+    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
+     "true", "true"},
     {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
      KeyWeight::Plain, "1", "1"},
 };
@@ -143,9 +136,9 @@ constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys, kLayerKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys, kRopeScalingKeys,
 };
 constexpr std::span<const ConfigKey> kKeysMoe[] = {
-    kSizeKeys, kLayerKeys,       kMlpKeys,         kModelKeys,      kHeadKeys,
-    kTiedKeys, kRopeScalingKeys, kExpertCountKeys, kUsedExpertKeys, kExpertWidthKeys,
-    kFirstDenseKeys, kScaledKeys, kSigmoidKeys,
+    kSizeKeys,       kLayerKeys,       kMlpKeys,         kModelKeys,      kHeadKeys,
+    kTiedKeys,       kRopeScalingKeys, kExpertCountKeys, kUsedExpertKeys, kExpertWidthKeys,
+    kFirstDenseKeys, kScaledKeys,      kSigmoidKeys,
 };
 constexpr ConfigAlias kAliases[] = {
     {"norm_eps", "rms_norm_eps"},
@@ -160,12 +153,18 @@ constexpr ConfigDefault kDefaults[] = {
     {"tie_word_embeddings", "true"},
 };
 constexpr ConfigDefault kDefaultsMoe[] = {
-    {"rms_norm_eps", "1e-5"},         {"rope_theta", "1000000"},
-    {"conv_L_cache", "3"},            {"tie_word_embeddings", "true"},
-    {"first_k_dense_replace", "2"},   {"moe_layer_freq", "1"},
-    {"topk_method", "\"noaux_tc\""}, {"scoring_func", "\"sigmoid\""},
-    {"norm_topk_prob", "true"},       {"routed_scaling_factor", "1"},
-    {"n_group", "1"},                 {"topk_group", "1"},
+    {"rms_norm_eps", "1e-5"},
+    {"rope_theta", "1000000"},
+    {"conv_L_cache", "3"},
+    {"tie_word_embeddings", "true"},
+    {"first_k_dense_replace", "2"},
+    {"moe_layer_freq", "1"},
+    {"topk_method", "\"noaux_tc\""},
+    {"scoring_func", "\"sigmoid\""},
+    {"norm_topk_prob", "true"},
+    {"routed_scaling_factor", "1"},
+    {"n_group", "1"},
+    {"topk_group", "1"},
 };
 
 }  // namespace

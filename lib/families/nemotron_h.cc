@@ -2,6 +2,9 @@
 // a feed-forward part without a gate. Those with experts (Nemotron 3) are not known yet.
 //
 // A GGUF marks the layers by 0 key heads, and those of a feed-forward part by its width.
+//
+// A step has no least size: transformers raises it to time_step_min (0.001) in a prompt, but not in
+// decode, and the code that the models came with (time_step_limit) in neither.
 #include "lib/families/state_space_rows.h"
 
 namespace ktx::families {

@@ -30,14 +30,15 @@ class StateSpaces : public ::testing::TestWithParam<const char*> {
     const auto writer = synth::synthesise(*config, {.types = "f32", .strong = true});
     ASSERT_TRUE(writer.ok()) << writer.error().message;
     ASSERT_TRUE(writer->write(dir_.path("m.gguf")));
-    const Finished run = run_program({ktx_compile(), "-q", dir_.path("m.gguf"), "-o",
-                                      dir_.path("m.ktxplan"),
-                                      source_dir() + "/rules/cpu-only.yaml"});
+    const Finished run =
+        run_program({ktx_compile(), "-q", dir_.path("m.gguf"), "-o", dir_.path("m.ktxplan"),
+                     source_dir() + "/rules/cpu-only.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
     runtime::EngineOptions options;
     options.precision = runtime::Precision::Exact;
     options.threads = 2;
     options.all_logits = true;
+    options.max_batch = 3;
     auto engine = runtime::Engine::open(dir_.path("m.ktxplan"), options);
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     engine_ = std::move(*engine);
@@ -77,7 +78,8 @@ TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
     for (size_t i = 0; i < texts.size(); ++i) {
       items.push_back({&sequences[i], std::span(texts[i]).subspan(at, 30), runtime::Want::Last});
     }
-    ASSERT_TRUE(engine_->forward(items).ok());
+    const auto ran = engine_->forward(items);
+    ASSERT_TRUE(ran.ok()) << ran.error().message;
   }
   std::vector<std::vector<float>> beside;
   for (size_t i = 0; i < texts.size(); ++i) {

@@ -48,6 +48,8 @@ double glu_in_double(const GluAttrs& attrs, double g, double u) {
       return g / (1 + std::exp(-1.702 * g)) * (u + 1);
     case Activation::Sigmoid:
       return u / (1 + std::exp(-g));
+    case Activation::Product:
+      return g * u;
   }
   return NAN;
 }

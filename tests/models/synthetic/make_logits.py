@@ -46,9 +46,13 @@ text = config.get_text_config()
 name = config_json["architectures"][0]  # EXAONE 3 is a Llama there
 make = getattr(transformers, name, None) or transformers.AutoModelForCausalLM.from_config
 model = make(config).float().eval()
+if config_json["model_type"] == "nemotron_h":  # nemotron_h.cc says why
+    for layer in model.model.layers:
+        if hasattr(layer.mixer, "time_step_limit"):
+            layer.mixer.time_step_limit = (0.0, float("inf"))
 state = dict(model.state_dict())
 state.update(model.named_buffers())
-left = {n for n in state if not n.endswith(("inv_freq", "embed_scale"))
+left = {n for n in state if not n.endswith(("inv_freq", "embed_scale", "mup_vector"))
         and not n.startswith("model.visual.")}
 
 tensors = {}

@@ -1,6 +1,6 @@
 // State-space layers (Mamba-2), lowered: causal convolution, state space with a state of a fixed
 // size, gate and norm.
-#include "lib/passes/lowering.h"
+#include "lib/passes/lower/lowering.h"
 
 namespace ktx::passes {
 
@@ -32,7 +32,7 @@ Result<Lowering::Term> Lowering::lower_state_space(const Module& space, View in)
   if (s->norm_first) KTX_TRY(norm_groups(space, out));
   emit(space, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{});
   if (!s->norm_first) KTX_TRY(norm_groups(space, out));
-  return term(space, Role::OProj, out, "attn_out");
+  return term(space, Role::OProj, out, "ssm_out");
 }
 
 // Each group of the row with weights of its own, which are a row of the norm's; beside the state,

@@ -1,6 +1,6 @@
 // Gated short convolutions (LFM2), lowered: a product, a causal convolution with a state of a fixed
 // size, a product.
-#include "lib/passes/lowering.h"
+#include "lib/passes/lower/lowering.h"
 
 namespace ktx::passes {
 
@@ -23,7 +23,7 @@ Result<Lowering::Term> Lowering::lower_short_conv(const Module& conv, View in) {
   emit(conv, StepOp::CausalConv, {gated}, {out}, {weight},
        CausalConvAttrs{states_++, static_cast<int32_t>(c->width), c->taps, 1});
   emit(conv, StepOp::Glu, {behind, out}, {out}, {}, product);
-  return term(conv, Role::OProj, out, "attn_out");
+  return term(conv, Role::OProj, out, "conv_out");
 }
 
 }  // namespace ktx::passes
