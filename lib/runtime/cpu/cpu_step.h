@@ -11,7 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -166,14 +165,6 @@ struct BindContext {
   template <class Attrs>
   Attrs attrs() const {
     return plan.attrs_of<Attrs>(step);
-  }
-
-  // The kernel of each batch class: find(family) for all four.
-  template <class Fn, class Find>
-  Result<std::array<Fn, kBatchClasses>> functions(Find find) const {
-    std::array<Fn, kBatchClasses> all{};
-    for (int c = 0; c < kBatchClasses; ++c) all[c] = KTX_TRY(find(family()));
-    return all;
   }
 
  private:

@@ -75,11 +75,4 @@ struct SequenceRun {
 // not (kernels/matmul/matmul.def).
 inline constexpr int64_t kDecodeTokens = 16;
 
-inline constexpr int kBatchClasses = 4;
-
-// Which of a step's kernels serves so many rows: 1, 2-16, 17-256, more.
-constexpr int batch_class(int64_t rows) {
-  return rows <= 1 ? 0 : rows <= kDecodeTokens ? 1 : rows <= 256 ? 2 : 3;
-}
-
 }  // namespace ktx::runtime

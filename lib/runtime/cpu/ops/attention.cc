@@ -26,8 +26,7 @@ struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
     args_.kv = context.kv_view(slot);
     pool_ = context.kv.pool_of(slot);
     split_.grain = rows_per_item(key.width + value.width);
-    functions_ = KTX_TRY(context.functions<kernels::KvStoreFn>(
-        [&](std::string_view family) { return kernels::find_kv_store(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_kv_store(context.family(), context.isa));
     return {};
   }
   void prepare(const Batch& batch) override { use_batch(args_.kv, batch, pool_); }
@@ -59,8 +58,7 @@ class AttentionStep : public CpuStep {
     }
     threads_ = context.threads;
     partials_ = context.partials;
-    functions_ = KTX_TRY(context.functions<kernels::AttentionFn>(
-        [&](std::string_view family) { return kernels::find_attention(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_attention(context.family(), context.isa));
     return {};
   }
 
@@ -68,7 +66,6 @@ class AttentionStep : public CpuStep {
     use_batch(args_.kv, batch, pool_);
     if (whole_text_) args_.kv.position = batch.text_end.data();
     if (top_k_ > 0) number_chosen(batch);
-    run_ = functions_[batch_class(batch.tokens)];
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
     // ranges are halved: the cache is then read twice, by two cores.
@@ -164,7 +161,6 @@ class AttentionStep : public CpuStep {
   int64_t top_k_ = 0;  // of chosen positions; 0: all positions
   std::vector<int32_t> last_chosen_;
   KvPool pool_ = KvPool::Whole;
-  std::array<kernels::AttentionFn, kBatchClasses> functions_{};
   kernels::AttentionFn run_ = nullptr;
   RowSplit tokens_, heads_;
   int64_t first_span_ = 0;

@@ -28,9 +28,7 @@ class ChoosePositionsStep final : public CpuStep {
     chosen_stride_ = chosen.stride();
     threads_ = context.threads;
     partials_ = context.partials;
-    functions_ = KTX_TRY(context.functions<kernels::PositionScoresFn>([&](std::string_view family) {
-      return kernels::find_position_scores(family, context.isa);
-    }));
+    run_ = KTX_TRY(kernels::find_position_scores(context.family(), context.isa));
     return {};
   }
 
@@ -38,7 +36,6 @@ class ChoosePositionsStep final : public CpuStep {
     args_.kv.tables = batch.tables.data();
     args_.kv.sequence = batch.sequence.data();
     args_.kv.position = batch.position.data();
-    run_ = functions_[batch_class(batch.tokens)];
     const bool few = batch.tokens <= kDecodeTokens;
     tokens_ = {batch.tokens, few ? 1 : kRunTokens};
     parts_ = few && partials_ ? parts_of(batch) : 1;
@@ -172,7 +169,6 @@ class ChoosePositionsStep final : public CpuStep {
   kernels::PositionScoresArgs args_;
   int32_t* chosen_ = nullptr;
   int64_t chosen_stride_ = 0;
-  std::array<kernels::PositionScoresFn, kBatchClasses> functions_{};
   kernels::PositionScoresFn run_ = nullptr;
   RowSplit tokens_;
   int64_t parts_ = 1;  // items per token

@@ -30,15 +30,13 @@ class CausalConvStep final : public StateStep {
     }
     args_.weight = weight_.data();
     parts_ = ceil_div(channels, kChannels);
-    functions_ = KTX_TRY(context.functions<kernels::CausalConvFn>(
-        [&](std::string_view family) { return kernels::find_causal_conv(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_causal_conv(context.family(), context.isa));
     return {};
   }
 
  private:
   static constexpr int64_t kChannels = 1024;  // of an item
 
-  void use_class(int kernel_class) override { run_ = functions_[kernel_class]; }
   void run_part(const StateRun& run, int64_t part) override {
     kernels::CausalConvArgs args = args_;
     args.x += run.first * args.x_stride;
@@ -54,7 +52,6 @@ class CausalConvStep final : public StateStep {
   kernels::CausalConvArgs args_;
   std::vector<float> weight_;
   SmallWeight bias_;
-  std::array<kernels::CausalConvFn, kBatchClasses> functions_{};
   kernels::CausalConvFn run_ = nullptr;
 };
 
@@ -77,15 +74,13 @@ class DeltaRuleStep final : public StateStep {
     state_bytes_ = 4 * args_.attrs.state_floats();
     ranges_ = ceil_div(args_.attrs.head_dim, kColumns);
     parts_ = args_.attrs.value_heads * ranges_;
-    functions_ = KTX_TRY(context.functions<kernels::DeltaRuleFn>(
-        [&](std::string_view family) { return kernels::find_delta_rule(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_delta_rule(context.family(), context.isa));
     return {};
   }
 
  private:
   static constexpr int64_t kColumns = 64;  // of an item: four vectors
 
-  void use_class(int kernel_class) override { run_ = functions_[kernel_class]; }
   void run_part(const StateRun& run, int64_t part) override {
     kernels::DeltaRuleArgs args = args_;
     args.x += run.first * args.x_stride;
@@ -104,7 +99,6 @@ class DeltaRuleStep final : public StateStep {
   kernels::DeltaRuleArgs args_;
   SmallWeight decay_, dt_bias_;
   int64_t ranges_ = 1;  // of columns, of a head
-  std::array<kernels::DeltaRuleFn, kBatchClasses> functions_{};
   kernels::DeltaRuleFn run_ = nullptr;
 };
 

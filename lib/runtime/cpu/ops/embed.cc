@@ -22,15 +22,12 @@ struct EmbedStep : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     args_.y = y.f32();
     args_.y_stride = y.stride();
     split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<kernels::EmbedFn>(
-        [&](std::string_view family) -> Result<kernels::EmbedFn> {
-          const kernels::KernelFamily* row = kernels::find_kernel_family(family);
-          if (row && row->layout != table.matrix.layout) {
-            return Error{fmt::format("kernel {} does not read a table in layout {}", family,
-                                     name(table.matrix.layout))};
-          }
-          return kernels::find_embed(family, context.isa);
-        }));
+    const kernels::KernelFamily* row = kernels::find_kernel_family(context.family());
+    if (row && row->layout != table.matrix.layout) {
+      return Error{fmt::format("kernel {} does not read a table in layout {}", context.family(),
+                               name(table.matrix.layout))};
+    }
+    run_ = KTX_TRY(kernels::find_embed(context.family(), context.isa));
     return {};
   }
   StepWork begin(const Batch& batch) override {
@@ -82,8 +79,7 @@ struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     args_.table.cols = y.width;
     args_.table.row_bytes = y.width * static_cast<int64_t>(sizeof(float));
     split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(context.functions<kernels::EmbedFn>(
-        [&](std::string_view family) { return kernels::find_embed(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_embed(context.family(), context.isa));
     return {};
   }
   StepWork begin(const Batch& batch) override {

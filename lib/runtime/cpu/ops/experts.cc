@@ -76,8 +76,10 @@ class GateUpStep final : public CpuStep {
     const auto attrs = context.attrs<ExpertsAttrs>();
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
-    gate_kernels_ = KTX_TRY(matmul_kernels(context, gate, xq));
-    up_kernels_ = KTX_TRY(matmul_kernels(context, up, xq));
+    gate_kernel_ = KTX_TRY(matmul_kernel(context, gate, xq));
+    up_kernel_ = KTX_TRY(matmul_kernel(context, up, xq));
+    args_.gate_kernel = &gate_kernel_;
+    args_.up_kernel = &up_kernel_;
     args_.glu_fn = KTX_TRY(find_rows("glu", context.isa));
     args_.glu = attrs.glu();
     gate_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(2))));
@@ -107,8 +109,6 @@ class GateUpStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.experts.tokens = batch.tokens;
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
-    args_.gate_kernel = &gate_kernels_[batch_class(batch.tokens)];
-    args_.up_kernel = &up_kernels_[batch_class(batch.tokens)];
     const int64_t active = pairs_.active_count();
     if (active == 0) return {};
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
@@ -174,7 +174,7 @@ class GateUpStep final : public CpuStep {
   }
 
   ExpertsGateUpArgs args_;
-  std::array<MatmulKernel, kBatchClasses> gate_kernels_, up_kernels_;
+  MatmulKernel gate_kernel_, up_kernel_;
   SmallWeight gate_bias_, up_bias_, gate_factors_, up_factors_;
   Pairs pairs_;
   RowRuns runs_;
@@ -195,7 +195,8 @@ class DownStep final : public CpuStep {
     KTX_TRY(require_whole(h, "h"));
     KTX_TRY(require_whole(context.input(4), "weights"));
     KTX_TRY(pairs_.bind(context.input(2), context.input(3), attrs, args_.experts));
-    kernels_ = KTX_TRY(matmul_kernels(context, down, hq));
+    kernel_ = KTX_TRY(matmul_kernel(context, down, hq));
+    args_.down_kernel = &kernel_;
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     args_.bias = bias_.data();
     args_.down = down.matrix;
@@ -218,7 +219,6 @@ class DownStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.experts.tokens = batch.tokens;
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
-    args_.down_kernel = &kernels_[batch_class(batch.tokens)];
     const int64_t active = std::max<int64_t>(1, pairs_.active_count());
     // An item reads its rows of all chosen experts, so that it needs fewer of them; with
     // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
@@ -254,7 +254,7 @@ class DownStep final : public CpuStep {
 
  private:
   ExpertsDownArgs args_;
-  std::array<MatmulKernel, kBatchClasses> kernels_;
+  MatmulKernel kernel_;
   SmallWeight bias_;
   Pairs pairs_;
   RowRuns runs_;

@@ -17,7 +17,7 @@ class MatmulStep final : public CpuStep {
     const BoundView x = context.input(0), xq = context.input(1), y = context.output(0);
     const BoundWeight w = KTX_TRY(context.weight(0));
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
-    kernels_ = KTX_TRY(matmul_kernels(context, w, xq));
+    kernel_ = KTX_TRY(matmul_kernel(context, w, xq));
     args_.w = w.matrix;
     args_.w.rows *= w.matrices;  // several matrices are one with all rows
     args_.x = x.f32();
@@ -39,7 +39,6 @@ class MatmulStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.tokens = batch.rows(rows_);
     if (args_.tokens == 0) return {};
-    kernel_ = &kernels_[batch_class(args_.tokens)];
     tokens_.rows = args_.tokens;
     tokens_.grain = kernels::matmul_chunk_tokens(args_.w, args_.tokens, input_);
     runs_ = cut();
@@ -75,7 +74,7 @@ class MatmulStep final : public CpuStep {
       const int64_t row = region.col_begin + (next_later_ ? further : 0);
       if (row < next_->rows) args.next = next_->data + row * next_->row_bytes;
     }
-    (*kernel_)(args);
+    kernel_(args);
   }
 
   int64_t scratch_bytes() const override { return kernels::matmul_scratch_bytes(args_.w.cols); }
@@ -120,8 +119,7 @@ class MatmulStep final : public CpuStep {
   }
 
   kernels::MatmulArgs args_;
-  std::array<kernels::MatmulKernel, kBatchClasses> kernels_;
-  const kernels::MatmulKernel* kernel_ = nullptr;
+  kernels::MatmulKernel kernel_;
   SmallWeight bias_;
   ValueType input_ = ValueType::Q8;
   RowKind rows_ = RowKind::Token;

@@ -53,13 +53,12 @@ class StraightStep final : public HeadsStep {
     if (in_panels(weight_.matrix.layout) && attrs_.row_begin % kPanelRows != 0) {
       return Error{fmt::format("row {} begins no panel of 16 rows", attrs_.row_begin)};
     }
-    kernels_ = KTX_TRY(matmul_kernels(context, weight_, xq_));
+    kernel_ = KTX_TRY(matmul_kernel(context, weight_, xq_));
     return {};
   }
   StepWork begin(const Batch& batch) override {
     tokens_ = batch.rows(y_.rows);
     if (tokens_ == 0) return {};
-    kernel_ = &kernels_[batch_class(tokens_)];
     split_.rows = attrs_.row_count;
     split_.grain = std::max<int64_t>(1, kernels::matmul_chunk_rows(weight_.matrix, tokens_));
     return {attrs_.heads * split_.items(), weight_bytes(), nullptr};
@@ -82,13 +81,12 @@ class StraightStep final : public HeadsStep {
     args.row_begin = split_.begin(part);
     args.row_end = split_.end(part);
     args.scratch = scratch;
-    (*kernel_)(args);
+    kernel_(args);
   }
 
  private:
   BoundView xq_;
-  std::array<kernels::MatmulKernel, kBatchClasses> kernels_;
-  const kernels::MatmulKernel* kernel_ = nullptr;
+  kernels::MatmulKernel kernel_;
 };
 
 class TransposedStep final : public HeadsStep {
@@ -99,15 +97,13 @@ class TransposedStep final : public HeadsStep {
       return Error{
           fmt::format("a transposed product of weights in layout {}", name(weight_.matrix.layout))};
     }
-    functions_ = KTX_TRY(context.functions<kernels::MatmulTransposedFn>([&](std::string_view f) {
-      return kernels::find_matmul_transposed(f, weight_.matrix.dtype, context.isa);
-    }));
+    run_ = KTX_TRY(
+        kernels::find_matmul_transposed(context.family(), weight_.matrix.dtype, context.isa));
     return {};
   }
   StepWork begin(const Batch& batch) override {
     tokens_ = batch.rows(y_.rows);
     if (tokens_ == 0) return {};
-    run_ = functions_[batch_class(tokens_)];
     split_.rows = weight_.matrix.cols;
     split_.grain = kernels::kTransposedCols;
     return {attrs_.heads * split_.items(), weight_bytes(), nullptr};
@@ -131,7 +127,6 @@ class TransposedStep final : public HeadsStep {
   }
 
  private:
-  std::array<kernels::MatmulTransposedFn, kBatchClasses> functions_{};
   kernels::MatmulTransposedFn run_ = nullptr;
 };
 

@@ -7,28 +7,25 @@
 
 namespace ktx::runtime {
 
-Result<std::array<kernels::MatmulKernel, kBatchClasses>> matmul_kernels(const BindContext& context,
-                                                                        const BoundWeight& weight,
-                                                                        const BoundView& xq) {
+Result<kernels::MatmulKernel> matmul_kernel(const BindContext& context, const BoundWeight& weight,
+                                            const BoundView& xq) {
   const kernels::WeightMatrix& w = weight.matrix;
   if (in_panels(w.layout) && weight.matrices > 1 && w.rows % kPanelRows != 0) {
     return Error{fmt::format("matrices of {} rows, no multiple of {}, in layout {}", w.rows,
                              kPanelRows, name(w.layout))};
   }
-  return context.functions<kernels::MatmulKernel>(
-      [&](std::string_view family) -> Result<kernels::MatmulKernel> {
-        const kernels::KernelFamily* row = kernels::find_kernel_family(family);
-        if (row && row->layout != w.layout) {
-          return Error{
-              fmt::format("kernel {} does not read weights in layout {}", family, name(w.layout))};
-        }
-        const bool quantised = row && is_product_input(row->input);
-        if (quantised && (!xq.data || xq.type != row->input)) {
-          return Error{fmt::format("kernel {} needs {} activations, which the step lacks", family,
-                                   row->input == ValueType::Q8 ? "int8" : "BF16")};
-        }
-        return kernels::find_matmul(family, w.dtype, context.isa);
-      });
+  const std::string_view family = context.family();
+  const kernels::KernelFamily* row = kernels::find_kernel_family(family);
+  if (row && row->layout != w.layout) {
+    return Error{
+        fmt::format("kernel {} does not read weights in layout {}", family, name(w.layout))};
+  }
+  const bool quantised = row && is_product_input(row->input);
+  if (quantised && (!xq.data || xq.type != row->input)) {
+    return Error{fmt::format("kernel {} needs {} activations, which the step lacks", family,
+                             row->input == ValueType::Q8 ? "int8" : "BF16")};
+  }
+  return kernels::find_matmul(family, w.dtype, context.isa);
 }
 
 }  // namespace ktx::runtime

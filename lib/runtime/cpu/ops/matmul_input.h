@@ -2,16 +2,13 @@
 // reads its layout, and its int8 or BF16 input is present.
 #pragma once
 
-#include <array>
-
 #include "kernels/matmul/matmul.h"
 #include "lib/runtime/cpu/cpu_step.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
 
-Result<std::array<kernels::MatmulKernel, kBatchClasses>> matmul_kernels(const BindContext& context,
-                                                                        const BoundWeight& weight,
-                                                                        const BoundView& xq);
+Result<kernels::MatmulKernel> matmul_kernel(const BindContext& context, const BoundWeight& weight,
+                                            const BoundView& xq);
 
 }  // namespace ktx::runtime

@@ -22,15 +22,12 @@ struct QuantizeStep final : RowStep<kernels::QuantizeArgs, kernels::QuantizeFn> 
     rows_ = xq.rows;
     split_.grain = rows_per_item(xq.width);
     row_bytes_ = xq.stride_bytes / xq.rows_per_row;
-    functions_ = KTX_TRY(context.functions<kernels::QuantizeFn>(
-        [&](std::string_view family) -> Result<kernels::QuantizeFn> {
-          const kernels::KernelFamily* row = kernels::find_kernel_family(family);
-          if (!row || row->input != xq.type) {
-            return Error{fmt::format("kernel {} does not write values of type {}", family,
-                                     static_cast<int>(xq.type))};
-          }
-          return kernels::find_quantize(family, context.isa);
-        }));
+    const kernels::KernelFamily* row = kernels::find_kernel_family(context.family());
+    if (!row || row->input != xq.type) {
+      return Error{fmt::format("kernel {} does not write values of type {}", context.family(),
+                               static_cast<int>(xq.type))};
+    }
+    run_ = KTX_TRY(kernels::find_quantize(context.family(), context.isa));
     return {};
   }
   void run_region(const OutputRegion& region, std::byte*) override {

@@ -18,8 +18,7 @@ struct RopeStep final : RowStep<kernels::RopeArgs, kernels::RopeFn> {
     args_.attrs = context.attrs<RopeAttrs>();
     split_.grain = rows_per_item(x.width);
     weight_bytes_ = inv_freq_.bytes();
-    functions_ = KTX_TRY(context.functions<kernels::RopeFn>(
-        [&](std::string_view family) { return kernels::find_rope(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_rope(context.family(), context.isa));
     return {};
   }
   void prepare(const Batch& batch) override { args_.position = batch.position.data(); }

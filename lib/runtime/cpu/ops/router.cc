@@ -26,8 +26,7 @@ struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
     args_.weights = context.output(1).f32();
     weight_bytes_ = bias_.bytes() + factors_.bytes();
     split_.grain = rows_per_item(16 * logits.width);  // several passes over the scores
-    functions_ = KTX_TRY(context.functions<kernels::RouterFn>(
-        [&](std::string_view family) { return kernels::find_router(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_router(context.family(), context.isa));
     return {};
   }
   void use_scratch(kernels::RouterArgs& args, std::byte* scratch) const override {
@@ -58,8 +57,7 @@ class GroupExpertsStep final : public CpuStep {
       counts_ = context.expert_counts->of_step(
           static_cast<uint32_t>(&context.step - context.plan.steps.data()));
     }
-    functions_ = KTX_TRY(context.functions<kernels::GroupExpertsFn>(
-        [&](std::string_view family) { return kernels::find_group_experts(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_group_experts(context.family(), context.isa));
     return {};
   }
   StepWork begin(const Batch& batch) override {
@@ -68,7 +66,6 @@ class GroupExpertsStep final : public CpuStep {
         launches::experts_of_gpu(args_.attrs.experts, batch.tokens, batch.joint_tokens);
     args_.first = batch.experts == Batch::Experts::Rest ? of_gpu : 0;
     args_.end = batch.experts == Batch::Experts::OfGpu ? of_gpu : args_.attrs.experts;
-    run_ = functions_[batch_class(batch.tokens)];
     // The kernel counts into an array by id. What the router wrote is in range; in a
     // damaged plan another step may have written over it.
     const int64_t pairs = batch.tokens * args_.attrs.top_k;
@@ -93,7 +90,6 @@ class GroupExpertsStep final : public CpuStep {
   uint64_t* counts_ = nullptr;  // [experts]
   SmallWeight places_;
   int64_t routed_ = 0;  // experts that the router chooses from
-  std::array<kernels::GroupExpertsFn, kBatchClasses> functions_{};
   kernels::GroupExpertsFn run_ = nullptr;
 };
 

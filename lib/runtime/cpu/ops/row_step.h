@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 
 #include "lib/runtime/cpu/cpu_step.h"
 
@@ -16,7 +15,7 @@ void point_to(const BoundView& view, T*& data, int64_t& stride) {
   stride = view.stride();
 }
 
-// Args has token_begin and token_end. Derived classes fill args_ and functions_
+// Args has token_begin and token_end. Derived classes fill args_ and run_
 // when bound and may set pointers of the batch in prepare().
 template <class Args, class Fn>
 class RowStep : public CpuStep {
@@ -24,7 +23,6 @@ class RowStep : public CpuStep {
   StepWork begin(const Batch& batch) override {
     prepare(batch);
     split_.rows = batch.rows(rows_);
-    run_ = functions_[batch_class(split_.rows)];
     return {split_.items(), weight_bytes_, nullptr, split_};
   }
 
@@ -50,8 +48,7 @@ class RowStep : public CpuStep {
     args_.width = y.width;
     rows_ = y.rows;
     split_.grain = rows_per_item(y.width);
-    functions_ = KTX_TRY(
-        context.functions<Fn>([&](std::string_view family) { return find(family, context.isa); }));
+    run_ = KTX_TRY(find(context.family(), context.isa));
     return {};
   }
 
@@ -59,11 +56,10 @@ class RowStep : public CpuStep {
   virtual void use_scratch(Args&, std::byte*) const {}
 
   Args args_;
-  std::array<Fn, kBatchClasses> functions_{};
+  Fn run_ = nullptr;
   RowKind rows_ = RowKind::Token;
   RowSplit split_;  // the grain is set when bound
   int64_t weight_bytes_ = 0;
-  Fn run_ = nullptr;  // of this step's number of rows
 };
 
 }  // namespace ktx::runtime

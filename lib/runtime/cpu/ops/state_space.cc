@@ -25,15 +25,13 @@ class StateSpaceStep final : public StateStep {
     state_bytes_ = 4 * args_.attrs.state_floats();
     ranges_ = ceil_div(args_.attrs.head_dim, kColumns);
     parts_ = args_.attrs.heads * ranges_;
-    functions_ = KTX_TRY(context.functions<kernels::StateSpaceFn>(
-        [&](std::string_view family) { return kernels::find_state_space(family, context.isa); }));
+    run_ = KTX_TRY(kernels::find_state_space(context.family(), context.isa));
     return {};
   }
 
  private:
   static constexpr int64_t kColumns = 64;  // of an item: four vectors
 
-  void use_class(int kernel_class) override { run_ = functions_[kernel_class]; }
   void run_part(const StateRun& run, int64_t part) override {
     kernels::StateSpaceArgs args = args_;
     args.x += run.first * args.x_stride;
@@ -51,7 +49,6 @@ class StateSpaceStep final : public StateStep {
   kernels::StateSpaceArgs args_;
   SmallWeight decay_, skip_, dt_bias_;
   int64_t ranges_ = 1;  // of columns, of a head
-  std::array<kernels::StateSpaceFn, kBatchClasses> functions_{};
   kernels::StateSpaceFn run_ = nullptr;
 };
 

@@ -30,7 +30,6 @@ class StateStep : public CpuStep {
       texts_.push_back({row, &batch.states[sequence]});
       while (row < batch.tokens && batch.sequence[row] == sequence) ++row;
     }
-    use_class(batch_class(batch.tokens));
     int64_t states = 0;  // read or written
     for (const Text& text : texts_) {
       states += std::ssize(text.states->outs) + (text.states->in != nullptr ? 1 : 0);
@@ -50,7 +49,6 @@ class StateStep : public CpuStep {
   }
 
  protected:
-  virtual void use_class(int kernel_class) = 0;
   virtual void run_part(const StateRun& run, int64_t part) = 0;
 
   int64_t offset_ = 0;  // floats, in a sequence's states
