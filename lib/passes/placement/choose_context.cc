@@ -15,6 +15,7 @@
 #include "lib/passes/cost/estimate.h"
 #include "lib/passes/placement/place_model.h"
 #include "lib/passes/placement/stream_experts.h"
+#include "lib/plan/largest_context.h"
 
 namespace ktx::passes {
 
@@ -69,22 +70,6 @@ class Search {
     return trial;
   }
 
-  // The largest context up to `most` tokens for which `good` is true; 0 where none is.
-  template <class Good>
-  Result<int64_t> largest(int64_t most, const Good& good) const {
-    if (KTX_TRY(good(most))) return most;
-    int64_t low = 0, high = (most - 1) / kBlock;  // blocks: good, and none above is
-    while (low < high) {
-      const int64_t middle = (low + high + 1) / 2;
-      if (KTX_TRY(good(middle * kBlock))) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low * kBlock;
-  }
-
  private:
   Search(const PricedModel& model, MemoryFormulas formulas)
       : model_(model), formulas_(std::move(formulas)) {
@@ -103,7 +88,7 @@ Status add_alternatives(const Search& search, int64_t usual, int64_t ctx, Diagno
   const Trial best = KTX_TRY(search.place(std::min(ctx, usual), false));
   const Trial found = KTX_TRY(search.place(ctx, false));
   if (found.layers_on_gpus < best.layers_on_gpus) {
-    const int64_t keeps = KTX_TRY(search.largest(ctx, [&](int64_t tokens) -> Result<bool> {
+    const int64_t keeps = KTX_TRY(plan::largest_context(ctx, [&](int64_t tokens) -> Result<bool> {
       const Trial trial = KTX_TRY(search.place(tokens, false));
       return trial.fits && trial.layers_on_gpus >= best.layers_on_gpus;
     }));
@@ -114,7 +99,7 @@ Status add_alternatives(const Search& search, int64_t usual, int64_t ctx, Diagno
   const auto streams = [&](int64_t tokens) -> Result<bool> {
     return KTX_TRY(search.place(tokens, true)).fits;
   };
-  const int64_t room = KTX_TRY(search.largest(ctx, streams));
+  const int64_t room = KTX_TRY(plan::largest_context(ctx, streams));
   if (room > 0 && room < ctx) {
     diag.note(fmt::format("with {} tokens there is room to stream experts in long prompts", room));
   }
@@ -134,7 +119,7 @@ Status choose_context(CompileState& state) {
         .help("name it: --target=rtx-4090, or a file");
     return {};
   }
-  const int64_t ctx = KTX_TRY(search.largest(search.most(), fits));
+  const int64_t ctx = KTX_TRY(plan::largest_context(search.most(), fits));
   const int64_t usual = state.check.shape.ctx;
   // Where none fits check-memory says so.
   state.check.shape.ctx = std::max(ctx, kBlock);

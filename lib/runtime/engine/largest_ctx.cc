@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/largest_context.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 
 namespace ktx::runtime {
 namespace {
-
-constexpr int64_t kBlock = plan::kKvBlockTokens;
 
 // What a run may take of a machine's memory: the cache is touched late, when others may have grown.
 uint64_t most_of(uint64_t available) {
@@ -68,22 +67,6 @@ Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom ro
   return fit;
 }
 
-// The largest context up to `most` for which `good` is true; 0 where none is.
-template <class Good>
-Result<int64_t> largest(int64_t most, const Good& good) {
-  if (KTX_TRY(good(most))) return most;
-  int64_t low = 0, high = (most - 1) / kBlock;  // blocks: good, and none above is
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (KTX_TRY(good(middle * kBlock))) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low * kBlock;
-}
-
 }  // namespace
 
 Result<EarlyGpus> EarlyGpus::open(const plan::PlanView& plan, const OpenGpu& open_gpu) {
@@ -122,7 +105,7 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
   const auto fits = [&](int64_t ctx) -> Result<bool> {
     return KTX_TRY(fit_of(plan, options, room, ctx)).fits;
   };
-  const int64_t ctx = KTX_TRY(largest(most, fits));
+  const int64_t ctx = KTX_TRY(plan::largest_context(most, fits));
   if (ctx == 0) {
     return LargestCtx{plan.facts.default_ctx,
                       fmt::format("--ctx max: no context fits beside the weights; {} tokens are "
@@ -136,7 +119,7 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
     const Fit fit = KTX_TRY(fit_of(plan, options, room, tokens));
     return fit.fits && fit.streams;
   };
-  const int64_t room_to_stream = KTX_TRY(largest(ctx, streams));
+  const int64_t room_to_stream = KTX_TRY(plan::largest_context(ctx, streams));
   if (room_to_stream > 0 && room_to_stream < ctx) {
     note += fmt::format("; --ctx {} would leave room to stream experts in long prompts",
                         room_to_stream);
