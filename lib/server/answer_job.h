@@ -45,6 +45,7 @@ struct AnswerSpec {
   bool reasoning_open = false;
   bool parse_tools = false;
   bool forced_call = false;   // the answer is a call as bare JSON, also one that was cut
+  bool or_format = false;     // with parse_tools: the answer is calls, or follows a format
   bool stream_calls = false;  // as call_pieces
   std::vector<text::OfferedTool> tools;
   std::unique_ptr<runtime::TokenFilter> filter;

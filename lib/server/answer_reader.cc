@@ -44,12 +44,14 @@ AnswerReader::AnswerReader(const ServedModel& model, const AnswerSpec& spec, tex
   }
   if (harmony_ && !forced_call_) return;
   const bool generic = spec.parse_tools && model.tool_format == text::ToolCallFormat::Generic;
-  if (generic && !forced_call_) generic_.emplace();
+  if (generic && !forced_call_) generic_.emplace(spec.or_format);
   // A forced call, and one of the generic form, is bare JSON.
   const auto format = forced_call_ || generic ? text::ToolCallFormat::Llama3 : model.tool_format;
   // In pieces it is a call also where it was cut.
   const bool in_pieces = spec.stream_calls || forced_call_;
-  if (spec.parse_tools || forced_call_) tools_.emplace(format, spec.tools, in_pieces);
+  if (spec.parse_tools || forced_call_) {
+    tools_.emplace(format, spec.tools, in_pieces, spec.or_format && !generic);
+  }
 }
 
 bool AnswerReader::in_reasoning() const {

@@ -85,27 +85,32 @@ namespace {
 std::string key_of(const Constraint& constraint) {
   using Kind = Constraint::Kind;
   std::string key(1, static_cast<char>('0' + static_cast<int>(constraint.kind)));
-  if (constraint.kind == Kind::JsonSchema) key += dump(constraint.schema);
+  if (!constraint.schema.is_null()) key += dump(constraint.schema);
   if (constraint.kind == Kind::Choice) key += dump(Json(constraint.choice));
   for (const text::CallableTool& tool : constraint.tools) {
     // A refusal names the place, and each protocol has its own.
-    key += dump(Json::array({tool.name, tool.parameters, tool.place}));
+    key += dump(Json::array({tool.name, tool.parameters, tool.place, constraint.field}));
   }
   return key + constraint.text;
 }
 
 Result<text::Grammar> compile(const Constraint& constraint,
                               const std::shared_ptr<const text::GrammarVocabulary>& vocabulary) {
-  using text::Grammar, text::GrammarKind;
+  using text::Grammar, text::GrammarKind, text::CallForm;
+  const text::AnswerFormat format = {constraint.schema, fmt::format("'{}'", constraint.field)};
   switch (constraint.kind) {
     case Constraint::Kind::JsonSchema:
+      if (!constraint.tools.empty()) {
+        return Grammar::compile_tool_call(constraint.tools, vocabulary, CallForm::Llama3, &format);
+      }
       return Grammar::compile_schema(constraint.schema, vocabulary);
     case Constraint::Kind::Choice:
       return Grammar::compile_choice(constraint.choice, vocabulary);
     case Constraint::Kind::ToolCall:
+      return Grammar::compile_tool_call(constraint.tools, vocabulary);
     case Constraint::Kind::ToolAnswer:
-      return Grammar::compile_tool_call(constraint.tools, vocabulary,
-                                        constraint.kind == Constraint::Kind::ToolAnswer);
+      return Grammar::compile_tool_call(constraint.tools, vocabulary, CallForm::Generic,
+                                        constraint.schema.is_null() ? nullptr : &format);
     case Constraint::Kind::Gbnf:
       return Grammar::compile({GrammarKind::Gbnf, constraint.text}, vocabulary);
     case Constraint::Kind::Regex:

@@ -20,12 +20,14 @@ namespace ktx::server {
 struct Constraint {
   enum class Kind { None, JsonObject, JsonSchema, Gbnf, Regex, Choice, ToolCall, ToolAnswer };
   Kind kind = Kind::None;
-  Json schema;                      // JsonSchema
+  Json schema;                      // JsonSchema; ToolAnswer: of its answers, or null
   std::string text;                 // Gbnf, Regex
   std::vector<std::string> choice;  // Choice
-  // ToolCall: {"name": ..., "arguments": {...}}; ToolAnswer: the generic form of calls and texts
+  // ToolCall: {"name": ..., "arguments": {...}}; ToolAnswer: the generic form of calls and answers;
+  // JsonSchema: bare calls of the Llama 3 form beside it
   std::vector<text::CallableTool> tools;
-  std::string field;  // of the request, for messages
+  bool or_call = false;  // JsonSchema, JsonObject: the answer may be a call instead
+  std::string field;     // of the request, for messages
 };
 
 class GrammarCache {

@@ -5,48 +5,20 @@
 #include "lib/text/answers/partial_match.h"
 
 namespace ktx::server {
-namespace {
-
-void set_token(std::vector<uint32_t>& bits, int32_t id, bool on) {
-  const auto word = static_cast<size_t>(id / 32);
-  if (word >= bits.size()) bits.resize(word + 1);
-  const uint32_t bit = 1u << (id % 32);
-  bits[word] = on ? bits[word] | bit : bits[word] & ~bit;
-}
-
-bool says_nothing(std::string_view text) {
-  return text.find_first_not_of(text::kAsciiSpace) == std::string_view::npos;
-}
-
-}  // namespace
-
-std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer) {
-  std::vector<uint32_t> bits(static_cast<size_t>(tokenizer.size() + 31) / 32);
-  for (int32_t id = 0; id < tokenizer.size(); ++id) {
-    if (!tokenizer.is_eog(id)) bits[static_cast<size_t>(id / 32)] |= 1u << (id % 32);
-  }
-  return bits;
-}
 
 ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags)
     : tokenizer_(tokenizer),
       tags_(tags),
-      openers_(tags.open.size()),
+      open_(tokenizer, tags.open, tags.open_token),
       overruns_(tags.close.size()),
       allowed_(all_but_ends(tokenizer)) {
-  const std::optional<int32_t> own = tokenizer.find(tags.open_token);
-  if (own) openers_[0] = {*own};
   for (int32_t id = 0; id < tokenizer.size(); ++id) {
     const std::string_view piece = tokenizer.piece(id);
     if (piece.empty() || tokenizer.is_eog(id)) continue;
-    for (size_t said = own ? 1 : 0; said < tags.open.size(); ++said) {
-      const std::string_view rest = tags.open.substr(said);
-      if (rest.starts_with(piece) || piece.starts_with(rest)) openers_[said].push_back(id);
-    }
     for (size_t said = 0; said < tags.close.size(); ++said) {
       const std::string_view rest = tags.close.substr(said);
       const size_t at = said == 0 ? piece.find(rest) : piece.starts_with(rest) ? 0 : piece.npos;
-      if (at != piece.npos && !says_nothing(piece.substr(at + rest.size()))) {
+      if (at != piece.npos && !is_blank(piece.substr(at + rest.size()))) {
         overruns_[said].push_back(id);
       }
     }
@@ -71,7 +43,7 @@ Result<runtime::TokenBits> ReasoningFilter::allowed() {
     const runtime::TokenBits answer = KTX_TRY(answer_->allowed());
     mask_.assign(answer.begin(), answer.end());
   }
-  for (const int32_t id : tokens_.openers(said_.size())) set_token(mask_, id, true);
+  for (const int32_t id : tokens_.open().next(said_.size())) set_token(mask_, id, true);
   return runtime::TokenBits(mask_);
 }
 
@@ -81,7 +53,7 @@ void ReasoningFilter::prepare() {
 
 // Whether the first token is the reasoning's. A part of the tag may be the answer's as well.
 Result<bool> ReasoningFilter::opens(int32_t id) {
-  const std::span<const int32_t> openers = tokens_.openers(0);
+  const std::span<const int32_t> openers = tokens_.open().next(0);
   if (std::find(openers.begin(), openers.end(), id) == openers.end()) return false;
   if (openers.size() == 1 || tokens_.piece(id).starts_with(tokens_.tags().open)) return true;
   return !runtime::has_token(KTX_TRY(answer_->allowed()), id);
@@ -119,15 +91,16 @@ Status ReasoningFilter::accept(int32_t id) {
 }
 
 Result<runtime::TokenBits> HarmonyFilter::allowed() {
-  return watch_.answers() ? answer_->allowed() : runtime::TokenBits(before_);
+  if (answers()) return answer_->allowed();
+  return runtime::TokenBits(watch_.calls() ? call_ : before_);
 }
 
 void HarmonyFilter::prepare() {
-  if (watch_.answers()) answer_->prepare();
+  if (answers()) answer_->prepare();
 }
 
 Status HarmonyFilter::accept(int32_t id) {
-  if (watch_.answers()) return answer_->accept(id);
+  if (answers()) return answer_->accept(id);
   watch_.accept(id);
   return {};
 }

@@ -5,7 +5,7 @@
 //
 // Tags are found in the text, so they may be single tokens, as in the vocabularies of models that
 // were trained with them, or several. In the harmony form the grammar begins with the body of the
-// first message that is no reasoning.
+// first message that is no reasoning, and none holds for that of a call.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,17 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/runtime/sampling/token_filter.h"
+#include "lib/server/marker_tokens.h"
 #include "lib/server/reasoning_watch.h"
 
 namespace ktx::server {
-
-// A bit for each token that does not end an answer.
-std::vector<uint32_t> all_but_ends(const text::Tokenizer& tokenizer);
 
 // What the tags of a model's reasoning mean for its tokens. Immutable.
 class ReasoningTokens {
  public:
   ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags);
 
-  // The tokens that go on with the opening tag behind its first `said` bytes.
-  std::span<const int32_t> openers(size_t said) const { return openers_[said]; }
+  const MarkerTokens& open() const { return open_; }
   // The tokens that end the closing tag behind `said` bytes of it, and say more than white space
   // behind it: the grammar would miss the begin of the answer.
   std::span<const int32_t> overruns(size_t said) const { return overruns_[said]; }
@@ -41,7 +37,8 @@ class ReasoningTokens {
  private:
   const text::Tokenizer& tokenizer_;
   const text::ReasoningTags tags_;
-  std::vector<std::vector<int32_t>> openers_, overruns_;  // by bytes said
+  const MarkerTokens open_;
+  std::vector<std::vector<int32_t>> overruns_;  // by bytes said
   std::vector<uint32_t> allowed_;
 };
 
@@ -75,15 +72,20 @@ class HarmonyFilter final : public runtime::TokenFilter {
  public:
   HarmonyFilter(const text::Tokenizer& tokenizer, ReasoningWatch watch,
                 std::unique_ptr<runtime::TokenFilter> answer)
-      : watch_(std::move(watch)), before_(all_but_ends(tokenizer)), answer_(std::move(answer)) {}
+      : watch_(std::move(watch)),
+        before_(all_but_ends(tokenizer)),
+        call_(all_tokens(tokenizer)),
+        answer_(std::move(answer)) {}
 
   Result<runtime::TokenBits> allowed() override;
   Status accept(int32_t id) override;
   void prepare() override;
 
  private:
+  bool answers() const { return watch_.answers() && !watch_.calls(); }
+
   ReasoningWatch watch_;
-  const std::vector<uint32_t> before_;
+  const std::vector<uint32_t> before_, call_;
   const std::unique_ptr<runtime::TokenFilter> answer_;
 };
 

@@ -46,10 +46,11 @@ text::HarmonyParser begin_harmony(const text::Tokenizer& tokenizer, std::span<co
 
 std::optional<ReasoningWatch> ReasoningWatch::create(const text::Tokenizer& tokenizer,
                                                      const ReasoningForm& form,
-                                                     std::span<const int32_t> prompt, bool open) {
+                                                     std::span<const int32_t> prompt, bool open,
+                                                     const std::vector<text::OfferedTool>& tools) {
   ReasoningWatch watch(tokenizer, false);
   if (form.harmony) {
-    watch.harmony_ = begin_harmony(tokenizer, prompt, {});
+    watch.harmony_ = begin_harmony(tokenizer, prompt, tools);
     const std::string behind = std::string(text::kHarmonyEnd) + std::string(text::kHarmonyStart) +
                                "assistant" + std::string(text::kHarmonyOpensContent);
     watch.end_ = tokenizer.encode(behind, {.parse_special = true});

@@ -35,15 +35,17 @@ class ReasoningWatch {
  public:
   // Nothing where the model does not reason. Tags that are no tokens of their own are found in the
   // text, where an answer begins with them. `open`: the prompt ends within tags (harmony tells by
-  // itself).
+  // itself). `tools`: that the answer may call, for calls().
   static std::optional<ReasoningWatch> create(const text::Tokenizer& tokenizer,
                                               const ReasoningForm& form,
-                                              std::span<const int32_t> prompt, bool open);
+                                              std::span<const int32_t> prompt, bool open,
+                                              const std::vector<text::OfferedTool>& tools = {});
   void accept(int32_t id);
 
   bool inside() const;
   // Harmony: the content, or a call, has begun.
   bool answers() const { return harmony_ && harmony_->in_answer(); }
+  bool calls() const { return harmony_ && harmony_->in_call(); }
   // No character is begun and not ended, and no tag.
   bool at_boundary() const {
     return text_.at_character() && !(splitter_ && splitter_->may_close());

@@ -9,6 +9,7 @@
 
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
+#include "lib/server/call_filter.h"
 #include "lib/server/grammar_cache.h"
 #include "lib/server/offered_plans.h"
 #include "lib/server/reasoning_budget.h"
@@ -29,6 +30,7 @@ struct ServedModel {
   text::ToolCallFormat tool_format = text::ToolCallFormat::None;
   std::optional<text::ReasoningTags> reasoning;
   std::optional<ReasoningTokens> reasoning_tokens;  // with `reasoning`
+  std::optional<CallTokens> call_tokens;            // with a chat template
   std::unique_ptr<GrammarCache> grammars;
   runtime::SamplingOptions sampling;                  // for what a request leaves open
   std::optional<uint64_t> seed;                       // likewise; none: another for each

@@ -93,8 +93,8 @@ bool asks_for_reasoning(const ChatInput& input) {
 void reason_first(const ServedModel& model, const ChatPrompt& prompt, AnswerSpec& spec) {
   spec.split_reasoning = true;
   if (model.speaks_harmony()) {
-    auto watch =
-        ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt.ids, false);
+    auto watch = ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt.ids, false,
+                                        spec.tools);
     spec.filter = std::make_unique<HarmonyFilter>(*model.tokenizer, std::move(*watch),
                                                   std::move(spec.filter));
     return;
@@ -111,7 +111,16 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
       constraint.kind != Constraint::Kind::None && constraint.kind != Constraint::Kind::ToolAnswer;
   if (constrained) {
     spec.forced_call = constraint.kind == Constraint::Kind::ToolCall;
-    const bool reasons = prompt.reasoning_open || asks_for_reasoning(input);
+    if (constraint.or_call) {
+      spec.parse_tools = spec.or_format = true;
+      spec.tools = offered_tools(input.tools);
+      // Harmony's calls are messages of their own, of which the grammar says nothing.
+      if (!model.speaks_harmony()) {
+        spec.filter = std::make_unique<CallFilter>(*model.call_tokens, std::move(spec.filter));
+      }
+    }
+    const bool reasons = prompt.reasoning_open || asks_for_reasoning(input) ||
+                         (constraint.or_call && model.speaks_harmony());
     if (reasons && model.reasons()) reason_first(model, prompt, spec);
     return;
   }
@@ -120,7 +129,32 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
   spec.parse_tools = !input.tools.is_null();
   if (!spec.parse_tools) return;
   spec.tools = offered_tools(input.tools);
+  spec.or_format = !constraint.schema.is_null();
   if (spec.filter && model.reasons()) reason_first(model, prompt, spec);
+}
+
+// Calls beside what constrains the answer.
+void allow_calls(text::ToolCallFormat form, bool is_format,
+                 std::vector<text::CallableTool> callable, Json& tools, Constraint& constraint) {
+  const bool generic = form == text::ToolCallFormat::Generic;
+  if (is_format) {
+    constraint.or_call = !generic;
+    if (!generic && form != text::ToolCallFormat::Llama3) return;
+    // Bare calls are a part of the grammar.
+    if (constraint.kind == Constraint::Kind::JsonObject) constraint.schema = {{"type", "object"}};
+    constraint.kind = generic ? Constraint::Kind::ToolAnswer : Constraint::Kind::JsonSchema;
+    constraint.tools = std::move(callable);
+    return;
+  }
+  if (!generic) return;
+  // A grammar has the whole answer, calls and text; one of the request leaves no room for calls.
+  if (constraint.kind != Constraint::Kind::None) {
+    tools = nullptr;
+    return;
+  }
+  constraint.kind = Constraint::Kind::ToolAnswer;
+  constraint.tools = std::move(callable);
+  constraint.field = "tools";
 }
 
 }  // namespace
@@ -168,22 +202,13 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
     kept.push_back(tools[i]);
   }
   tools = std::move(kept);
-  if (!forced) {
-    // In the generic form a grammar has the whole answer, calls and text; one that the request
-    // sets leaves no room for calls.
-    if (model.tool_format != text::ToolCallFormat::Generic) return std::nullopt;
-    if (constraint.kind != Constraint::Kind::None) {
-      tools = nullptr;
-      return std::nullopt;
-    }
-    constraint.kind = Constraint::Kind::ToolAnswer;
-    constraint.tools = std::move(callable);
-    constraint.field = "tools";
-    return std::nullopt;
-  }
-  // A format is that of an answer in words, of which a call needs none.
+  // A format is that of an answer in words; a call needs none.
   const bool is_format = constraint.kind == Constraint::Kind::JsonSchema ||
                          constraint.kind == Constraint::Kind::JsonObject;
+  if (!forced) {
+    allow_calls(model.tool_format, is_format, std::move(callable), tools, constraint);
+    return std::nullopt;
+  }
   if (constraint.kind != Constraint::Kind::None && !is_format) {
     return bad_choice(fmt::format(
         "a forced tool call and '{}' exclude each other; send one of them", constraint.field));
@@ -218,7 +243,7 @@ std::optional<ApiError> make_chat_specs(const ServerContext& context, const Answ
   // A grammar is that of a whole answer.
   if (constraint.kind != Constraint::Kind::None) {
     input.continue_last = false;
-    input.answer_at_once = !asks_for_reasoning(input);
+    input.answer_at_once = !asks_for_reasoning(input) && !constraint.or_call;
   }
   // DeepSeek's templates have another name for it.
   if (const auto asked = input.extra.find("enable_thinking");

@@ -44,14 +44,14 @@ void GenericAnswer::read_head(GenericDelta& delta) {
   at_ = value;
 }
 
-// A string is decoded; any other value is shown as it is.
+// A string is decoded, unless it is to be JSON; any other value is shown as it is.
 void GenericAnswer::read_response(GenericDelta& delta) {
   const std::string_view json = json_.json();
   for (; at_ < json.size() && part_ == Part::Response; ++at_) {
     const char c = json[at_];
     if (!begun_) {
       begun_ = true;
-      is_text_ = c == '"';
+      is_text_ = c == '"' && !as_json_;
       if (is_text_) continue;
     }
     if (!is_text_) {

@@ -6,8 +6,8 @@
 //   {"tool_calls": [{"name": "f", …}, {"name": "g", …}]}  ->  one after the other
 //
 // Bare calls are for a ToolCallParser of the Llama 3 form. Any other text is text. The text of a
-// response comes as it is said. One stream; not thread-safe, copyable. Safe for any bytes; the
-// outcome does not depend on how the text is cut into pieces.
+// response comes as it is said; where a format is asked for, as JSON. One stream; not thread-safe,
+// copyable. Safe for any bytes; the outcome does not depend on how the text is cut into pieces.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ struct GenericDelta {
 
 class GenericAnswer {
  public:
+  explicit GenericAnswer(bool as_json = false) : as_json_(as_json) {}
   GenericDelta add(std::string_view text);
   // What is held back, when no more text comes. An object that was cut says nothing more.
   GenericDelta finish();
@@ -35,6 +36,7 @@ class GenericAnswer {
   void read_response(GenericDelta& delta);
   void read_calls(GenericDelta& delta);
 
+  const bool as_json_;
   Part part_ = Part::Head;
   std::string said_;                      // the object so far, up to the end of its head
   CallJson json_;                         // of it

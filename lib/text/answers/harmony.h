@@ -56,6 +56,7 @@ class HarmonyParser {
   bool in_body() const { return state_ == State::Body; }
   // The content or a call has begun.
   bool in_answer() const { return in_body() && body_ != Body::Reasoning; }
+  bool in_call() const { return in_body() && body_ == Body::Call; }
 
  private:
   enum class State { Header, Body, Between };

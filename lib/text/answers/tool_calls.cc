@@ -65,6 +65,10 @@ ToolCallFormat detect_tool_call_format(std::string_view chat_template) {
 
 void ToolCallParser::show(ToolCallDelta& delta, size_t bytes) {
   if (bytes == 0) return;
+  if (calls_alone_) {
+    held_.erase(0, bytes);
+    return;
+  }
   if (has_shown_) delta.text += gap_;
   gap_.clear();
   has_shown_ = true;
@@ -74,6 +78,10 @@ void ToolCallParser::show(ToolCallDelta& delta, size_t bytes) {
 
 // Looks for the begin of a call; what cannot belong to one is shown.
 ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, End end) {
+  if (or_format_ && has_shown_) {
+    show(delta, held_.size());
+    return Step::Wait;
+  }
   const std::string_view text = held_;
   const bool ended = end != End::Open;
   size_t found = std::string_view::npos;
@@ -87,6 +95,10 @@ ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, End end) 
     if (word == std::string_view::npos && !ended) return Step::Wait;
     at_begin_ = false;
     if (format_ == ToolCallFormat::Llama3 && word < found && text[word] == '{') found = word;
+  }
+  if (or_format_ && !calls_alone_) {
+    if (found != text.find_first_not_of(kAsciiSpace)) found = std::string_view::npos;
+    calls_alone_ = found != std::string_view::npos && text[found] != '{';
   }
   const size_t last = std::min(found, end == End::Ended ? text.size() : text.size() - partial);
   // White space in front of a call may be dropped, so it waits for what follows.
@@ -135,6 +147,7 @@ void ToolCallParser::say_more(ToolCallDelta& delta, const CallRead& read) {
 
 // A call that is not streamed is emitted here.
 void ToolCallParser::end_call(ToolCallDelta& delta) {
+  calls_alone_ = or_format_;
   if (!stream_) delta.calls.push_back(std::move(call_));
   call_ = {};
 }

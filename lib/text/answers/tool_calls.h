@@ -38,6 +38,9 @@
 //
 // Markers are control tokens in some vocabularies: detokenise with `special`.
 // Does not read the Python calls of Llama's built-in tools (text).
+//
+// Where a format is asked for (`or_format`), an answer is a call or follows it: calls stand at the
+// begin, a marker within JSON is a part of it, and text around calls is dropped.
 #pragma once
 
 #include <cstddef>
@@ -123,8 +126,8 @@ struct ObjectScan {
 class ToolCallParser {
  public:
   explicit ToolCallParser(ToolCallFormat format, std::vector<OfferedTool> tools = {},
-                          bool stream = false)
-      : format_(format), tools_(std::move(tools)), stream_(stream) {}
+                          bool stream = false, bool or_format = false)
+      : format_(format), tools_(std::move(tools)), stream_(stream), or_format_(or_format) {}
 
   ToolCallDelta add(std::string_view text);
   // What is held back, when no more text comes; a last closing marker may be missing. `cut`: the
@@ -148,9 +151,11 @@ class ToolCallParser {
   ToolCallFormat format_;
   std::vector<OfferedTool> tools_;
   bool stream_;
-  std::string held_;        // not yet shown: white space, then maybe a call
-  std::string gap_;         // white space around calls since the last text
-  bool has_shown_ = false;  // a text, between which and the next one the gap stays
+  bool or_format_;
+  bool calls_alone_ = false;  // with or_format: the answer has begun with a call
+  std::string held_;          // not yet shown: white space, then maybe a call
+  std::string gap_;           // white space around calls since the last text
+  bool has_shown_ = false;    // a text, between which and the next one the gap stays
   Place place_ = Place::Text;
   size_t call_at_ = 0;    // where in held_ the call begins that is being read
   bool at_begin_ = true;  // Llama3: a bare object counts as a call here

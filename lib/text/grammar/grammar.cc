@@ -178,24 +178,31 @@ Result<Grammar> Grammar::compile_choice(std::span<const std::string> texts,
 
 Result<Grammar> Grammar::compile_tool_call(std::span<const CallableTool> tools,
                                            std::shared_ptr<const GrammarVocabulary> vocabulary,
-                                           bool answers) {
+                                           CallForm form, const AnswerFormat* format) {
   using Json = nlohmann::ordered_json;
   std::vector<Json> schemas;
   std::vector<std::string> roots;
   const auto add = [&](Json schema, const std::string& root) {
     schemas.push_back(std::move(schema));
-    roots.push_back(root + "/properties/arguments");
+    roots.push_back(root);
   };
+  const std::string key(grammar::arguments_key(form)), arguments = "/properties/" + key;
   for (const CallableTool& tool : tools) {
-    const Json call = {{"properties", {{"arguments", tool.parameters}}}};
-    if (!answers) {
-      add(call, "");
+    const Json call = {{"properties", {{key, tool.parameters}}}};
+    if (form != CallForm::Generic) {
+      add(call, arguments);
       continue;
     }
-    add({{"properties", {{"tool_call", call}}}}, "/properties/tool_call");
-    add({{"properties", {{"tool_calls", {{"items", call}}}}}}, "/properties/tool_calls/items");
+    add({{"properties", {{"tool_call", call}}}}, "/properties/tool_call" + arguments);
+    add({{"properties", {{"tool_calls", {{"items", call}}}}}},
+        "/properties/tool_calls/items" + arguments);
   }
-  return from_rules(KTX_TRY(grammar::tool_call_rules(tools, answers)), std::move(vocabulary),
+  if (format != nullptr && form == CallForm::Generic) {
+    add({{"properties", {{"response", format->schema}}}}, "/properties/response");
+  } else if (format != nullptr) {
+    add(format->schema, "");
+  }
+  return from_rules(KTX_TRY(grammar::tool_call_rules(tools, form, format)), std::move(vocabulary),
                     std::move(schemas), std::move(roots));
 }
 

@@ -84,6 +84,14 @@ struct CallableTool {
   nlohmann::ordered_json parameters;  // a JSON schema
   std::string place;                  // of the schema, for messages: "tools[0].parameters"
 };
+// What an answer without a call follows.
+struct AnswerFormat {
+  nlohmann::ordered_json schema;
+  std::string place;
+};
+// How a grammar has calls: bare, and nothing else may come; in an object of their own, beside
+// texts; bare in the form of Llama 3, beside a format.
+enum class CallForm { Forced, Generic, Llama3 };
 
 // Immutable and cheap to copy; may be used by many threads at once.
 class Grammar {
@@ -97,10 +105,12 @@ class Grammar {
   // One of these texts.
   static Result<Grammar> compile_choice(std::span<const std::string> texts,
                                         std::shared_ptr<const GrammarVocabulary> vocabulary);
-  // A call of one of these tools, as bare JSON; `answers`: calls or a text, in the generic form.
+  // A call of one of these tools (grammar/tool_call_schema.h). `format`: Generic without one has
+  // texts, Llama3 needs one.
   static Result<Grammar> compile_tool_call(std::span<const CallableTool> tools,
                                            std::shared_ptr<const GrammarVocabulary> vocabulary,
-                                           bool answers = false);
+                                           CallForm form = CallForm::Forced,
+                                           const AnswerFormat* format = nullptr);
 
   const GrammarVocabulary& vocabulary() const;
   // What of a schema says nothing to the grammar though it may be meant to: unknown keywords.

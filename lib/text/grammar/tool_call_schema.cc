@@ -45,29 +45,42 @@ Result<Json> arguments_schema(const Json& parameters) {
 
 }  // namespace
 
-Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, bool answers) {
+std::string_view arguments_key(CallForm form) {
+  return form == CallForm::Llama3 ? "parameters" : "arguments";
+}
+
+Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, CallForm form,
+                                     const AnswerFormat* format) {
   GrammarRules g;
   JsonParts parts(g);
   SchemaWork work;
   g.root = g.add_rule("root");
-  std::vector<int> calls;
-  for (const CallableTool& tool : tools) {
+  // Its notes and its error begin with the place.
+  const auto add = [&](const Result<Json>& schema, const std::string& place) -> Result<int> {
     const size_t noted = g.notes.size();
-    const auto arguments = [&]() -> Result<int> {
-      const Json schema = KTX_TRY(arguments_schema(tool.parameters));
-      if (schema == Json(false)) return g.text("{}");
-      return add_schema(schema, g, parts, work);
+    const auto values = [&]() -> Result<int> {
+      if (!schema) return schema.error();
+      if (*schema == Json(false)) return g.text("{}");
+      return add_schema(*schema, g, parts, work);
     }();
     for (size_t i = noted; i < g.notes.size(); ++i) {
-      g.notes[i] = fmt::format("{}: {}", tool.place, g.notes[i]);
+      g.notes[i] = fmt::format("{}: {}", place, g.notes[i]);
     }
-    if (!arguments) return Error{fmt::format("{}: {}", tool.place, arguments.error().message)};
+    if (!values) return Error{fmt::format("{}: {}", place, values.error().message)};
+    return values;
+  };
+  const std::string key = json_quoted(arguments_key(form));
+  std::vector<int> calls;
+  for (const CallableTool& tool : tools) {
+    const int arguments = KTX_TRY(add(arguments_schema(tool.parameters), tool.place));
     const int name = parts.member(g.text("\"name\""), g.text(json_quoted(tool.name)));
-    const int value = parts.member(g.text("\"arguments\""), *arguments);
+    const int value = parts.member(g.text(key), arguments);
     calls.push_back(parts.object(g.sequence({name, parts.separator(), value})));
   }
+  const int answer = format != nullptr ? KTX_TRY(add(format->schema, format->place)) : -1;
   int whole = g.alternatives(std::move(calls));
-  if (answers) {
+  if (form == CallForm::Llama3) whole = g.alternatives({whole, answer});
+  if (form == CallForm::Generic) {
     const int call = g.add_rule("call");
     g.set_rule(call, whole);
     const auto only = [&](const char* key, int value) {
@@ -75,7 +88,7 @@ Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, bool a
     };
     const int several = parts.array(g.list(g.rule(call), parts.separator(), 1, kNoLimit));
     whole = g.alternatives({only("tool_call", g.rule(call)), only("tool_calls", several),
-                            only("response", parts.string(0, kNoLimit))});
+                            only("response", answer < 0 ? parts.string(0, kNoLimit) : answer)});
   }
   g.set_rule(g.root, g.sequence({parts.space(), whole}));
   return g;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "lib/support/result.h"
 #include "lib/text/grammar/grammar.h"
@@ -15,10 +16,16 @@
 
 namespace ktx::text::grammar {
 
-// An error begins with the `place` of the tool's schema. At least one tool.
-// `answers`: the generic form (lib/text/answers/generic_answer.h), in which such a call, or
-// several, or a text stands in an object of its own: {"tool_call": …}, {"tool_calls": […]},
-// {"response": "…"}.
-Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, bool answers = false);
+// An error begins with the `place` of its schema. At least one tool.
+//
+//   Forced    such a call
+//   Generic   such a call, or several, or a text, or what follows `format`, each in an object of
+//             its own (lib/text/answers/generic_answer.h): {"tool_call": …}, {"tool_calls": […]},
+//             {"response": "…"}
+//   Llama3    {"name": …, "parameters": {…}}, or what follows `format`
+Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools,
+                                     CallForm form = CallForm::Forced,
+                                     const AnswerFormat* format = nullptr);
+std::string_view arguments_key(CallForm form);  // "arguments"
 
 }  // namespace ktx::text::grammar

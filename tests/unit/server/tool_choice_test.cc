@@ -144,12 +144,41 @@ TEST(ToolChoice, TheGenericFormConstrainsTheAnswer) {
   const Json any = {{"type", "any"}};
   ASSERT_FALSE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::ToolCall);
-  // A format of the request leaves no room for calls.
+  // A format is that of its answers.
   constraint = {};
   constraint.kind = Kind::JsonObject;
   ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
-  EXPECT_EQ(constraint.kind, Kind::JsonObject);
+  EXPECT_EQ(constraint.kind, Kind::ToolAnswer);
+  EXPECT_EQ(constraint.schema, (Json{{"type", "object"}}));
+  EXPECT_EQ(constraint.tools.size(), 2u);
+  EXPECT_FALSE(constraint.or_call);
+  // A grammar of the request leaves no room for calls.
+  constraint = {};
+  constraint.kind = Kind::Gbnf;
+  ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+  EXPECT_EQ(constraint.kind, Kind::Gbnf);
   EXPECT_TRUE(offered.is_null());
+}
+
+// Where no call is forced, a format leaves them possible: behind a marker, or in the grammar.
+TEST(ToolChoice, AFormatLeavesCallsPossible) {
+  for (const auto form : {text::ToolCallFormat::Hermes, text::ToolCallFormat::Llama3}) {
+    const bool bare = form == text::ToolCallFormat::Llama3;
+    ServedModel model;
+    model.tool_format = form;
+    for (const Kind kind : {Kind::JsonSchema, Kind::JsonObject, Kind::Regex}) {
+      Json offered = tools({"a", "b"});
+      Constraint constraint;
+      constraint.kind = kind;
+      constraint.field = "response_format";
+      ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+      EXPECT_EQ(offered.size(), 2u);
+      EXPECT_EQ(constraint.field, "response_format");
+      EXPECT_EQ(constraint.or_call, kind != Kind::Regex);
+      EXPECT_EQ(constraint.tools.size(), bare && kind != Kind::Regex ? 2u : 0u);
+      EXPECT_EQ(constraint.kind, bare && kind == Kind::JsonObject ? Kind::JsonSchema : kind);
+    }
+  }
 }
 
 }  // namespace

@@ -37,6 +37,14 @@ TEST(GenericAnswer, IsATextOrCalls) {
   EXPECT_EQ(read(R"({"response": {"a": ["}"]}})"), R"({"a": ["}"]}|)");
 }
 
+// Where a format is asked for.
+TEST(GenericAnswer, AResponseMayStayJson) {
+  GenericAnswer answer(true);
+  EXPECT_EQ(answer.add(R"({"response": "a\n\"}"})").text, R"("a\n\"}")");
+  GenericAnswer object(true);
+  EXPECT_EQ(object.add(R"({"response": {"a": ["}"]}})").text, R"({"a": ["}"]})");
+}
+
 TEST(GenericAnswer, ACutOneShowsNothingOfItsForm) {
   EXPECT_EQ(read(R"({"resp)"), "|");
   EXPECT_EQ(read(R"({"response": "Hel)"), "Hel|");

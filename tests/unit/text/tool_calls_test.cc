@@ -23,8 +23,8 @@ std::string describe(const std::string& text, const std::vector<ToolCall>& calls
 }
 
 std::string parse(ToolCallFormat format, const std::vector<std::string>& pieces,
-                  const std::vector<OfferedTool>& tools = {}) {
-  ToolCallParser parser(format, tools);
+                  const std::vector<OfferedTool>& tools = {}, bool or_format = false) {
+  ToolCallParser parser(format, tools, false, or_format);
   std::string text;
   std::vector<ToolCall> calls;
   const auto take = [&](ToolCallDelta delta) {
@@ -273,6 +273,32 @@ TEST(ToolCallParser, StreamsWhatItWouldGiveWhole) {
   for (const Case& c : kCases) {
     for (const auto& pieces : ktx::testing::cuts(c.text, 30)) {
       ASSERT_EQ(stream(c.format, pieces, kTools), c.want) << c.text;
+    }
+  }
+}
+
+// An answer that follows a format has no call within, and calls have no text around.
+TEST(ToolCallParser, CallsStandAloneBesideAFormat) {
+  const Case kCasesOfFormats[] = {
+      {Hermes, "{\"a\": \"<tool_call>{\\\"name\\\": 1}</tool_call>\"}",
+       "{\"a\": \"<tool_call>{\\\"name\\\": 1}</tool_call>\"}"},
+      {Hermes, "\n{\"a\": \"<tool\"}\n", "\n{\"a\": \"<tool\"}\n"},
+      {Hermes, "[\"\", \"<tool_call>{\"name\": \"f\"}</tool_call>\"]",
+       "[\"\", \"<tool_call>{\"name\": \"f\"}</tool_call>\"]"},
+      {Hermes, "\n<tool_call>{\"name\": \"f\"}</tool_call> so\n<tool_call>{\"name\": \"g\"}",
+       "|f {}|g {}"},
+      {Hermes, "<tool_call>oh no", ""},
+      {Hermes, "<tool_call>oh <tool_call>{\"name\": \"f\"}</tool_call>", "|f {}"},
+      {Mistral, "[1, \"[TOOL_CALLS]f[ARGS]{}\"]", "[1, \"[TOOL_CALLS]f[ARGS]{}\"]"},
+      {Mistral, "[TOOL_CALLS]f[ARGS]{}", "|f {}"},
+      {Llama3, "{\"name\": \"f\", \"parameters\": {}} well", "|f {}"},
+      {Llama3, "{\"name\": \"<|python_tag|>\"}", "{\"name\": \"<|python_tag|>\"}"},
+      {Llama3, "{\"a\": \"<|python_tag|>{\"name\": \"f\"}\"}",
+       "{\"a\": \"<|python_tag|>{\"name\": \"f\"}\"}"},
+  };
+  for (const Case& c : kCasesOfFormats) {
+    for (const auto& pieces : ktx::testing::cuts(c.text, 30)) {
+      ASSERT_EQ(parse(c.format, pieces, kTools, true), c.want) << c.text;
     }
   }
 }

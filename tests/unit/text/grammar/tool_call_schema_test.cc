@@ -101,6 +101,46 @@ TEST(ToolCallSchema, ArgumentsAreAnObject) {
   EXPECT_THAT(error({tool("f", R"({"enum": [1, "a"]})")}), HasSubstr("no text at all"));
 }
 
+TEST(ToolCallSchema, AFormatMayStandBesideCalls) {
+  const std::vector<CallableTool> tools = {tool("f", R"({"properties": {"a": {"type": "integer"}},
+                                                         "required": ["a"]})")};
+  const AnswerFormat format = {ordered_json::parse(R"({"$defs": {"B": {"type": "boolean"}},
+      "properties": {"b": {"$ref": "#/$defs/B"}}, "required": ["b"]})"),
+                               "'response_format'"};
+  const auto bare =
+      Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Llama3, &format);
+  ASSERT_TRUE(bare.ok()) << bare.error().message;
+  EXPECT_TRUE(matches(*bare, R"({"name": "f", "parameters": {"a": 1}})"));
+  EXPECT_TRUE(matches(*bare, R"({"b": true})"));
+  EXPECT_FALSE(matches(*bare, R"({"b": 1})"));
+  EXPECT_FALSE(matches(*bare, call("f", R"({"a": 1})")));
+  const auto generic =
+      Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Generic, &format);
+  ASSERT_TRUE(generic.ok()) << generic.error().message;
+  EXPECT_TRUE(matches(*generic, R"({"tool_call": {"name": "f", "arguments": {"a": 1}}})"));
+  EXPECT_TRUE(matches(*generic, R"({"response": {"b": true}})"));
+  EXPECT_FALSE(matches(*generic, R"({"response": "b"})"));
+  EXPECT_FALSE(matches(*generic, R"({"b": true})"));
+  const AnswerFormat bad = {ordered_json::parse(R"({"$ref": "#/gone"})"), "'response_format'"};
+  EXPECT_THAT(
+      Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Llama3, &bad).error().message,
+      HasSubstr("'response_format': schema at #: '$ref'"));
+}
+
+TEST(ToolCallSchema, DifferentItemsHoldBesideCalls) {
+  const std::vector<CallableTool> tools = {tool("f", "{}")};
+  const AnswerFormat format = {ordered_json::parse(R"({"properties": {"a": {"type": "array",
+      "items": {"type": "integer"}, "uniqueItems": true}}, "required": ["a"]})"),
+                               ""};
+  for (const auto& [form, text] : {std::pair{CallForm::Llama3, R"({{"a": [1, {}]}})"},
+                                   {CallForm::Generic, R"({{"response": {{"a": [1, {}]}}}})"}}) {
+    const auto grammar = Grammar::compile_tool_call(tools, small_vocabulary(), form, &format);
+    ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+    EXPECT_TRUE(matches(*grammar, fmt::format(fmt::runtime(text), 2)));
+    EXPECT_FALSE(matches(*grammar, fmt::format(fmt::runtime(text), 1)));
+  }
+}
+
 TEST(ToolCallSchema, NamesMayBeAnything) {
   for (const std::string name :
        {"a.b-c/d", "mit \"quotes\"", "zurück 你好 🦊", "back\\slash", "a\nb"}) {
