@@ -11,36 +11,6 @@
 #include "lib/text/exact_json.h"
 
 namespace ktx::server {
-namespace {
-
-// Keeps where and why the parser stopped.
-struct Watcher : nlohmann::json_sax<Json> {
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    at = position;
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
-    const std::string text = error.what();
-    const size_t colon = text.find(": ");
-    why = colon == std::string::npos ? text : text.substr(colon + 2);
-    return false;
-  }
-  size_t at = 0;
-  std::string why;
-};
-
-}  // namespace
 
 std::string string_or(const Json& object, const char* key, const std::string& otherwise) {
   if (!object.is_object()) return otherwise;
@@ -85,13 +55,11 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
                                 human_bytes(bytes), human_bytes(kMaxTreeBytes)),
                     "", ""};
   }
-  body = text::parse_json(text);
+  text::JsonFault fault;
+  body = text::parse_json(text, &fault);
   if (body.is_discarded()) {
-    Watcher watcher;
-    Json::sax_parse(text, &watcher);
-    return ApiError{400,
-                    fmt::format("the body is no JSON: at byte {}: {}", watcher.at, watcher.why), "",
-                    "invalid_json"};
+    return ApiError{400, fmt::format("the body is no JSON: at byte {}: {}", fault.at, fault.why),
+                    "", "invalid_json"};
   }
   if (!body.is_object()) {
     return ApiError{400, fmt::format("the body is {}, expected a JSON object", show(body)), "", ""};

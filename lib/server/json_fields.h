@@ -26,7 +26,8 @@ using Json = nlohmann::ordered_json;
 inline constexpr int kMaxJsonNesting = 64;
 
 // Fails on what is no JSON object, nested too deep, of more members than can be told apart
-// in time, of more values than fit, no UTF-8, or has a number that no double can hold.
+// in time, of more values than fit, or no UTF-8. Numbers that no double can hold are wide
+// (lib/text/exact_json.h), which no field takes.
 std::optional<ApiError> parse_body(const std::string& text, Json& body);
 
 // JSON in a string of a body, with the same limits; discarded where it is none.

@@ -1,11 +1,12 @@
 // JSON whose integers keep all of their digits: those that neither 64 bits hold (u128, u256, the
-// 10^30 of a schema's bound) would become doubles, and 2^64 another number.
+// 10^30 of a schema's bound) would become doubles, and 2^64 another number. Numbers beyond all
+// doubles (1e400), at which the library stops, keep their text as well.
 //
 //   const auto schema = parse_json(R"({"maximum": 340282366920938463463374607431768211455})");
 //   is_wide(schema["maximum"]);      // true; is_number() is false, as no number type holds it
 //   json_text(schema);               // all 39 digits
 //
-// A wide integer is held as the library's type for bytes, which no text makes. Everything else is
+// A wide number is held as the library's type for bytes, which no text makes. Everything else is
 // as the library has it. Safe for any text of bounded nesting (json_nesting.h).
 #pragma once
 
@@ -15,13 +16,18 @@
 
 namespace ktx::text {
 
-// Discarded where the text is no JSON, or has a number beyond all doubles (1e400).
-nlohmann::ordered_json parse_json(std::string_view text);
+// Where and why a text is no JSON.
+struct JsonFault {
+  size_t at = 0;  // bytes
+  std::string why;
+};
+// Discarded where the text is no JSON; `fault` may be null.
+nlohmann::ordered_json parse_json(std::string_view text, JsonFault* fault = nullptr);
 
 bool is_wide(const nlohmann::ordered_json& value);
-// Digits, with a minus in front where it is below zero. Of a wide integer.
-std::string wide_digits(const nlohmann::ordered_json& value);
-// Also of a wide integer, which loses digits.
+// As it was written: an integer's digits, or 1e400. Of a wide number.
+std::string wide_text(const nlohmann::ordered_json& value);
+// Also of a wide number, which loses digits or is infinite.
 double number_value(const nlohmann::ordered_json& value);
 inline bool is_numeric(const nlohmann::ordered_json& value) {
   return value.is_number() || is_wide(value);

@@ -227,6 +227,34 @@ TEST_F(ServeScores, IntegersKeepTheirDigits) {
   EXPECT_THAT(forced.body, HasSubstr("\"tool_calls\""));
 }
 
+// Numbers that no double can hold are an error only where a number is needed.
+TEST_F(ServeScores, NumbersBeyondAllDoublesArePassedOn) {
+  const std::string messages =
+      R"("messages": [{"role": "user", "content": "a"}], "max_tokens": 40)";
+  const std::string schema = R"({"type": "object", "properties": {"id": {"type": "integer",
+      "minimum": -1e400, "maximum": 1e400, "default": 1e400, "examples": [1e999]}},
+      "required": ["id"], "additionalProperties": false})";
+  const std::string tools =
+      R"("tools": [{"type": "function", "function": {"name": "f", "parameters": )" + schema + "}}]";
+  const std::string format =
+      R"("response_format": {"type": "json_schema", "json_schema": {"schema": )" + schema + "}}";
+  for (const std::string& rest : {tools, tools + R"(, "tool_choice": "required")", format,
+                                  std::string(R"("unknown": 1e400, "metadata": {"a": -1e400})")}) {
+    const HttpAnswer answer =
+        server_->post("/v1/chat/completions", "{" + messages + ", " + rest + "}");
+    EXPECT_EQ(answer.status, 200) << rest << answer.body;
+  }
+  for (const char* field : {"temperature", "top_k", "seed", "max_tokens", "n"}) {
+    const HttpAnswer answer =
+        server_->post("/v1/chat/completions", "{" + messages + ", \"" + field + "\": 1e400}");
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(answer.body, HasSubstr(std::string("'") + field + "' is 1e400, expected"));
+  }
+  const HttpAnswer bias =
+      server_->post("/v1/chat/completions", "{" + messages + R"(, "logit_bias": {"5": 1e400}})");
+  EXPECT_THAT(bias.body, HasSubstr("'logit_bias' of token \\\"5\\\" is 1e400"));
+}
+
 TEST_F(ServeScores, UnknownKeywordsAreToldInAHeader) {
   const HttpAnswer answer = server_->post(
       "/v1/chat/completions",

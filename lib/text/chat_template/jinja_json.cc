@@ -187,8 +187,11 @@ Result<Value> convert(Meter& meter, const nlohmann::ordered_json& json, int dept
       if (number > uint64_t{INT64_MAX}) return make_wide_int(meter, std::to_string(number));
       return Value::integer(static_cast<int64_t>(number));
     }
-    case Type::binary:
-      return make_wide_int(meter, wide_digits(json));
+    case Type::binary: {
+      const std::string text = wide_text(json);
+      const bool is_integer = text.find_first_of(".eE") == std::string::npos;
+      return is_integer ? make_wide_int(meter, text) : Value::real(number_value(json));
+    }
     case Type::number_float:
       return Value::real(json.get<double>());
     case Type::string:

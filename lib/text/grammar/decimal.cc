@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 
 #include "lib/text/exact_json.h"
 
 namespace ktx::text::grammar {
+namespace {
 
-std::optional<Decimal> parse_decimal(std::string_view number) {
+constexpr int kMaxExponent = 400;
+
+}  // namespace
+
+Decimal parse_decimal(std::string_view number) {
   Decimal out;
   if (number.starts_with('-')) {
     out.negative = true;
@@ -17,12 +23,11 @@ std::optional<Decimal> parse_decimal(std::string_view number) {
   if (const size_t e = number.find_first_of("eE"); e != std::string_view::npos) {
     std::string_view digits = number.substr(e + 1);
     if (digits.starts_with('+')) digits.remove_prefix(1);
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), exponent).ec != std::errc()) {
-      return std::nullopt;
-    }
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+    if (read.ec != std::errc()) exponent = digits.starts_with('-') ? INT_MIN : INT_MAX;
+    exponent = std::clamp(exponent, -kMaxExponent, kMaxExponent);
     number = number.substr(0, e);
   }
-  if (exponent < -400 || exponent > 400) return std::nullopt;
   const size_t point = std::min(number.find('.'), number.size());
   std::string digits(number.substr(0, point));
   if (point < number.size()) digits += number.substr(point + 1);
@@ -42,7 +47,7 @@ std::optional<Decimal> parse_decimal(std::string_view number) {
 }
 
 Decimal decimal_of(const nlohmann::ordered_json& number) {
-  return parse_decimal(json_text(number)).value_or(Decimal());
+  return parse_decimal(json_text(number));
 }
 
 int compare_size(const Decimal& a, const Decimal& b) {

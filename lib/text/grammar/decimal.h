@@ -3,7 +3,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,8 +18,8 @@ struct Decimal {
   bool is_zero() const { return whole == "0" && fraction.empty(); }
 };
 
-// From the text of a JSON number ("-1.5e3"); nothing where its exponent is beyond those of doubles.
-std::optional<Decimal> parse_decimal(std::string_view number);
+// From the text of a JSON number ("-1.5e3"); exponents beyond those of doubles are cut.
+Decimal parse_decimal(std::string_view number);
 // Of a number (text::is_numeric()).
 Decimal decimal_of(const nlohmann::ordered_json& number);
 

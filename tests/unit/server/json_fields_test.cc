@@ -20,7 +20,8 @@ TEST(ParseBody, TakesObjectsOnly) {
   EXPECT_THAT(refused("[1]"), HasSubstr("a list"));
   EXPECT_THAT(refused("{\"a\": }"), HasSubstr("at byte 7"));
   EXPECT_THAT(refused("{\"a\": \"\xff\"}"), HasSubstr("no JSON"));
-  EXPECT_THAT(refused("{\"a\": 1e999}"), HasSubstr("no JSON"));
+  EXPECT_EQ(refused("{\"a\": 1e999}"), "");
+  EXPECT_THAT(refused("{\"a\": 1e999, \"b\": }"), HasSubstr("at byte 19"));
   EXPECT_THAT(refused("{\"a\": NaN}"), HasSubstr("no JSON"));
 }
 
@@ -98,6 +99,15 @@ TEST(FieldReader, NumbersOfAnySizeAreSafe) {
     EXPECT_EQ(in.whole("n", 7, 0, 100), 7) << text;
     EXPECT_TRUE(in.error()) << text;
   }
+  Json endless;
+  ASSERT_FALSE(parse_body("{\"n\": 1e999, \"t\": -1e999, \"s\": 1e999}", endless));
+  FieldReader whole(endless), number(endless), seed(endless);
+  whole.whole("n", 7, 0, 100);
+  EXPECT_EQ(whole.error()->message, "'n' is 1e999, expected a whole number from 0 to 100");
+  number.number("t", 1, 0, 2);
+  EXPECT_EQ(number.error()->message, "'t' is -1e999, expected a number from 0 to 2");
+  seed.maybe_seed("s");
+  EXPECT_THAT(seed.error()->message, HasSubstr("'s' is 1e999, expected a whole number"));
   const Json body = {{"n", INT64_MIN}};
   FieldReader in(body);
   EXPECT_EQ(in.whole("n", 0, INT64_MIN, INT64_MAX), INT64_MIN);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "lib/text/chat_template/chat_template.h"
 
 namespace ktx::text {
@@ -29,12 +31,34 @@ TEST(ExactJson, KeepsAllDigitsOfIntegers) {
 }
 
 TEST(ExactJson, IsElseAsTheLibraryHasIt) {
-  for (const char* text : {"", "{", "[1,]", "1e400", "{\"a\":1}x", "\"\xff\"", "nul", "-"}) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\":1}x", "\"\xff\"", "nul", "-"}) {
     EXPECT_TRUE(parse_json(text).is_discarded()) << text;
   }
   for (const char* text : {"{}", "[]", R"({"b":1,"a":2,"b":3})", "-0", "1.0", "1e3", "[[],{}]"}) {
     EXPECT_EQ(parse_json(text), ordered_json::parse(text)) << text;
   }
+}
+
+// The library stops at these, and with them the whole text.
+TEST(ExactJson, KeepsNumbersBeyondAllDoubles) {
+  const std::string digits = "1" + std::string(400, '0');
+  for (const std::string& number : {std::string("1e400"), std::string("-1.5E+999999999999"), digits,
+                                    "-" + digits, "0.1" + digits + "e400"}) {
+    const ordered_json json =
+        parse_json(R"([1, "1e400 \" 2", {"-": )" + number + " }, 3e2, " + number + ",0]");
+    ASSERT_TRUE(json.is_array()) << number;
+    EXPECT_EQ(json_text(json), R"([1,"1e400 \" 2",{"-":)" + number + "},300.0," + number + ",0]");
+    EXPECT_TRUE(is_wide(json[4]));
+    EXPECT_EQ(number_value(json[4]), number[0] == '-' ? -INFINITY : INFINITY) << number;
+  }
+  for (const char* text :
+       {"01e400", "1e400.5", "1e400e1", "1.e400", ".1e400", "+1e400", "1e400 1", "-", "[-,1e400]",
+        "[1e400,]", "{\"a\":1e400", "1e+", "x1e400", "-01e400"}) {
+    EXPECT_TRUE(parse_json(text).is_discarded()) << text;
+  }
+  JsonFault fault;
+  EXPECT_TRUE(parse_json("[1e400, 2, x]", &fault).is_discarded());
+  EXPECT_EQ(fault.at, 12u);
 }
 
 TEST(ExactJson, TemplatesPrintWideIntegersWithAllDigits) {
@@ -57,6 +81,9 @@ TEST(ExactJson, TemplatesPrintWideIntegersWithAllDigits) {
   EXPECT_EQ(render("{{ x[0] == x[1] }} {{ x[0] < x[1] }}",
                    "[18446744073709551616, 18446744073709551617]"),
             "False True");
+  // As the reference does, whose numbers they are not either.
+  EXPECT_EQ(render("{{ x }} {{ x | tojson }}", "[1e400, -1e400]"),
+            "[inf, -inf] [Infinity, -Infinity]");
 }
 
 }  // namespace
