@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "lib/support/strings.h"
+#include "lib/text/grammar/unicode_properties.h"
 #include "lib/text/utf8.h"
 
 namespace ktx::text::grammar {
@@ -343,16 +344,13 @@ class Parser {
       return Ranges{{row.code, row.code}};
     }
     if (name == 'x' || name == 'u') {
-      const size_t digits = name == 'x' ? 2 : 4;
-      const std::string_view hex = text_.substr(at_ + 1, digits);
-      uint32_t code = 0;
-      const auto [end, status] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-      if (status != std::errc() || end != hex.data() + digits ||
-          (code >= 0xD800 && code <= 0xDFFF)) {
-        return error("not a character");
-      }
-      at_ += 1 + digits;
+      const uint32_t code = KTX_TRY(numbered());
       return Ranges{{code, code}};
+    }
+    if (name == 'p' || name == 'P') {
+      Ranges ranges = KTX_TRY(property());
+      if (is_class != nullptr) *is_class = true;
+      return name == 'P' ? complement(std::move(ranges)) : ranges;
     }
     // Of letters and digits only those above; all punctuation may be escaped.
     const bool is_word = (name >= '0' && name <= '9') || (name >= 'A' && name <= 'Z') ||
@@ -363,6 +361,53 @@ class Parser {
     ++at_;
     const auto code = static_cast<uint32_t>(name);
     return Ranges{{code, code}};
+  }
+
+  // x41, u0041, u{1F98A}, or the two halves uD83E\uDD8A.
+  Result<uint32_t> numbered() {
+    const size_t begin = at_;
+    const bool open = take("u{");
+    if (!open) ++at_;
+    const size_t digits = open ? text_.find('}', at_) - at_ : text_[begin] == 'x' ? 2 : 4;
+    const auto hex = [&](size_t at, size_t size) {
+      const std::string_view part = at < text_.size() ? text_.substr(at, size) : "";
+      uint32_t code = kMaxCodePoint + 1;
+      const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), code, 16);
+      const bool whole = status == std::errc() && end == part.data() + size && !part.empty();
+      return whole ? code : kMaxCodePoint + 1;
+    };
+    uint32_t code = digits <= 8 ? hex(at_, digits) : kMaxCodePoint + 1;
+    size_t behind = at_ + digits + (open ? 1 : 0);
+    if (!open && code >= 0xD800 && code <= 0xDBFF && text_.substr(behind).starts_with("\\u")) {
+      const uint32_t low = hex(behind + 2, 4);
+      if (low >= 0xDC00 && low <= 0xDFFF) {
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+        behind += 6;
+      }
+    }
+    if (code > kMaxCodePoint || (code >= 0xD800 && code <= 0xDFFF)) {
+      at_ = begin;
+      return error("not a character");
+    }
+    at_ = behind;
+    return code;
+  }
+  // p{Lu}, or pL.
+  Result<Ranges> property() {
+    ++at_;
+    const bool open = take("{");
+    const size_t end = open ? text_.find('}', at_) : at_ + 1;
+    if (end > text_.size()) return error("no name of a property");
+    const std::string_view name = text_.substr(at_, end - at_);
+    std::optional<Ranges> ranges = property_characters(name);
+    if (!ranges) {
+      return error(
+          fmt::format("'{}' is no category; scripts and other properties are not known, "
+                      "write their characters as a range: [\\u0370-\\u03FF]",
+                      printable(name)));
+    }
+    at_ = end + (open ? 1 : 0);
+    return std::move(*ranges);
   }
 
   GrammarRules& g_;
