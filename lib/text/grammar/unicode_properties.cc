@@ -113,8 +113,7 @@ const std::vector<ValueRange>& all_values() {
       const utf8proc_property_t& property =
           *utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
       const auto category = static_cast<utf8proc_category_t>(property.category);
-      const bool pictographic =
-          property.boundclass == UTF8PROC_BOUNDCLASS_EXTENDED_PICTOGRAPHIC;
+      const bool pictographic = property.boundclass == UTF8PROC_BOUNDCLASS_EXTENDED_PICTOGRAPHIC;
       if (!out.empty() && out.back().category == category &&
           out.back().pictographic == pictographic) {
         out.back().range.last = code;
@@ -144,7 +143,8 @@ Ranges characters(Holds holds) {
 std::string compared(std::string_view name) {
   std::string out;
   for (const char c : name) {
-    if (c != '_' && c != '-' && c != ' ') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
+    if (c != '_' && c != '-' && c != ' ')
+      out += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
   }
   return out;
 }
