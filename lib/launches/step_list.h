@@ -1,5 +1,5 @@
 // The steps of a model in the form that this folder works on. It is filled from the step graph
-// (lib/steps/graph_step_list.h) and from a plan (lib/plan/plan_step_list.h), so that the compiler's
+// (lib/steps/graph_step_list.h) and from a plan (lib/plan/plan_program.h), so that the compiler's
 // choices and the runtime's checks share their code. All indices are valid: the verifiers of both
 // run first.
 #pragma once

@@ -24,7 +24,7 @@
 #include "lib/passes/placement.h"
 #include "lib/passes/placement/chunk_tokens.h"
 #include "lib/plan/pack_blobs.h"
-#include "lib/plan/plan_step_list.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_writer.h"
 #include "lib/rules/device_name.h"
 #include "lib/target/host_device.h"

@@ -91,7 +91,6 @@ Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string
 Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const RunShape& shape,
                                                    StreamSlots slots_of_streams) {
   std::vector<DeviceMemory> all;
-  const std::vector<launches::Stream> streamed = streams(plan);
   for (const std::string& name : plan_devices(plan)) {
     const auto segments = of_device(plan.segments, [&](size_t i) {
       return plan.segments[i].kind == static_cast<uint32_t>(SegmentKind::Weights) &&
@@ -104,7 +103,7 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
     const MemoryEstimate estimate = KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots,
                                                             widest_window(plan.kv_slots), own));
     const StreamMemory stream =
-        KTX_TRY(stream_memory(plan, streamed, name, shape, slots_of_streams));
+        KTX_TRY(stream_memory(plan, streams(plan), name, shape, slots_of_streams));
     all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),
                    estimate.kv_token, estimate.kv_bytes, own.state_bytes, estimate.state_bytes});
   }

@@ -11,7 +11,7 @@
 #include "lib/plan/check_step_records.h"
 #include "lib/plan/host_part.h"
 #include "lib/plan/plan_hosts.h"
-#include "lib/plan/plan_step_list.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/verify_records.h"
 #include "lib/plan/verify_weights.h"
 #include "lib/support/strings.h"
@@ -128,7 +128,7 @@ struct PlanFile::State {
   std::map<SectionId, AlignedBytes> tables;                // copies of the small sections
   std::map<SectionId, std::span<const std::byte>> mapped;  // the larger ones, in place
   PlanView view;
-  PlanLaunches launches;
+  launches::Program program;
 
   Status open(size_t host);
   // Leaves of the file the plan that it has as its drafter.
@@ -388,7 +388,7 @@ Status PlanFile::State::read_as(size_t host) {
     exchange(record.from);
   }
   view.host = host;
-  launches.parts = parts_of(view);
+  program = program_of(view);
   return {};
 }
 
@@ -400,7 +400,8 @@ Status PlanFile::State::open(size_t host) {
   KTX_TRY(verify_records(view));
   KTX_TRY(verify_hosts(view));
   KTX_TRY(verify_steps(view));
-  launches = KTX_TRY(read_launches(view));
+  program = KTX_TRY(read_program(view));
+  view.program = &program;
   return read_as(host);
 }
 
@@ -459,9 +460,6 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
 
 const PlanView& PlanFile::view() const {
   return state_->view;
-}
-const PlanLaunches& PlanFile::launches() const {
-  return state_->launches;
 }
 const std::string& PlanFile::path() const {
   return state_->file.path();

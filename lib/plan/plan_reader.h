@@ -33,6 +33,10 @@
 #include "lib/support/mapped_file.h"
 #include "lib/support/result.h"
 
+namespace ktx::launches {
+struct Program;
+}
+
 namespace ktx::plan {
 
 struct PlanView {
@@ -64,6 +68,9 @@ struct PlanView {
   std::span<const PartRecord> parts;
   std::span<const LaunchRecord> launches;
   std::span<const uint32_t> launch_steps;
+  // What the records of steps, parts and launches say (lib/launches/program.h). Set in the view
+  // of a PlanFile; null in others.
+  const launches::Program* program = nullptr;
   std::span<const ChunkRecord> chunks;
   std::span<const int32_t> draft_tokens;  // facts.draft_vocab: the model's token of each logit
 
@@ -116,8 +123,6 @@ struct PlanOpenOptions {
   bool own_weights = false;     // that host's weights are needed: fails on another one's part
 };
 
-struct PlanLaunches;
-
 class PlanFile {
  public:
   static Result<PlanFile> open(const std::string& path, const PlanOpenOptions& options = {});
@@ -127,7 +132,6 @@ class PlanFile {
 
   const PlanView& view() const;
   const PlanView* operator->() const { return &view(); }
-  const PlanLaunches& launches() const;  // plan_step_list.h
   const std::string& path() const;
   const MappedFile& mapping() const;
   // An error once the file became smaller under the mapping; ask after use.

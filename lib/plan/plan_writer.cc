@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "lib/plan/verify_records.h"
 #include "lib/support/work_file.h"
 
@@ -105,7 +105,7 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.string_text = text;
   KTX_TRY(verify_records(view));
   KTX_TRY(verify_steps(view));
-  KTX_TRY(read_launches(view));
+  KTX_TRY(read_program(view));
   return {};
 }
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "lib/formats/layout_size.h"
-#include "lib/plan/plan_step_list.h"
+#include "lib/launches/program.h"
 #include "lib/support/byte_reader.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 namespace {
@@ -97,16 +96,9 @@ uint64_t tile_bytes(const BlobRecord& blob) {
   return static_cast<uint64_t>(matrix.value_or(0)) * static_cast<uint64_t>(blob.matrices);
 }
 
-std::vector<launches::Stream> streams(const PlanView& plan) {
-  const bool any = std::ranges::any_of(plan.launches, [&](const LaunchRecord& launch) {
-    if (launch.fused_op != kNone || launch.first_step >= plan.launch_steps.size()) return false;
-    const uint32_t step = plan.launch_steps[launch.first_step];
-    return step < plan.steps.size() && target::is_cpu(plan.string(plan.steps[step].device));
-  });
-  if (!any) return {};
-  auto read = read_launches(plan);
-  return read ? launches::streams_of(step_list(plan), read->parts, read->launches)
-              : std::vector<launches::Stream>();
+std::span<const launches::Stream> streams(const PlanView& plan) {
+  if (plan.program == nullptr) return {};
+  return plan.program->streams;
 }
 
 Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launches::Stream> streams,

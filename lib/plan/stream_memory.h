@@ -61,8 +61,8 @@ int64_t strips_of(const BlobRecord& blob);
 // Bytes of a blob of products as tiles.
 uint64_t tile_bytes(const BlobRecord& blob);
 
-// The streams of a plan, by its launches; the plan has passed its verifiers.
-std::vector<launches::Stream> streams(const PlanView& plan);
+// The streams of a plan that is open; none of other records.
+std::span<const launches::Stream> streams(const PlanView& plan);
 
 // Nothing where no pass of `shape` has the tokens.
 Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launches::Stream> streams,

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "lib/plan/stream_memory.h"
 #include "lib/runtime/engine/bound_parts.h"
 #include "tests/support/host_gpu.h"
@@ -164,7 +164,7 @@ TEST(DeferredExperts, AreAPartThatWaitsForNoGpu) {
   Deferred deferred("qwen3moe", deferring(1));
   const plan::PlanFile file = plan::PlanFile::open(deferred.plan()).take();
   const plan::PlanView& plan = file.view();
-  const runtime::BoundParts bound = runtime::bind_parts(plan, file.launches().parts);
+  const runtime::BoundParts bound = runtime::bind_parts(plan);
   int layers = 0;
   for (size_t p = 0; p < bound.parts.size(); ++p) {
     const runtime::Part& part = bound.parts[p];

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "lib/launches/find_fused.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cpu/node_weights.h"
 #include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "lib/plan/expert_profile.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "lib/plan/stream_memory.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
@@ -220,7 +220,7 @@ TEST(SplitExperts, OfTheGpuAreComputedBesideThoseOfTheCpu) {
   Split split(model_gguf("qwen3moe"), kAnyThree, {"--prefer=stream-experts=no"});
   const plan::PlanFile file = plan::PlanFile::open(split.plan()).take();
   const plan::PlanView& plan = file.view();
-  const auto& parts = file.launches().parts;
+  const auto& parts = plan.program->parts;
   int layers = 0;
   for (size_t p = 1; p < parts.size(); ++p) {
     if (parts[p].kind != launches::Part::Kind::Cpu) continue;

@@ -9,8 +9,8 @@
 
 #include "lib/launches/verify_launches.h"
 #include "lib/plan/device_memory.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "lib/plan/stream_memory.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
@@ -361,16 +361,15 @@ TEST(MemoryThatCannotBePinned, IsCopiedWithAWarning) {
 TEST(StreamedExperts, LaunchesThatDoNotBelongTogetherAreRefused) {
   Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=6");
   const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
-  const launches::StepList list = plan::step_list(file.view());
-  const auto& parts = file.launches().parts;
-  const launches::Stream stream = plan::streams(file.view())[0];
+  const launches::Program& program = *file->program;
+  const launches::Stream stream = program.streams[0];
   const auto refusal = [&](auto change) {
-    std::vector<launches::Launch> all = file.launches().launches;
+    std::vector<launches::Launch> all = program.launches;
     for (launches::Launch& launch : all) {
       if (!launch.op && launch.steps[0] == stream.steps[1]) change(launch);
     }
     std::erase_if(all, [](const launches::Launch& launch) { return launch.steps.empty(); });
-    const Status checked = launches::verify_launches(list, parts, all);
+    const Status checked = launches::verify_launches(program.list, program.parts, all);
     return checked ? std::string() : checked.error().message;
   };
   EXPECT_EQ(refusal([](launches::Launch&) {}), "");

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lib/plan/plan_step_list.h"
+#include "lib/plan/plan_program.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/forward_trace.h"
 #include "tests/support/host_gpu.h"
@@ -124,7 +124,7 @@ TEST(Traces, ShowPartsStepsGraphsAndWaits) {
     const bool transfer = plan.steps[i].op == static_cast<uint32_t>(StepOp::Transfer);
     if (!transfer) (plan.string(plan.steps[i].device) == "cpu" ? cpu_steps : gpu_steps).insert(i);
   }
-  const auto parts = plan::read_launches(plan).take().parts;
+  const auto& parts = plan.program->parts;
   const auto of_cpu = std::ranges::count(parts, launches::Part::Kind::Cpu, &launches::Part::kind);
   const std::vector<TraceSpan> host = spans(trace, "cpu", "host");
   EXPECT_GT(of_cpu, plan.facts.layers - 1);

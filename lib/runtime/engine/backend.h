@@ -27,7 +27,6 @@
 #include "kernels/kernel_id.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cache/state_pool.h"
 #include "lib/runtime/engine/batch.h"
@@ -49,8 +48,7 @@ class Gpu;
 
 // What backends are created from. The references must outlive them.
 struct BackendSetup {
-  const plan::PlanView& plan;
-  const plan::PlanLaunches& launches;
+  const plan::PlanView& plan;  // of a PlanFile
   // Has the CPU's slots in memory and numbers the blocks of all devices.
   KvPools& kv;
   ThreadPool& pool;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/launches/program.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/target/host_device.h"
@@ -129,7 +130,8 @@ size_t steps_in_parts(std::span<const launches::Part> parts) {
 
 }  // namespace
 
-BoundParts bind_parts(const plan::PlanView& plan, std::span<const launches::Part> parts) {
+BoundParts bind_parts(const plan::PlanView& plan) {
+  const std::vector<launches::Part>& parts = plan.program->parts;
   BoundParts bound;
   bound.gpus = plan::plan_gpus(plan);
   for (const launches::Part& part : parts) {

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "lib/launches/launch.h"
 #include "lib/plan/plan_reader.h"
 
 namespace ktx::runtime {
@@ -36,6 +34,6 @@ struct BoundParts {
   bool has_cpu() const;  // whether a part is the CPU's
 };
 
-BoundParts bind_parts(const plan::PlanView& plan, std::span<const launches::Part> parts);
+BoundParts bind_parts(const plan::PlanView& plan);  // of a PlanFile
 
 }  // namespace ktx::runtime

@@ -119,7 +119,6 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const OpenedThreads opened = open_threads(options, host);
     s.pool = opened.pool;
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
-                                           .launches = s.plan.launches(),
                                            .kv = s.kv,
                                            .pool = *s.pool,
                                            .shape = shape,

@@ -22,7 +22,7 @@ PlanRunner::PlanRunner(const BackendSetup& setup)
     : plan_(setup.plan),
       group_(setup.hosts),
       kv_(setup.kv),
-      parts_(bind_parts(setup.plan, setup.launches.parts)),
+      parts_(bind_parts(setup.plan)),
       counts_(setup.plan, parts_, setup.count_experts) {}
 
 PlanRunner::~PlanRunner() = default;

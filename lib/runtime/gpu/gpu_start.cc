@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "lib/launches/program.h"
 #include "lib/runtime/gpu/boundary_values.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
@@ -283,7 +284,7 @@ Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
 
 Status start_streams(GpuState& s) {
   s.taken.resize(s.parts.parts.size());
-  std::vector<launches::Stream> streams = plan::streams(s.plan);
+  std::vector<launches::Stream> streams = s.plan.program->streams;
   std::erase_if(streams, [](const launches::Stream& stream) {
     return !target::is_first_host(stream.device);  // of another host
   });
@@ -397,7 +398,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   KTX_TRY(place_boundaries(s));
   KTX_TRY(start_streams(s));
   for (GpuDevice& device : s.devices) {
-    KTX_TRY(bind_launches(s, device, setup.launches.launches));
+    KTX_TRY(bind_launches(s, device, setup.plan.program->launches));
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));

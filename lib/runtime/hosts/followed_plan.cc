@@ -79,7 +79,6 @@ Status FollowedPlan::build(const EngineOptions& options, const HostStart& start)
   OpenedThreads threads = open_threads(options, host);
   pool_ = threads.pool;
   runner_ = KTX_TRY(PlanRunner::create({.plan = plan,
-                                        .launches = plan_.launches(),
                                         .kv = kv_,
                                         .pool = *pool_,
                                         .shape = shape_,

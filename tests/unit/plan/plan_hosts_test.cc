@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "lib/plan/describe_hosts.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/plan/plan_step_list.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/plan/tiny_plan.h"
 
@@ -45,7 +45,7 @@ TEST_F(PlanHosts, EachReadsThePlanAsItsOwn) {
   // There the first host has the other name.
   EXPECT_EQ(plan_->view().string(plan_->view().steps[0].device), "b/cpu");
   EXPECT_EQ(plan_->view().string(plan_->view().parts[0].device), "b/cpu");
-  EXPECT_EQ(plan_->launches().parts[0].device, "b/cpu");
+  EXPECT_EQ(plan_->view().program->parts[0].device, "b/cpu");
   EXPECT_EQ(host_of(plan_->view(), "b/cpu"), 0u);
   EXPECT_EQ(host_of(plan_->view(), "cpu"), 1u);
   const auto uses = host_uses(plan_->view(), {});

@@ -1,4 +1,4 @@
-#include "lib/plan/plan_step_list.h"
+#include "lib/plan/plan_program.h"
 
 #include <fmt/format.h>
 
@@ -47,8 +47,6 @@ Status check_indices(const PlanView& plan) {
   return {};
 }
 
-}  // namespace
-
 std::vector<launches::Part> parts_of(const PlanView& plan) {
   std::vector<launches::Part> parts;
   for (const PartRecord& part : plan.parts) {
@@ -60,8 +58,6 @@ std::vector<launches::Part> parts_of(const PlanView& plan) {
   }
   return parts;
 }
-
-namespace {
 
 std::vector<launches::Launch> launches_of(const PlanView& plan) {
   std::vector<launches::Launch> all;
@@ -139,13 +135,19 @@ void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
   }
 }
 
-Result<PlanLaunches> read_launches(const PlanView& plan) {
+launches::Program program_of(const PlanView& plan) {
+  launches::Program program{step_list(plan), parts_of(plan), launches_of(plan), {}};
+  program.streams = launches::streams_of(program.list, program.parts, program.launches);
+  return program;
+}
+
+Result<launches::Program> read_program(const PlanView& plan) {
   KTX_TRY(check_indices(plan));
-  PlanLaunches all{parts_of(plan), launches_of(plan)};
-  const launches::StepList list = step_list(plan);
-  KTX_TRY(launches::verify_parts(list, all.parts));
-  KTX_TRY(launches::verify_launches(list, all.parts, all.launches));
-  return all;
+  launches::Program program{step_list(plan), parts_of(plan), launches_of(plan), {}};
+  KTX_TRY(launches::verify_parts(program.list, program.parts));
+  KTX_TRY(launches::verify_launches(program.list, program.parts, program.launches));
+  program.streams = launches::streams_of(program.list, program.parts, program.launches);
+  return program;
 }
 
 }  // namespace ktx::plan
