@@ -6,8 +6,9 @@
 //
 // What a step reads and writes, and the order in which sums grow, stay as they were
 // (lib/ops/step_stages.h).
+#include "lib/launches/stages.h"
 #include "lib/passes/pass.h"
-#include "lib/steps/graph_stages.h"
+#include "lib/steps/graph_step_list.h"
 
 namespace ktx::passes {
 
@@ -15,7 +16,7 @@ Status group_steps(CompileState& state) {
   std::vector<steps::Step> ordered;
   ordered.reserve(state.steps.steps.size());
   const auto move = [&](int32_t index) { ordered.push_back(std::move(state.steps.steps[index])); };
-  for (const Stage& stage : steps::stages_of(state.steps)) {
+  for (const Stage& stage : launches::stages_of(steps::step_list(state.steps))) {
     for (int32_t index : stage.prelude) move(index);
     for (const auto& part : stage.parts) {
       for (int32_t index : part) move(index);

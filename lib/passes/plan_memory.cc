@@ -17,8 +17,8 @@
 #include <set>
 
 #include "lib/launches/parts.h"
+#include "lib/launches/stages.h"
 #include "lib/passes/pass.h"
-#include "lib/steps/graph_stages.h"
 #include "lib/steps/graph_step_list.h"
 #include "lib/target/host_device.h"
 
@@ -67,13 +67,13 @@ std::set<std::string_view> hosts_of_several_gpus(const steps::StepGraph& graph) 
 
 // Values that GPUs fetch from the CPU live on in stages of the CPU that do not wait for what a GPU
 // gives later, and of several GPUs in the next one that does.
-void extend_fetched(const steps::StepGraph& graph, const std::vector<Stage>& stages,
-                    const std::vector<std::string>& devices, std::vector<Lifetime>& lives) {
+void extend_fetched(const steps::StepGraph& graph, const launches::CpuWaits& waits,
+                    const std::vector<Stage>& stages, const std::vector<std::string>& devices,
+                    std::vector<Lifetime>& lives) {
   struct Fetched {
     steps::ValueId value;
     int32_t runs;  // of transfers to the CPU that have begun before
   };
-  const launches::CpuWaits waits = launches::find_cpu_waits(steps::step_list(graph));
   const std::set<std::string_view> several = hosts_of_several_gpus(graph);
   std::map<std::string_view, std::vector<Fetched>> by_host;
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
@@ -126,10 +126,11 @@ int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
 Status plan_memory(CompileState& state) {
   steps::StepGraph& graph = state.steps;
   graph.buffers.clear();
-  const std::vector<Stage> stages = steps::stages_of(graph);
+  const launches::StepList list = steps::step_list(graph);
+  const std::vector<Stage> stages = launches::stages_of(list);
   const std::vector<std::string> devices = steps::value_devices(graph);
   std::vector<Lifetime> lives = lifetimes(graph, stages);
-  extend_fetched(graph, stages, devices, lives);
+  extend_fetched(graph, launches::find_cpu_waits(list), stages, devices, lives);
   extend_taps(state, stages.size(), lives);
   std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
   for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
+#include "lib/launches/program.h"
+#include "lib/launches/stages.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/strings.h"
 
@@ -26,37 +28,13 @@ bool shares_partials(StepOp op) {
   return op == StepOp::Attention || op == StepOp::SparseAttention || op == StepOp::ChoosePositions;
 }
 
-// What a step touches, for its stage: memory is the arena's buffers, then KV slots.
-StepFacts facts_of(const plan::PlanView& plan, const plan::StepRecord& record) {
-  StepFacts facts;
-  facts.op = static_cast<StepOp>(record.op);
-  facts.device = static_cast<int32_t>(record.device);
-  const auto add = [&](const plan::OperandRecord& operand, bool write, bool by_row) {
-    if (operand.value == plan::kNone) return;
-    facts.accesses.push_back({static_cast<int32_t>(operand.value),
-                              static_cast<int32_t>(plan.values[operand.value].buffer),
-                              operand.offset, int64_t{operand.offset} + operand.width, write,
-                              by_row});
-  };
-  for (const auto& in : plan.inputs(record)) add(in, false, reads_by_row(facts.op));
-  for (const auto& out : plan.outputs(record)) add(out, true, is_row_wise(facts.op));
-  const StepAttrs attrs = attrs_from_bytes(facts.op, plan.attrs_bytes(record));
-  const auto width = [](auto operands) { return operands.empty() ? 0 : operands[0].width; };
-  facts.inner_rows =
-      inner_rows(facts.op, attrs, width(plan.inputs(record)), width(plan.outputs(record)));
-  const auto add_slot = [&](int32_t slot, bool write) {
-    facts.accesses.push_back({static_cast<int32_t>(plan.values.size()) + slot,
-                              static_cast<int32_t>(plan.buffers.size()) + slot, 0, 1, write,
-                              false});
-  };
-  const int32_t slot = kv_slot_of(attrs);
-  if (slot >= 0) add_slot(slot, facts.op == StepOp::KvStore);
+// What a step touches, for its stage: memory, KV slots, and behind those the partial results.
+StepFacts facts_of(const plan::PlanView& plan, uint32_t step) {
+  const launches::StepList& list = plan.program->list;
+  StepFacts facts = launches::facts_of(list, list.steps[step], launches::Memory::OfBuffers);
   if (shares_partials(facts.op)) {
-    add_slot(static_cast<int32_t>(plan.kv_slots.size()), true);  // the partial results
-  }
-  const auto rows = record.output_count > 0 ? plan.outputs(record) : plan.inputs(record);
-  if (!rows.empty() && rows[0].value != plan::kNone) {
-    facts.rows = static_cast<RowKind>(plan.values[rows[0].value].rows);
+    facts.accesses.push_back(
+        launches::slot_access(static_cast<int32_t>(plan.kv_slots.size()), true));
   }
   return facts;
 }
@@ -134,7 +112,7 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
     }
     bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
     bound.steps.push_back({step.take(), i, static_cast<StepOp>(record.op)});
-    facts.push_back(facts_of(plan, record));
+    facts.push_back(facts_of(plan, i));
   }
   bound.stages = find_stages(facts);
   for (const Stage& stage : bound.stages) {

@@ -54,7 +54,7 @@ struct BindOptions {
   uint32_t step_count = UINT32_MAX;
 };
 
-// The plan's mapping, the arena and the cache must outlive the result.
+// `plan` is of a PlanFile. Its mapping, the arena and the cache must outlive the result.
 Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const BindOptions& options);
 
 }  // namespace ktx::runtime
