@@ -4,6 +4,7 @@
 // run first.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct ListedWeight {
 
 struct ListedStep {
   StepOp op = StepOp::Embed;
+  int32_t layer = -1;  // -1: of none
   std::string device;
   std::vector<ListedOperand> inputs, outputs;
   std::vector<ListedWeight> weights;
@@ -62,6 +64,10 @@ struct StepList {
     const auto& all = steps[step].outputs;
     return operand < all.size() ? all[operand].value : kNone;
   }
+  // The last step that writes a value; steps.size() where none does.
+  size_t last_writer(int32_t value) const;
+  // The product that the logits come from; steps.size() where they come from another step.
+  size_t head() const;
 };
 
 }  // namespace ktx::launches

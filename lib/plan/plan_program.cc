@@ -89,6 +89,7 @@ launches::StepList step_list(const PlanView& plan) {
   for (const StepRecord& step : plan.steps) {
     launches::ListedStep& listed = list.steps.emplace_back();
     listed.op = static_cast<StepOp>(step.op);
+    listed.layer = step.layer;
     listed.device = std::string(plan.string(step.device));
     listed.inputs = operands(plan.inputs(step));
     listed.outputs = operands(plan.outputs(step));

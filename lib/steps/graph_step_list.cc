@@ -20,6 +20,7 @@ launches::StepList step_list(const StepGraph& graph) {
   for (const Step& step : graph.steps) {
     launches::ListedStep& listed = list.steps.emplace_back();
     listed.op = step.op;
+    listed.layer = step.layer;
     listed.device = step.device;
     listed.inputs = operands(step.inputs);
     listed.outputs = operands(step.outputs);

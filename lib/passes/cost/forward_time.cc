@@ -141,6 +141,7 @@ class Predictor {
         for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, cpu); });
         const double seconds = cpu.seconds - busy, saved = beside(part, seconds);
         time_.beside_seconds += saved;
+        hosts_[host_].busy_seconds -= saved;
         now_ += seconds - saved;
       } else if (part.kind == Part::Kind::Gpu) {
         add_gpu(part, at(device));
@@ -159,6 +160,7 @@ class Predictor {
     const double seconds = at(gpu).rates.hand_over;
     ++time_.hand_overs;
     time_.hand_over_seconds += seconds;
+    hosts_[host_].busy_seconds += seconds;
     now_ += seconds;
     arriving_ = seconds;
   }
@@ -419,16 +421,14 @@ class Predictor {
   void finish_hosts() {
     if (time_.messages == 0) return;
     hosts_[host_].now = now_;
-    std::map<size_t, double> busy;
     for (const DeviceTime& device : time_.devices) {
-      busy[host_number(target_, device_id(device.device))] += device.seconds;
+      hosts_[host_number(target_, device_id(device.device))].busy_seconds += device.seconds;
     }
-    busy[0] += time_.hand_over_seconds - time_.beside_seconds;
     double end = 0;
     for (const auto& [number, host] : hosts_) {
       end = std::max(end, host.now);
-      time_.busiest_seconds =
-          std::max({time_.busiest_seconds, busy[number], host.send_seconds, host.receive_seconds});
+      time_.busiest_seconds = std::max(
+          {time_.busiest_seconds, host.busy_seconds, host.send_seconds, host.receive_seconds});
     }
     const double saved = time_.seconds - end;
     if (saved < 1e-9) return;  // they take turns
@@ -455,6 +455,7 @@ class Predictor {
   struct Host {
     double now = 0, sends_until = 0, receives_until = 0;
     double send_seconds = 0, receive_seconds = 0;
+    double busy_seconds = 0;  // of its devices, less what they do beside each other
   };
   std::map<size_t, Host> hosts_;
   size_t host_ = 0;  // the one at hand

@@ -1,5 +1,5 @@
-// How many passes a plan over several hosts may have in flight, and what they give together: what
-// lib/runtime/hosts/forwards_in_flight.h decides of a plan, predicted of the steps of a model.
+// What the passes give together that may be in flight over several hosts
+// (lib/launches/forwards_in_flight.h).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace ktx::passes {
 
-// As many as hosts compute, where the layers of the first one come before those of the others; else
-// 1. `graph` has its parts.
+// `graph` has its parts.
 int64_t forwards_in_flight(const steps::StepGraph& graph);
 // The same of chunks of one prompt: states that go from token to token keep them in order.
 int64_t chunks_in_flight(const steps::StepGraph& graph);

@@ -1,38 +1,15 @@
 #include "lib/runtime/engine/final_hidden.h"
 
-#include <fmt/format.h>
+#include "lib/launches/program.h"
 
 namespace ktx::runtime {
-namespace {
 
-using plan::PlanView;
-using plan::StepRecord;
-
-// The last step that writes `value`; the number of steps where there is none.
-size_t last_writer(const PlanView& plan, uint32_t value) {
-  for (size_t i = plan.steps.size(); i-- > 0;) {
-    for (const plan::OperandRecord& out : plan.outputs(plan.steps[i])) {
-      if (out.value == value) return i;
-    }
-  }
-  return plan.steps.size();
-}
-
-bool is_op(const StepRecord& step, StepOp op) {
-  return step.op == static_cast<uint32_t>(op);
-}
-
-}  // namespace
-
-Result<FinalHidden> find_final_hidden(const PlanView& plan) {
+Result<FinalHidden> find_final_hidden(const plan::PlanView& plan) {
   const Error none{
       "the plan keeps no hidden states that embeddings can be made of; compile it again"};
-  size_t head = last_writer(plan, plan.facts.logits_value);
-  while (head < plan.steps.size() && is_op(plan.steps[head], StepOp::Transfer)) {
-    head = last_writer(plan, plan.inputs(plan.steps[head])[0].value);
-  }
-  if (head == plan.steps.size() || !is_op(plan.steps[head], StepOp::Matmul)) return none;
-  const StepRecord& step = plan.steps[head];
+  const size_t head = plan.program->list.head();
+  if (head == plan.steps.size()) return none;
+  const plan::StepRecord& step = plan.steps[head];
   const plan::OperandRecord& input = plan.inputs(step)[0];
   const plan::ValueRecord& value = plan.values[input.value];
   if (value.type != static_cast<uint8_t>(ValueType::F32) ||
@@ -50,10 +27,11 @@ Result<FinalHidden> find_final_hidden(const PlanView& plan) {
   return FinalHidden{input.value, device};
 }
 
-std::vector<FinalHidden> find_kept_hidden(const PlanView& plan) {
+std::vector<FinalHidden> find_kept_hidden(const plan::PlanView& plan) {
   std::vector<FinalHidden> kept;
   for (const uint32_t value : plan.facts.hidden_values) {
-    kept.push_back({value, plan.string(plan.steps[last_writer(plan, value)].device)});
+    const size_t step = plan.program->list.last_writer(static_cast<int32_t>(value));
+    kept.push_back({value, plan.string(plan.steps[step].device)});
   }
   return kept;
 }

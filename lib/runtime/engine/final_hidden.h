@@ -23,7 +23,8 @@ struct FinalHidden {
   std::string_view device;  // "cpu", "cuda:0": where it is
 };
 
-// Fails where the plan has no such value, or writes over it before its end.
+// `plan` is of a PlanFile. Fails where the plan has no such value, or writes over it before its
+// end.
 Result<FinalHidden> find_final_hidden(const plan::PlanView& plan);
 // In the order of the facts; none where nothing is kept.
 std::vector<FinalHidden> find_kept_hidden(const plan::PlanView& plan);

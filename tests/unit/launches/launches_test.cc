@@ -6,6 +6,7 @@
 
 #include "lib/formats/layout.h"
 #include "lib/launches/find_fused.h"
+#include "lib/launches/forwards_in_flight.h"
 #include "lib/launches/launch_choice.h"
 #include "lib/launches/parts.h"
 #include "lib/launches/verify_launches.h"
@@ -305,6 +306,36 @@ TEST(Parts, OfTheCpuEndWhereAStepWaitsForLaterValues) {
   EXPECT_THAT(found,
               ElementsAre(std::pair("cuda:0", 2), std::pair("cpu", 1), std::pair("cuda:0", 2),
                           std::pair("cpu", 2), std::pair("cpu", 2), std::pair("cuda:0", 1)));
+}
+
+// A layer on a GPU of each of two hosts, and what follows on the first one.
+TEST(ForwardsInFlight, AreAsManyAsHostsWhereTheFirstOneNeedsNothingOfBefore) {
+  StepList list = chain({{StepOp::Softcap, "cuda:0", 0, 1},
+                         {StepOp::Transfer, "cpu", 1, 2},
+                         {StepOp::Transfer, "b/cpu", 2, 3},
+                         {StepOp::Transfer, "b/cuda:0", 3, 4},
+                         {StepOp::Softcap, "b/cuda:0", 4, 5},
+                         {StepOp::Transfer, "b/cpu", 5, 6},
+                         {StepOp::Transfer, "cpu", 6, 7},
+                         {StepOp::Softcap, "cpu", 7, 8}});
+  list.steps[0].layer = 0;
+  list.steps[4].layer = 1;
+  list.logits = 8;
+  const auto in_flight = [](const StepList& steps) {
+    return forwards_in_flight(steps, cut_parts(steps));
+  };
+  EXPECT_EQ(in_flight(list), 2);
+  StepList layer_behind = list;
+  layer_behind.steps[7].layer = 2;
+  EXPECT_EQ(in_flight(layer_behind), 1);
+  StepList reads_before = list;
+  reads_before.steps[7].inputs[0].value = 2;
+  EXPECT_EQ(in_flight(reads_before), 1);
+  StepList divided = list;
+  divided.steps[7].op = StepOp::SumExperts;
+  EXPECT_EQ(in_flight(divided), 1);
+  const StepList alone = chain({{StepOp::Softcap, "cpu", 0, 1}});
+  EXPECT_EQ(in_flight(alone), 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How many passes may be on their way over the hosts of a plan, so that none of them is idle:
+// How many passes may be on their way over the hosts of a model, so that none of them is idle:
 //
 //   host a   A: layers 0-15 | B: layers 0-15 | A: head | C: layers 0-15 | B: head
 //   host b                  | A: layers 16-31 | B: layers 16-31 | C: ...
@@ -11,13 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
-#include "lib/plan/plan_reader.h"
-#include "lib/runtime/engine/bound_parts.h"
+#include "lib/launches/launch.h"
+#include "lib/launches/step_list.h"
 
-namespace ktx::runtime {
+namespace ktx::launches {
 
-// As many as hosts have steps of their own, or 1. `parts`: the first host's.
-int64_t forwards_in_flight(const plan::PlanView& plan, const BoundParts& parts);
+// As many as hosts have steps of their own, or 1. The parts have passed verify_parts.
+int64_t forwards_in_flight(const StepList& list, std::span<const Part> parts);
 
-}  // namespace ktx::runtime
+}  // namespace ktx::launches
