@@ -4,16 +4,6 @@
 #include "lib/steps/step_graph.h"
 
 namespace ktx::steps {
-namespace {
-
-int32_t kv_slot_of(const Step& step) {
-  if (const auto* a = std::get_if<AttentionAttrs>(&step.attrs)) return a->slot;
-  if (const auto* a = std::get_if<KvStoreAttrs>(&step.attrs)) return a->slot;
-  return kAbsent;
-}
-
-}  // namespace
-
 void verify_devices(const StepGraph& graph, DiagSink& sink) {
   const std::vector<std::string> on = value_devices(graph);
   for (size_t i = 0; i < graph.steps.size(); ++i) {
@@ -41,7 +31,7 @@ void verify_devices(const StepGraph& graph, DiagSink& sink) {
       if (blob == kAbsent || graph.blobs[blob].device == step.device) continue;
       fail(fmt::format("weight '{}'", graph.blobs[blob].name), graph.blobs[blob].device);
     }
-    const int32_t slot = kv_slot_of(step);
+    const int32_t slot = kv_slot_of(step.attrs);
     if (slot != kAbsent && graph.kv_slots[slot].device != step.device) {
       fail(fmt::format("KV slot {}", slot), graph.kv_slots[slot].device);
     }
