@@ -71,6 +71,7 @@ std::vector<GpuForm> forms() {
     GpuForm form;
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
+    if (op.op == StepOp::StateSpace) continue;                                  // the CPU's
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);
     }

@@ -36,12 +36,13 @@ bool found_by_an_op(std::string_view family) {
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
-// But for those that a GPU does not need, and those that are the host's.
+// But for those that a GPU does not need, those that are the host's, and state spaces, whose layers
+// placement leaves to the CPU.
 TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
-    const bool of_cpu =
-        op.op == StepOp::Quantize || op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts;
+    const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
+                        op.op == StepOp::SumExperts || op.op == StepOp::StateSpace;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

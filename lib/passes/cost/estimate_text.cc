@@ -164,7 +164,7 @@ std::string memory_notes(const Estimate& estimate) {
   if (estimate.state_slots > 0) {
     const auto sequences = static_cast<uint64_t>(estimate.shape.max_batch);
     out += fmt::format(
-        "the states of a text in delta nets take {}, whatever its length: {} for each sequence and {} "
+        "the states of a text take {}, whatever its length: {} for each sequence and {} "
         "snapshots are in kv\n",
         human_bytes(estimate.shape.state_bytes), plan::kRunningStates,
         estimate.state_slots - plan::kRunningStates * sequences);

@@ -182,7 +182,7 @@ TEST_F(PlanReader, NamesWhatElseTheFileIs) {
 TEST_F(PlanReader, RefusesOtherMajorVersions) {
   prefix(bytes_).major = 4;
   fix_hashes(bytes_);
-  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 4.5, this ktx-run reads 3.x"));
+  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 4.6, this ktx-run reads 3.x"));
   prefix(bytes_).major = 2;
   fix_hashes(bytes_);
   EXPECT_THAT(open_error(bytes_), HasSubstr("compile the model again: ktx-compile MODEL.gguf"));

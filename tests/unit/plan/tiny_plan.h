@@ -331,7 +331,7 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     t.step(StepOp::ExpertsDown, 1, {{eh}, {ehq}, {order}, {offsets}, {probs}}, {{pairs}}, {down_e},
            by_pair);
     t.step(StepOp::SumExperts, 1, {{pairs}, {ids}}, {{x}}, {}, SumExpertsAttrs{kTopK, 1});
-    t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{0, kHidden, 4});
+    t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{0, kHidden, 4, 1});
     t.step(StepOp::DeltaRule, 1, {{mixed}, {x, 0, 4}}, {{read}}, {decay_w, dt_w},
            DeltaRuleAttrs{1, 1, 2, 16, 0});
     t.step(StepOp::StateSpace, 1, {{mixed}, {x, 0, 2}}, {{read}}, {decay_w, skip_w, dt_w},
