@@ -59,27 +59,35 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
   const int64_t end = a.experts.offsets[expert + 1];
   const float* gate_bias = bias_of(a.gate_bias, expert, a.gate.rows);
   const float* up_bias = bias_of(a.up_bias, expert, a.up.rows);
+  const bool gateless = a.gate.data == a.up.data;
   const int64_t most = std::min(kPairs, kUpFloats / std::max<int64_t>(rows, 1));
   for (int64_t first = a.experts.offsets[expert]; first < end; first += most) {
     product.tokens = std::min(end - first, most);
     product.index = a.experts.order + first;
     product.w = expert_matrix(a.gate, a.gate_expert_bytes, expert);
-    prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
-    product.next =
-        a.up.dtype == a.gate.dtype ? rows_of(a.up, a.up_expert_bytes, expert, row_begin) : nullptr;
+    if (gateless) {
+      product.next = a.next;
+    } else {
+      prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
+      product.next = a.up.dtype == a.gate.dtype
+                         ? rows_of(a.up, a.up_expert_bytes, expert, row_begin)
+                         : nullptr;
+    }
     product.bias = a.gate_factors ? nullptr : gate_bias;
     product.y = a.h;
     product.y_stride = a.h_stride;
     (*a.gate_kernel)(product);
-    product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
-    product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
-    product.bias = a.up_factors ? nullptr : up_bias;
-    product.compact_y = true;
-    product.x_kept = a.up_kernel->of(product.tokens) == a.gate_kernel->of(product.tokens);
-    product.y = up;
-    product.y_stride = rows;
-    (*a.up_kernel)(product);
-    product.compact_y = product.x_kept = false;
+    if (!gateless) {
+      product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
+      product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
+      product.bias = a.up_factors ? nullptr : up_bias;
+      product.compact_y = true;
+      product.x_kept = a.up_kernel->of(product.tokens) == a.gate_kernel->of(product.tokens);
+      product.y = up;
+      product.y_stride = rows;
+      (*a.up_kernel)(product);
+      product.compact_y = product.x_kept = false;
+    }
     RowsArgs glu;
     glu.attrs = a.glu;
     glu.width = rows;
@@ -87,7 +95,7 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
     for (int64_t i = 0; i < product.tokens; ++i) {
       float* h = a.h + product.index[i] * a.h_stride + row_begin;
       glu.in[0].data = glu.y = h;
-      glu.in[1].data = up + i * rows;
+      glu.in[1].data = gateless ? h : up + i * rows;
       if (a.gate_factors) {
         apply_factor(h, rows, a.gate_factors[expert], gate_bias ? gate_bias + row_begin : nullptr);
       }

@@ -38,6 +38,7 @@ KTX_CPU_AND_GPU inline float row_glu(const GluAttrs& a, float gate, float up) {
   }
   if (a.activation == static_cast<int32_t>(Activation::Sigmoid)) return row_sigmoid(gate) * up;
   if (a.activation == static_cast<int32_t>(Activation::Product)) return gate * up;
+  if (a.activation == static_cast<int32_t>(Activation::Relu)) return (gate < 0 ? 0 : gate) * up;
   return gate * row_sigmoid(1.702f * gate) * (up + 1);
 }
 

@@ -39,6 +39,8 @@ KTX_INLINE typename V::F glu16(typename V::F gate, typename V::F up) {
     return V::mul(sigmoid16<V>(gate), up);
   } else if constexpr (activation == Activation::Product) {
     return V::mul(gate, up);
+  } else if constexpr (activation == Activation::Relu) {
+    return V::mul(V::max(V::zero(), gate), up);
   } else {
     const typename V::F bent = V::mul(V::set1(1.702f), gate);
     return V::mul(V::mul(gate, sigmoid16<V>(bent)), V::add(up, V::set1(1.0f)));
@@ -74,6 +76,8 @@ void glu(const RowsArgs& a) {
       return glu_rows<V, Activation::Sigmoid>(a, attrs.limit);
     case Activation::Product:
       return glu_rows<V, Activation::Product>(a, attrs.limit);
+    case Activation::Relu:
+      return glu_rows<V, Activation::Relu>(a, attrs.limit);
   }
 }
 

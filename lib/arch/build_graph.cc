@@ -217,6 +217,8 @@ class Builder {
         return p.shape(layer).experts;
       case When::MoeWithShared:
         return p.shape(layer).experts && p.shared_width > 0;
+      case When::MoeWithLatent:
+        return p.shape(layer).experts && p.expert_latent > 0;
       case When::OwnKeys:
         return p.shape(layer).keys_of_layer < 0;
       case When::OwnValues:

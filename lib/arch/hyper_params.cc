@@ -431,12 +431,16 @@ class Reader {
       shape.state_space = !short_convs && (*types)[i] == "linear_attention";
       shape.short_conv = short_convs && (*types)[i] == "conv";
       shape.attention = (*types)[i] == "full_attention";
-      shape.feed_forward = !family_.one_part || (*types)[i] == "mlp";
+      const bool experts = family_.layers == LayerPattern::ByKind && (*types)[i] == "moe";
+      shape.feed_forward = !family_.one_part || (*types)[i] == "mlp" || experts;
       if (shape.state_space || shape.short_conv || shape.attention) continue;
       if (family_.one_part && shape.feed_forward) continue;
       return in_.fail(
           fmt::format("'layer_types' has '{}' for layer {}, expected full_attention{} {}",
-                      printable((*types)[i]), i, family_.one_part ? ", mlp or" : " or",
+                      printable((*types)[i]), i,
+                      family_.layers == LayerPattern::ByKind ? ", mlp, moe or"
+                      : family_.one_part                     ? ", mlp or"
+                                                             : " or",
                       short_convs ? "conv" : "linear_attention"));
     }
   }
@@ -750,8 +754,15 @@ class Reader {
       const int64_t count = in_.integer_or_null("n_shared_experts", 0, 1024).value_or(0);
       p_.shared_width = count * p_.expert_width;
     }
+    p_.expert_latent = in_.integer_or_null("moe_latent_size", 1, kMaxWidth).value_or(0);
     read_expert_layers();
     read_router();
+    if (!family_.gateless) return;
+    p_.glu.activation = static_cast<int32_t>(Activation::Relu);
+    if (p_.unit == static_cast<int32_t>(UnitFunction::ReluSquared)) return;
+    in_.fail(
+        "'hidden_act' is not relu2: experts without a gate and with other activations are "
+        "not known");
   }
 
   // Which layers have experts.
@@ -779,9 +790,11 @@ class Reader {
       }
       std::ranges::sort(dense_layers);
     }
-    const auto kinds = in_.config().strings("mlp_layer_types");
+    const bool by_kind = family_.layers == LayerPattern::ByKind;
+    const auto kinds = in_.config().strings(by_kind ? "layer_types" : "mlp_layer_types");
+    const char* const sparse = by_kind ? "moe" : "sparse";
     if (kinds && kinds->size() == p_.shapes.size()) {
-      for (size_t i = 0; i < kinds->size(); ++i) p_.shapes[i].experts = (*kinds)[i] == "sparse";
+      for (size_t i = 0; i < kinds->size(); ++i) p_.shapes[i].experts = (*kinds)[i] == sparse;
       return;
     }
     for (int64_t i = 0; i < p_.layers; ++i) {
@@ -884,7 +897,8 @@ class Reader {
 
   void read_dense_width() {
     const bool beside = family_.layers == LayerPattern::BesideDense;
-    if (!beside && std::ranges::all_of(p_.shapes, &LayerShape::experts)) return;
+    const auto has_none = [](const LayerShape& s) { return s.experts || !s.feed_forward; };
+    if (!beside && std::ranges::all_of(p_.shapes, has_none)) return;
     const bool called_shared = p_.experts == 0 && family_.shared == SharedKind::Width &&
                                in_.has("shared_expert_intermediate_size");
     const std::vector<int64_t> widths = by_layer(

@@ -123,6 +123,8 @@ struct HyperParams {
 
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;
+  int64_t expert_latent = 0;  // width that routed experts read and write; 0: hidden
+  int64_t expert_io() const { return expert_latent > 0 ? expert_latent : hidden; }
   int64_t shared_width = 0;  // of all shared experts together; 0: none
   RouterAttrs router;
   bool correction_bias = false;

@@ -82,6 +82,10 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, mlp_width};
     case Role::DownProj:
       return {mlp_width, p.hidden};
+    case Role::LatentDownProj:
+      return {p.hidden, p.expert_io()};
+    case Role::LatentUpProj:
+      return {p.expert_io(), p.hidden};
     case Role::SharedGate:
       return {p.hidden, 1};
     case Role::LayerInputsProj:  // its norm is of each layer's part, whose size the factor changes
@@ -214,7 +218,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     case ir::Kind::Router:
       return ir::RouterInfo{p.router, p.router_scales_input};
     case ir::Kind::Experts:
-      return ir::ExpertsInfo{p.experts, p.router.top_k, p.hidden, p.expert_width, p.glu};
+      return ir::ExpertsInfo{p.experts, p.router.top_k, p.expert_io(), p.expert_width, p.glu};
     default:
       return std::monostate();
   }

@@ -38,6 +38,9 @@ constexpr ConfigAlias kGlmKeys[] = {
     {"add_qkv_bias", "attention_bias"},
 };
 
+constexpr ConfigSign kExpertLayers[] = {{.key = "layer_types", .text = "moe", .among = true}};
+constexpr ConfigSign kExpertBlocks[] = {{.key = "layers_block_type", .text = "moe", .among = true}};
+
 // A shared part of width 0 is none.
 constexpr ConfigSign kNoShared[] = {
     {.key = "shared_intermediate_size"},
@@ -52,6 +55,8 @@ constexpr ConfigForm kForms[] = {
     {.model_type = "granitemoehybrid", .signs = kGraniteShared, .becomes = "granitemoeshared"},
     {.model_type = "granitemoehybrid", .signs = kGraniteExperts, .becomes = "granitemoe"},
     {.model_type = "granitemoeshared", .signs = kNoShared, .becomes = "granitemoe"},
+    {.model_type = "nemotron_h", .signs = kExpertLayers, .becomes = "nemotron_h_moe"},
+    {.model_type = "nemotron_h", .signs = kExpertBlocks, .becomes = "nemotron_h_moe"},
     {.model_type = "stablelm_epoch", .becomes = "stablelm"},
     {.model_type = "Yi", .becomes = "llama"},
     {.model_type = "glm4v_text", .becomes = "glm4"},

@@ -15,12 +15,13 @@
 namespace ktx::families {
 
 // What a config has to say for a form to fit: a number within a range (an absent one is 0), or a
-// text, or a list of texts that are all `text`.
+// text, or a list of texts that are all `text`, or of which one is.
 struct ConfigSign {
   const char* key;
   int64_t min = 0;
   int64_t max = 0;
   const char* text = "";
+  bool among = false;
 };
 
 struct ConfigForm {

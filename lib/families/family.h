@@ -33,6 +33,7 @@ enum class When {
   Dense,          // layers with a dense feed-forward part
   Moe,            // layers with routed experts
   MoeWithShared,  // those, when the model has shared experts
+  MoeWithLatent,  // those, when routed experts have a width of their own
   OwnKeys,        // layers that do not read the keys and values of another one
   OwnValues,      // those whose values are not made of the key projection
   LayerInputs,    // the token embedding has a part for each layer
@@ -110,6 +111,7 @@ enum class LayerPattern {
   FirstDense,          // first_k_dense_replace, moe_layer_freq
   SparseStep,          // decoder_sparse_step, mlp_only_layers
   FirstDenseThenStep,  // first_k_dense_replace, decoder_sparse_step, moe_layer_end_index
+  ByKind,              // those that layer_types calls "moe"
   BesideDense,         // every layer, beside its dense part, where the model has experts
                        // (enable_moe_block)
 };

@@ -1,5 +1,6 @@
-// Nemotron-H (Nemotron Nano 2): a layer is a state space (Mamba-2), attention without positions, or
-// a feed-forward part without a gate. Those with experts (Nemotron 3) are not known yet.
+// Nemotron-H (Nemotron Nano 2) and Nemotron 3: a layer is a state space (Mamba-2), attention
+// without positions, or a feed-forward part without a gate; in Nemotron 3 a mixture of such parts,
+// routed as in DeepSeek V3, which may read and write a latent (Super, Ultra).
 //
 // A GGUF marks the layers by 0 key heads, and those of a feed-forward part by its width.
 //
@@ -12,6 +13,8 @@ namespace {
 
 constexpr ClassRow kBlock{"{P}Block"};
 constexpr ClassRow kMambaMixer{"{P}Mamba2Mixer"};
+constexpr ClassRow kExpertsClass{"{P}Experts"};
+constexpr ClassRow kRouter{"{P}TopkRouter"};
 constexpr ClassRow kReluSquared{"transformers.activations.ReLUSquaredActivation",
                                 "ReLUSquaredActivation"};
 
@@ -56,6 +59,37 @@ constexpr ModuleRow kFeedForward[] = {
      {{"weight", "B.ffn_down.weight"}, {"bias", "B.ffn_down.bias", When::MlpBias}}},
     {Role::Activation, "L.mixer.act_fn", &kReluSquared, When::Dense},
 };
+constexpr ModuleRow kMoeLayer[] = {
+    {Role::Moe, "L.mixer", &kMoe, When::Moe},
+    {Role::Experts, "L.mixer.experts", &kExpertsClass, When::Moe, {kStackedUp, kStackedDown}},
+    {Role::Router,
+     "L.mixer.gate",
+     &kRouter,
+     When::Moe,
+     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
+    {Role::LatentDownProj,
+     "L.mixer.fc1_latent_proj",
+     &kLinear,
+     When::MoeWithLatent,
+     {{"weight", "B.ffn_latent_down.weight"}}},
+    {Role::LatentUpProj,
+     "L.mixer.fc2_latent_proj",
+     &kLinear,
+     When::MoeWithLatent,
+     {{"weight", "B.ffn_latent_up.weight"}}},
+    {Role::SharedMlp, "L.mixer.shared_experts", &kMlp, When::Moe},
+    {Role::UpProj,
+     "L.mixer.shared_experts.up_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_up_shexp.weight"}}},
+    {Role::DownProj,
+     "L.mixer.shared_experts.down_proj",
+     &kLinear,
+     When::Moe,
+     {{"weight", "B.ffn_down_shexp.weight"}}},
+    {Role::Activation, "L.mixer.shared_experts.act_fn", &kReluSquared, When::Moe},
+};
 constexpr ModuleRow kLastNorm[] = {
     {Role::FinalNorm, "model.norm_f", &kNorm, When::Always, {{"weight", "output_norm.weight"}}},
 };
@@ -63,13 +97,22 @@ constexpr std::span<const ModuleRow> kTree[] = {
     kRoot, kOwnStem, kLayerNorm, kStateSpaceLayer, kSelfAttention, kFeedForward, kLastNorm, kHead,
 };
 
+constexpr std::span<const ModuleRow> kTreeMoe[] = {
+    kRoot,     kOwnStem,  kLayerNorm, kStateSpaceLayer, kSelfAttention, kFeedForward,
+    kMoeLayer, kLastNorm, kHead,
+};
+
 constexpr const char* kModelTypes[] = {"nemotron_h"};
+constexpr const char* kModelTypesMoe[] = {
+    "nemotron_h_moe"};  // a form of nemotron_h (config_form.h)
 
 constexpr ConfigKey kLayerKeys[] = {
     {"layer_types", "attention.head_count_kv", KeyRead::PartKinds, KeyKind::Texts,
      KeyWeight::Structural, "", ""},
     {"num_key_value_heads", "attention.head_count_kv", KeyRead::LargestCount, KeyKind::Count,
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
+};
+constexpr ConfigKey kDenseWidthKeys[] = {
     {"intermediate_size", "feed_forward_length", KeyRead::LargestCount, KeyKind::Count,
      KeyWeight::Structural, "", ""},
 };
@@ -83,21 +126,51 @@ constexpr ConfigKey kOwnModelKeys[] = {
      "=head_dim", "=head_dim"},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,          kLayerKeys,   kOwnModelKeys,   kTiedKeys,
-    kAttentionBiasKeys, kMlpBiasKeys, kStateSpaceKeys,
+    kSizeKeys, kDenseWidthKeys,    kLayerKeys,   kOwnModelKeys,
+    kTiedKeys, kAttentionBiasKeys, kMlpBiasKeys, kStateSpaceKeys,
+};
+constexpr ConfigKey kOwnExpertKeys[] = {
+    {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", KeyRead::Int,
+     KeyKind::Count, KeyWeight::Structural, "", ""},
+    {"moe_latent_size", "moe_latent_size", KeyRead::Int, KeyKind::CountOrNull,
+     KeyWeight::Structural, "null", "null"},
+};
+constexpr std::span<const ConfigKey> kKeysMoe[] = {
+    kSizeKeys,       kLayerKeys,     kOwnModelKeys,   kTiedKeys,        kAttentionBiasKeys,
+    kStateSpaceKeys, kOwnExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kGroupKeys,
+    kNormalisedKeys, kScaleKeys,     kSigmoidKeys,
 };
 constexpr ConfigAlias kAliases[] = {
-    {"layers_block_type", "layer_types"}, {"layer_norm_epsilon", "rms_norm_eps"},
-    {"mlp_hidden_act", "hidden_act"},     {"mamba_num_heads", "mamba_n_heads"},
-    {"mamba_head_dim", "mamba_d_head"},   {"ssm_state_size", "mamba_d_state"},
-    {"n_groups", "mamba_n_groups"},       {"conv_kernel", "mamba_d_conv"},
-    {"use_conv_bias", "mamba_conv_bias"}, {"attention_head_dim", "head_dim"},
+    {"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"},
+    {"layers_block_type", "layer_types"},
+    {"layer_norm_epsilon", "rms_norm_eps"},
+    {"mlp_hidden_act", "hidden_act"},
+    {"mamba_num_heads", "mamba_n_heads"},
+    {"mamba_head_dim", "mamba_d_head"},
+    {"ssm_state_size", "mamba_d_state"},
+    {"n_groups", "mamba_n_groups"},
+    {"conv_kernel", "mamba_d_conv"},
+    {"use_conv_bias", "mamba_conv_bias"},
+    {"attention_head_dim", "head_dim"},
 };
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"}, {"mlp_bias", "false"},    {"mamba_n_heads", "128"},
     {"mamba_d_head", "64"},      {"mamba_d_state", "128"}, {"mamba_n_groups", "8"},
     {"mamba_d_conv", "4"},       {"rms_norm_eps", "1e-5"}, {"head_dim", "128"},
     {"hidden_act", "\"relu2\""},
+};
+
+constexpr ConfigDefault kDefaultsMoe[] = {
+    {"attention_bias", "false"},
+
+    {"mamba_n_heads", "128"},     {"mamba_d_head", "64"},          {"mamba_d_state", "128"},
+    {"mamba_n_groups", "8"},      {"mamba_d_conv", "4"},           {"rms_norm_eps", "1e-5"},
+    {"head_dim", "128"},          {"hidden_act", "\"relu2\""},     {"n_routed_experts", "8"},
+    {"num_experts_per_tok", "2"}, {"topk_method", "\"noaux_tc\""}, {"scoring_func", "\"sigmoid\""},
+    {"norm_topk_prob", "true"},   {"routed_scaling_factor", "1"},  {"n_group", "1"},
+    {"topk_group", "1"},
 };
 
 }  // namespace
@@ -119,6 +192,29 @@ const Family kNemotronH = {
     .defaults = kDefaults,
     .aliases = kAliases,
     .tree = kTree,
+};
+
+extern const Family kNemotronHMoe;
+const Family kNemotronHMoe = {
+    .architecture = "NemotronHForCausalLM",
+    .model_types = kModelTypesMoe,
+    .gguf_arch = "nemotron_h_moe",
+    .prefix = "NemotronH",
+    .module_k = "transformers.models.nemotron_h.modeling_nemotron_h",
+    .module_t = "",
+    .bias = BiasKind::Config,
+    .one_part = true,
+    .gateless = true,
+    .unit = UnitFunction::ReluSquared,
+    .layers = LayerPattern::ByKind,
+    .experts_key = "n_routed_experts",
+    .expert_width_key = "moe_intermediate_size",
+    .shared = SharedKind::Width,
+    .router = RouterKind::GroupsByTwoBest,
+    .keys = kKeysMoe,
+    .defaults = kDefaultsMoe,
+    .aliases = kAliases,
+    .tree = kTreeMoe,
 };
 
 }  // namespace ktx::families

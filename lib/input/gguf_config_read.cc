@@ -414,9 +414,10 @@ std::optional<ConfigScalar> read_part_kinds(GgufKeys& keys, std::string_view key
   };
   const auto heads = list(key), widths = list("feed_forward_length");
   if (!heads || heads->empty() || !widths || widths->size() != heads->size()) return std::nullopt;
+  const char* const feed_forward = keys.integer("expert_count").value_or(0) > 0 ? "moe" : "mlp";
   std::vector<std::string> kinds;
   for (size_t i = 0; i < heads->size(); ++i) {
-    kinds.emplace_back((*widths)[i] > 0  ? "mlp"
+    kinds.emplace_back((*widths)[i] > 0  ? feed_forward
                        : (*heads)[i] > 0 ? "full_attention"
                                          : "linear_attention");
   }

@@ -421,7 +421,8 @@ void lift_language_model(HfConfig& config) {
 bool holds(const HfConfig& config, const families::ConfigSign& sign) {
   if (sign.text[0] != '\0') {
     if (const auto texts = config.strings(sign.key)) {
-      return !texts->empty() && std::ranges::count(*texts, sign.text) == std::ssize(*texts);
+      const auto count = std::ranges::count(*texts, sign.text);
+      return count > 0 && (sign.among || count == std::ssize(*texts));
     }
     return config.string(sign.key) == sign.text;
   }

@@ -228,8 +228,9 @@ enum class Activation : int32_t {
   GptOss = 2,    // g * sigmoid(1.702 g), and up + 1 in the place of up
   Sigmoid = 3,   // sigmoid(g)                           gates of attention
   Product = 4,   // g                                    gates of short convolutions
+  Relu = 5,      // max(g, 0)                            with g = up, units of ReluSquared
 };
-inline constexpr int32_t kActivations = 5;
+inline constexpr int32_t kActivations = 6;
 
 struct GluAttrs {
   int32_t activation = 0;  // enum Activation

@@ -54,6 +54,9 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
         break;
       case Activation::Product:
         break;
+      case Activation::Relu:
+        g = std::max(g, 0.0);
+        break;
     }
     out[i] = static_cast<float>(g * u);
   }
@@ -663,14 +666,18 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
       if (!bias.empty()) add_to(out, bias.subspan(e * out.size(), out.size()));
       return out;
     };
-    const Vector inner = glu(info.glu, product("gate", x), product("up", x));
+    const char* const gate = weights(experts, "gate").empty() ? "up" : "gate";
+    const Vector inner = glu(info.glu, product(gate, x), product("up", x));
     add_to(y, product("down", inner), factors.empty() ? weight : weight * factors[expert]);
   }
   return y;
 }
 
 Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
-  Vector y = routed(need(module, Role::Router), need(module, Role::Experts), x, x);
+  const ir::Module* down = graph_.child(module, Role::LatentDownProj);
+  const Vector read = down != nullptr ? linear(*down, x) : Vector(x.begin(), x.end());
+  Vector y = routed(need(module, Role::Router), need(module, Role::Experts), x, read);
+  if (down != nullptr) y = linear(need(module, Role::LatentUpProj), y);
   const ir::Module* shared = graph_.child(module, Role::SharedMlp);
   if (shared == nullptr) shared = graph_.child(graph_.modules[module.parent], Role::SharedMlp);
   if (shared != nullptr) {

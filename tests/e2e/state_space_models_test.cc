@@ -90,7 +90,8 @@ TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StateSpaces,
-                         ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h"),
+                         ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h",
+                                           "nemotron_h_moe", "nemotron_h_latent"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

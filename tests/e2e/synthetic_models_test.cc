@@ -253,21 +253,23 @@ TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, SyntheticModels,
-    ::testing::Values(
-        SyntheticModel{"UnequalLayers", kUnequalLayers}, folder("olmo2", "", false),
-        folder("glm4_moe_air"), folder("solar_open"), folder("glm4_moe_lite"), folder("minimax_m2"),
-        folder("seed_oss"), folder("ernie4_5_moe"), folder("ernie4_5"), folder("dots1"),
-        folder("hy_v3"), folder("hunyuan_moe"), folder("hunyuan_dense"), folder("olmoe"),
-        folder("qwen3_vl"), folder("qwen3_vl_moe"), folder("ministral3"), folder("mistral4"),
-        folder("smollm3"), folder("granite"), folder("granitemoe"), folder("granitemoeshared"),
-        folder("granitehybrid"), folder("granitehybrid_dense"), folder("falcon_h1"),
-        folder("nemotron_h"), folder("lfm2"), folder("lfm2_moe"), folder("olmo3"), folder("glm4"),
-        folder("bailing_moe_v2"), folder("exaone4"), folder("exaone_moe"), folder("exaone"),
-        folder("mellum"), folder("phi3"), folder("phi3_longrope"), folder("gemma"), folder("glm"),
-        folder("gemma4"), folder("gemma4_moe"), folder("gemma4_e"), folder("starcoder2"),
-        folder("nemotron"), folder("arcee"), folder("stablelm"), folder("phi"), folder("cohere"),
-        folder("cohere2"), folder("qwen3_reranker"), folder("deepseek_v32"), folder("glm_moe_dsa"),
-        folder("kimi_linear")),
+    ::testing::Values(SyntheticModel{"UnequalLayers", kUnequalLayers}, folder("olmo2", "", false),
+                      folder("glm4_moe_air"), folder("solar_open"), folder("glm4_moe_lite"),
+                      folder("minimax_m2"), folder("seed_oss"), folder("ernie4_5_moe"),
+                      folder("ernie4_5"), folder("dots1"), folder("hy_v3"), folder("hunyuan_moe"),
+                      folder("hunyuan_dense"), folder("olmoe"), folder("qwen3_vl"),
+                      folder("qwen3_vl_moe"), folder("ministral3"), folder("mistral4"),
+                      folder("smollm3"), folder("granite"), folder("granitemoe"),
+                      folder("granitemoeshared"), folder("granitehybrid"),
+                      folder("granitehybrid_dense"), folder("falcon_h1"), folder("nemotron_h"),
+                      folder("nemotron_h_moe"), folder("nemotron_h_latent"), folder("lfm2"),
+                      folder("lfm2_moe"), folder("olmo3"), folder("glm4"), folder("bailing_moe_v2"),
+                      folder("exaone4"), folder("exaone_moe"), folder("exaone"), folder("mellum"),
+                      folder("phi3"), folder("phi3_longrope"), folder("gemma"), folder("glm"),
+                      folder("gemma4"), folder("gemma4_moe"), folder("gemma4_e"),
+                      folder("starcoder2"), folder("nemotron"), folder("arcee"), folder("stablelm"),
+                      folder("phi"), folder("cohere"), folder("cohere2"), folder("qwen3_reranker"),
+                      folder("deepseek_v32"), folder("glm_moe_dsa"), folder("kimi_linear")),
     [](const auto& info) { return info.param.name; });
 
 // Every tensor of another type, as files made by importance matrices have them.

@@ -50,6 +50,8 @@ double glu_in_double(const GluAttrs& attrs, double g, double u) {
       return u / (1 + std::exp(-g));
     case Activation::Product:
       return g * u;
+    case Activation::Relu:
+      return (g < 0 ? 0 : g) * u;
   }
   return NAN;
 }

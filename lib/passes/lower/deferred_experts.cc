@@ -40,6 +40,10 @@ std::string deferral_obstacle(const ir::ModuleGraph& modules, const ir::Module& 
                          norm->path);
     }
   }
+  if (modules.child(*layer, ir::Role::Moe) != nullptr &&
+      modules.child(*modules.child(*layer, ir::Role::Moe), ir::Role::LatentUpProj) != nullptr) {
+    return "gives its sum to a projection: what is added a layer later would miss it";
+  }
   const auto* own = std::get_if<ir::LayerInfo>(&layer->info);
   if ((own && own->output_scale != 1) || modules.child(*layer, ir::Role::LayerInputGate)) {
     return "is in a layer that scales its output: what is added a layer later would miss that";

@@ -38,7 +38,15 @@ Result<Lowering::Term> Lowering::lower_experts_beside(const Module& layer, const
 Result<Lowering::Terms> Lowering::lower_moe(const Module& layer, const Module& moe, View in) {
   const Module& router = *KTX_TRY(child(moe, Role::Router));
   const Module& experts = *KTX_TRY(child(moe, Role::Experts));
-  Terms terms = KTX_TRY(lower_routed(router, experts, in, in));
+  const bool latent = modules_.child(moe, Role::LatentDownProj) != nullptr;
+  const View read = latent ? KTX_TRY(linear(moe, Role::LatentDownProj, in, "experts_latent")) : in;
+  Terms terms = KTX_TRY(lower_routed(router, experts, in, read));
+  if (latent) {
+    gather_host_experts();
+    const View sum = terms[0].view;
+    for (size_t i = 1; i < terms.size(); ++i) add(terms[i], sum);
+    terms = {KTX_TRY(term(moe, Role::LatentUpProj, sum, "experts_up"))};
+  }
   const Module* shared = modules_.child(moe, Role::SharedMlp);
   if (!shared) shared = modules_.child(layer, Role::SharedMlp);  // Granite
   if (shared) {
@@ -126,8 +134,10 @@ Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup&
     const Param part = KTX_TRY(experts_of(experts, *param, group.experts));
     return blob_on(device, experts, &part);
   };
-  const BlobId gate = KTX_TRY(weight("gate"));
-  const BlobId up = KTX_TRY(weight("up"));
+  const bool gated =
+      experts.param("gate") != nullptr;  // else up is its own gate (Activation::Relu)
+  const BlobId gate = KTX_TRY(weight(gated ? "gate" : "up"));
+  const BlobId up = gated ? KTX_TRY(weight("up")) : gate;
   const auto optional = [&](const char* name) -> Result<BlobId> {
     return experts.param(name) ? weight(name) : BlobId{kAbsent};
   };
@@ -141,7 +151,7 @@ Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup&
   graph_.steps.back().use = group.use;
   const BlobId down = KTX_TRY(weight("down"));
   const BlobId down_bias = KTX_TRY(optional("down_bias"));
-  const View out = by_pair ? *by_pair : value("experts_out" + group.suffix, modules_.facts.hidden);
+  const View out = by_pair ? *by_pair : value("experts_out" + group.suffix, e->hidden);
   ExpertsAttrs attrs{count, pairs.top_k};
   attrs.by_pair = by_pair ? 1 : 0;
   emit_on(device, experts, StepOp::ExpertsDown,

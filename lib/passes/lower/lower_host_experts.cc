@@ -34,7 +34,7 @@ Result<Lowering::Term> Lowering::lower_host_experts(const Module& experts,
                                                     std::span<const ExpertGroup> groups,
                                                     const Routed& routed) {
   const int32_t top_k = routed.router.top_k;
-  const int64_t hidden = modules_.facts.hidden;
+  const int64_t hidden = routed.in.width;
   Sent sent_here{&experts,
                  routed.home,
                  value("expert_pairs", hidden, ValueType::F32, RowKind::Token, top_k),

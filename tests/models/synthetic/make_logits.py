@@ -129,6 +129,10 @@ for path, params in modules.items():
         put(path + ".gate_up_proj", torch.cat([params["gate"], params["up"]], dim=1))
         put(path + ".down_proj", params["down"])
         continue
+    if "up" in params and "down" in params:  # experts without a gate
+        put(path + ".up_proj", params["up"])
+        put(path + ".down_proj", params["down"])
+        continue
     if "conv_q" in params:
         put_delta(path, params)
         continue

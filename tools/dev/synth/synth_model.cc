@@ -113,7 +113,7 @@ class Synthesiser {
     return space_heads_ == 0 || family_->beside_attention || kind_of(layer) == "full_attention";
   }
   bool has_feed_forward(int64_t layer) const {
-    return !family_->one_part || kind_of(layer) == "mlp";
+    return !family_->one_part || kind_of(layer) == "mlp" || kind_of(layer) == "moe";
   }
   int64_t space_width() const { return space_heads_ * space_dim_; }
   int64_t space_channels() const { return space_width() + 2 * space_groups_ * space_state_; }
@@ -135,6 +135,7 @@ class Synthesiser {
   }
   // Behind the dense ones, every n-th.
   bool is_moe(int64_t layer) const {
+    if (family_->layers == LayerPattern::ByKind) return has_experts() && kind_of(layer) == "moe";
     return has_experts() && layer >= dense_ && (layer + 1) % moe_step_ == 0;
   }
   bool by_two_best() const { return routes_by(RouterKind::GroupsByTwoBest); }
@@ -371,6 +372,9 @@ class Synthesiser {
       if (family_->has_gguf_key("expert_feed_forward_length")) {
         u32("expert_feed_forward_length", expert_ffn_);
       }
+    }
+    if (family_->has_gguf_key("moe_latent_size") && config_.i64("moe_latent_size")) {
+      u32("moe_latent_size", config_.i64("moe_latent_size").value_or(0));
     }
     if (family_->has_gguf_key("expert_shared_feed_forward_length")) {
       u32("expert_shared_feed_forward_length", shared_ffn_);
@@ -900,9 +904,14 @@ class Synthesiser {
         matrix(fmt::format("{}{}.{}.weight", blk, part, e), layer, {rows_of, rows}, sigma);
       }
     };
-    add("ffn_gate", hidden_, expert_ffn_, kSigma);
-    add("ffn_up", hidden_, expert_ffn_, kSigma);
-    add("ffn_down", expert_ffn_, hidden_, kResidualSigma);
+    const int64_t latent = config_.i64("moe_latent_size").value_or(hidden_);
+    if (!family_->gateless) add("ffn_gate", latent, expert_ffn_, kSigma);
+    add("ffn_up", latent, expert_ffn_, kSigma);
+    add("ffn_down", expert_ffn_, latent, kResidualSigma);
+    if (latent != hidden_) {
+      matrix(blk + "ffn_latent_down.weight", layer, {hidden_, latent});
+      matrix(blk + "ffn_latent_up.weight", layer, {latent, hidden_}, kResidualSigma);
+    }
     if (has_correction_bias()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
     if (has_param(ir::Role::Router, "bias")) noise(blk + "ffn_gate_inp.bias", experts_, kSigma);
     if (has_param(ir::Role::Experts, "gate_bias")) {
@@ -913,7 +922,7 @@ class Synthesiser {
     if (shared_ffn_ == 0) return;
     if (family_->has_role(ir::Role::SharedGate))
       noise(blk + "ffn_gate_inp_shexp.weight", hidden_, kSigma);
-    matrix(blk + "ffn_gate_shexp.weight", layer, {hidden_, shared_ffn_});
+    if (!family_->gateless) matrix(blk + "ffn_gate_shexp.weight", layer, {hidden_, shared_ffn_});
     matrix(blk + "ffn_up_shexp.weight", layer, {hidden_, shared_ffn_});
     matrix(blk + "ffn_down_shexp.weight", layer, {shared_ffn_, hidden_}, kResidualSigma);
   }
