@@ -9,6 +9,7 @@
 #include "lib/passes/placement/asked_devices.h"
 #include "lib/passes/placement/choose_experts.h"
 #include "lib/passes/placement/fill_gpus.h"
+#include "lib/passes/placement/runnable_placement.h"
 #include "lib/passes/placement/spread_over_hosts.h"
 #include "lib/passes/placement/stream_experts.h"
 #include "lib/rules/device_name.h"
@@ -127,6 +128,8 @@ class ExpertSearch {
   std::optional<StreamTrial> priced(const StreamWay& way, Placement placement) const {
     take_way(model_, placement, way);
     if (way.slots && placement.streams.tokens == 0) return std::nullopt;
+    DiagSink unheard;
+    keep_states(model_, placement, unheard);
     return StreamTrial{way, gpu_expert_use(placement), price(model_, placement)};
   }
 

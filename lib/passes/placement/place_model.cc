@@ -11,6 +11,7 @@ FoundPlacement place_model(const PricedModel& model, DiagSink& diags) {
   const bool several = !model.target.gpus.empty() || has_hosts(model.target);
   if (model.check.only) {
     found = find_placement(model);
+    if (model.check.target_given) keep_states(model, found.placement, diags);
   } else if (several) {
     found = find_placement(model);
     keep_runnable(model, found.placement, diags);

@@ -112,33 +112,6 @@ std::string state_refusal(const ir::Module& module) {
   return "";
 }
 
-// A delta net or a state space that no GPU kernel takes has its steps with a state on the CPU; its
-// products stay where they were placed.
-void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags) {
-  const ir::Module* first = nullptr;
-  const rules::Rule* asked = nullptr;  // for one of them
-  int64_t count = 0;
-  for (const ir::Module& module : model.modules.modules) {
-    DeviceId& device = placement.at(model.modules, module).device;
-    if (device.is_cpu() || state_refusal(module).empty()) continue;
-    device = device.cpu_beside();
-    ++count;
-    if (first == nullptr) first = &module;
-    const rules::Rule* rule = rule_of(model, module);
-    const bool named = rule && rule->replace.device && rule->replace.device->text != "auto";
-    if (asked == nullptr && named) asked = rule;
-  }
-  if (first == nullptr) return;
-  const std::string text = fmt::format(
-      "{} and {} more: no GPU kernel computes {}; it stays on the CPU, the products around it do not",
-      first->path, count - 1, state_refusal(*first));
-  if (asked != nullptr) {
-    diags.warning(asked->replace.device->loc, "Q001", text);
-  } else {
-    diags.note({}, "", text);
-  }
-}
-
 // What is placed by bytes leaves out GPUs that no kernel is built for.
 void warn_of_old_gpus(const target::Target& target, DiagSink& diags) {
   for (size_t host = 0; host < std::max<size_t>(target.hosts.size(), 1); ++host) {
@@ -175,6 +148,33 @@ Placement all_on_cpu(const PricedModel& model, DiagSink& diags) {
   }
   lacked.report(model, diags);
   return placement;
+}
+
+// A delta net or a state space that no GPU kernel takes has its steps with a state on the CPU; its
+// products stay where they were placed.
+void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags) {
+  const ir::Module* first = nullptr;
+  const rules::Rule* asked = nullptr;  // for one of them
+  int64_t count = 0;
+  for (const ir::Module& module : model.modules.modules) {
+    DeviceId& device = placement.at(model.modules, module).device;
+    if (device.is_cpu() || state_refusal(module).empty()) continue;
+    device = device.cpu_beside();
+    ++count;
+    if (first == nullptr) first = &module;
+    const rules::Rule* rule = rule_of(model, module);
+    const bool named = rule && rule->replace.device && rule->replace.device->text != "auto";
+    if (asked == nullptr && named) asked = rule;
+  }
+  if (first == nullptr) return;
+  const std::string text = fmt::format(
+      "{} and {} more: no GPU kernel computes {}; it stays on the CPU, the products around it do not",
+      first->path, count - 1, state_refusal(*first));
+  if (asked != nullptr) {
+    diags.warning(asked->replace.device->loc, "Q001", text);
+  } else {
+    diags.note({}, "", text);
+  }
 }
 
 void keep_runnable(const PricedModel& model, Placement& placement, DiagSink& diags) {
