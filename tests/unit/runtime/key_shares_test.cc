@@ -179,6 +179,15 @@ TEST(KeyShares, PlacesGoRoundAmongManyKeys) {
   EXPECT_EQ(batch.said(late), 1);
 }
 
+// Where keys take turns in one place, a weight is a part of the time.
+TEST(KeyShares, WeightsArePartsOfTheTurns) {
+  Places batch(1);
+  batch.come({.key = "a", .answer = 100000});
+  batch.come({.key = "b", .weight = 3, .answer = 100000});
+  for (int i = 0; i < 40000; ++i) batch.pass();
+  EXPECT_NEAR(static_cast<double>(batch.said("b")), 30000, 8 * KeyShares::kTurn);
+}
+
 // Whoever comes with short requests all the time gets half, not all.
 TEST(KeyShares, ManyShortRequestsStarveNoLongOne) {
   Places batch(1);
