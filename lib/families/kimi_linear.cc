@@ -12,7 +12,6 @@ namespace {
 constexpr ClassRow kDeltaAttention{"{P}DeltaAttention"};
 constexpr ClassRow kForgetGate{"{P}ForgetGate"};
 constexpr ClassRow kGatedNorm{"{P}RMSNormGated"};
-constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kDeltaAttentionRows[] = {

@@ -10,7 +10,6 @@ namespace ktx::families {
 namespace {
 
 constexpr ClassRow kShortConvClass{"{P}ShortConv"};
-constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
 constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
 constexpr ClassRow kRouter{"{P}TopKRouter",
                            "torch.nn.modules.linear.Linear torch.nn.Linear Linear"};
@@ -19,21 +18,8 @@ constexpr ClassRow kExpertsClass{"{P}Experts"};
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kSelfAttention[] = {
     {Role::Attention, "L.self_attn", &kAttention, When::FullAttention},
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_q.weight"}}},
-    {Role::KProj,
-     "L.self_attn.k_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_k.weight"}}},
-    {Role::VProj,
-     "L.self_attn.v_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_v.weight"}}},
+};
+constexpr ModuleRow kSelfAttentionRest[] = {
     {Role::OProj,
      "L.self_attn.out_proj",
      &kLinear,
@@ -104,11 +90,13 @@ constexpr ModuleRow kLastNorm[] = {
      {{"weight", "token_embd_norm.weight | output_norm.weight"}}},
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot, kStem, kSelfAttention, kShortConv, kFeedForward, kNorms, kModelRotary, kLastNorm, kHead,
+    kRoot,      kStem,        kSelfAttention, kFullAttentionQkv, kSelfAttentionRest,
+    kShortConv, kFeedForward, kNorms,         kModelRotary,      kLastNorm,
+    kHead,
 };
 constexpr std::span<const ModuleRow> kTreeMoe[] = {
-    kRoot,    kStem,  kSelfAttention, kShortConv, kFeedForward,
-    kExperts, kNorms, kMoeRotary,     kLastNorm,  kHead,
+    kRoot,        kStem,    kSelfAttention, kFullAttentionQkv, kSelfAttentionRest, kShortConv,
+    kFeedForward, kExperts, kNorms,         kMoeRotary,        kLastNorm,          kHead,
 };
 
 constexpr const char* kModelTypes[] = {"lfm2"};

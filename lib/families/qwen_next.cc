@@ -13,7 +13,6 @@ namespace {
 
 constexpr ClassRow kDeltaNetClass{"{P}GatedDeltaNet"};
 constexpr ClassRow kGatedNorm{"{P}RMSNormGated"};
-constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
 constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
 constexpr ClassRow kRouter{"torch.nn.modules.linear.Linear",
                            "torch.nn.Linear Linear {P}TopKRouter T.{P}TopKRouter"};
@@ -74,21 +73,8 @@ constexpr ModuleRow kDeltaNetOutput[] = {
 };
 constexpr ModuleRow kFullAttention[] = {
     {Role::Attention, "L.self_attn", &kAttention, When::FullAttention},
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_q.weight"}}},
-    {Role::KProj,
-     "L.self_attn.k_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_k.weight"}}},
-    {Role::VProj,
-     "L.self_attn.v_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_v.weight"}}},
+};
+constexpr ModuleRow kFullAttentionRest[] = {
     {Role::OProj,
      "L.self_attn.o_proj",
      &kLinear,
@@ -115,19 +101,54 @@ constexpr ModuleRow kMoeRows[] = {
      {kStackedGate, kStackedUp, kStackedDown}},
 };
 constexpr std::span<const ModuleRow> kTreeNext[] = {
-    kRoot,        kStem,    kDeltaNetRows, kJoinedGates,       kDeltaNetOutput,     kFullAttention,
-    kDenseMlp,    kMoeRows, kExpertParts,  kGatedSharedExpert, kPostAttentionNorms, kFinalNorm,
-    kModelRotary, kHead,
+    kRoot,
+    kStem,
+    kDeltaNetRows,
+    kJoinedGates,
+    kDeltaNetOutput,
+    kFullAttention,
+    kFullAttentionQkv,
+    kFullAttentionRest,
+    kDenseMlp,
+    kMoeRows,
+    kExpertParts,
+    kGatedSharedExpert,
+    kPostAttentionNorms,
+    kFinalNorm,
+    kModelRotary,
+    kHead,
 };
 constexpr std::span<const ModuleRow> kTree35Moe[] = {
-    kRoot,          kStem,        kDeltaNetRows, kSplitGates,        kDeltaNetOutput,
-    kFullAttention, kMoeRows,     kExpertParts,  kGatedSharedExpert, kPostAttentionNorms,
-    kFinalNorm,     kModelRotary, kHead,
+    kRoot,
+    kStem,
+    kDeltaNetRows,
+    kSplitGates,
+    kDeltaNetOutput,
+    kFullAttention,
+    kFullAttentionQkv,
+    kFullAttentionRest,
+    kMoeRows,
+    kExpertParts,
+    kGatedSharedExpert,
+    kPostAttentionNorms,
+    kFinalNorm,
+    kModelRotary,
+    kHead,
 };
 constexpr std::span<const ModuleRow> kTree35[] = {
-    kRoot,           kStem,          kDeltaNetRows, kSplitGates,
-    kDeltaNetOutput, kFullAttention, kDenseMlp,     kPostAttentionNorms,
-    kFinalNorm,      kModelRotary,   kHead,
+    kRoot,
+    kStem,
+    kDeltaNetRows,
+    kSplitGates,
+    kDeltaNetOutput,
+    kFullAttention,
+    kFullAttentionQkv,
+    kFullAttentionRest,
+    kDenseMlp,
+    kPostAttentionNorms,
+    kFinalNorm,
+    kModelRotary,
+    kHead,
 };
 
 constexpr const char* kModelTypesNext[] = {"qwen3_next"};

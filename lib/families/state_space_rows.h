@@ -9,7 +9,6 @@
 
 namespace ktx::families {
 
-inline constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
 inline constexpr ClassRow kGatedNorm{"{P}RMSNormGated"};
 
 inline constexpr ParamRow kStateSpaceConv{"conv", "B.ssm_conv1d.weight"};

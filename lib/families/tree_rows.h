@@ -40,6 +40,7 @@ inline constexpr ClassRow kMlp{"{P}MLP"};
 inline constexpr ClassRow kNorm{"{P}RMSNorm"};
 
 inline constexpr ClassRow kMoe{"{P}MoE"};
+inline constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
 inline constexpr ClassRow kTopkRouter{"{P}TopkRouter"};
 // transformers 4 has a list of experts, transformers 5 one module for all of them.
 inline constexpr ClassRow kExpertsOrList{
@@ -180,6 +181,24 @@ inline constexpr ModuleRow kGatedSharedExpert[] = {
      &kLinear,
      When::Moe,
      {{"weight", "B.ffn_gate_inp_shexp.weight"}}},
+};
+// Of models whose other layers have something else in the place of attention.
+inline constexpr ModuleRow kFullAttentionQkv[] = {
+    {Role::QProj,
+     "L.self_attn.q_proj",
+     &kLinear,
+     When::FullAttention,
+     {{"weight", "B.attn_q.weight"}}},
+    {Role::KProj,
+     "L.self_attn.k_proj",
+     &kLinear,
+     When::FullAttention,
+     {{"weight", "B.attn_k.weight"}}},
+    {Role::VProj,
+     "L.self_attn.v_proj",
+     &kLinear,
+     When::FullAttention,
+     {{"weight", "B.attn_v.weight"}}},
 };
 // The modules below "L.mlp.experts" of Qwen and DeepSeek.
 inline constexpr ModuleRow kExpertParts[] = {
