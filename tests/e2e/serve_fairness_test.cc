@@ -67,9 +67,7 @@ TEST_F(ServeFairness, SixteenAnswersOfAKeyHoldUpNoOtherKey) {
     return server.get("/stats", kAnna).json().value(name, -1.0);
   };
   const auto until = [&](const char* name, double value) {
-    for (int i = 0; i < 6000 && figure(name) != value; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    await([&] { return figure(name) == value; });
     EXPECT_EQ(figure(name), value) << name;
   };
   const auto three_answers = [&] {
@@ -87,11 +85,12 @@ TEST_F(ServeFairness, SixteenAnswersOfAKeyHoldUpNoOtherKey) {
     three_answers();
     // One that goes from the queue into the batch is in neither until the pass has ended.
     double unanswered = 0;
-    for (int i = 0; i < 6000 && unanswered < 16; ++i) {
+    await([&] {
       const json stats = server.get("/stats", kAnna).json();
       unanswered =
           stats["requests_waiting"].get<double>() + stats["requests_running"].get<double>();
-    }
+      return unanswered >= 16;
+    });
     EXPECT_GE(unanswered, 16) << "not one of the sixteen has ended";
   }
   until("requests_running", 0);  // its client has gone
@@ -160,13 +159,11 @@ TEST_F(ServeFairness, MetricsTellOfKeysRoutesAndTheBuild) {
       "ktx_build_info{version=\"" KTX_VERSION "\",commit=\""};
   // An answer is counted behind its last byte, the cache's use at the end of a pass.
   std::string text;
-  for (int i = 0; i < 6000; ++i) {
+  await([&] {
     text = server.get("/metrics", kAnna).body;
-    if (std::ranges::all_of(
-            lines, [&](const std::string& line) { return text.find(line) != std::string::npos; }))
-      break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+    return std::ranges::all_of(
+        lines, [&](const std::string& line) { return text.find(line) != std::string::npos; });
+  });
   for (const std::string& line : lines) EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(text, Not(HasSubstr("sk-"))) << "keys have names, and are never told";
   // Every line is a comment or NAME{LABELS} NUMBER, each name is announced once.

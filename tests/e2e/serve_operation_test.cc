@@ -44,12 +44,6 @@ class ServeOperation : public ::testing::Test {
   void write_plan(const std::string& bytes) const {
     std::ofstream(plan(), std::ios::trunc | std::ios::binary) << bytes;
   }
-  template <class F>
-  static void await(const F& happened) {
-    for (int i = 0; i < 6000 && !happened(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
   static void await_log(const ServerProcess& server, const std::string& what) {
     await([&] { return server.log().find(what) != std::string::npos; });
     EXPECT_THAT(server.log(), HasSubstr(what));

@@ -150,6 +150,14 @@ inline std::string http_request(const std::string& method, const std::string& pa
   return text + "\r\n" + body;
 }
 
+// Looks every 10 ms until it has happened. A minute: this machine may be busy.
+template <class F>
+void await(const F& happened) {
+  for (int i = 0; i < 6000 && !happened(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 // ktx-run serve on a free port, ready to answer. `launcher` is a command in front of it (mpirun).
 class ServerProcess {
  public:
@@ -212,13 +220,10 @@ class ServerProcess {
     return send(http_request("POST", path, body, headers));
   }
   double metric(const std::string& name) const { return get("/stats").json().value(name, -1.0); }
-  // Waits until it is that much. A minute: this machine may be busy.
+  // Waits until it is that much.
   void await_metric(const std::string& name, double least) const {
-    double value = metric(name);
-    for (int i = 0; i < 6000 && value < least; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      value = metric(name);
-    }
+    double value = 0;
+    await([&] { return (value = metric(name)) >= least; });
     EXPECT_GE(value, least) << name;
   }
 
