@@ -114,7 +114,7 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
     if (constraint.or_call) {
       spec.parse_tools = spec.or_format = true;
       spec.tools = offered_tools(input.tools);
-      // Harmony's calls are messages of their own, of which the grammar says nothing.
+      // The grammar leaves Harmony's calls alone: they are messages of their own.
       if (!model.speaks_harmony()) {
         spec.filter = std::make_unique<CallFilter>(*model.call_tokens, std::move(spec.filter));
       }

@@ -122,14 +122,14 @@ void add_copied_slots(const PricedModel& model, const Placement& placement,
 // Of experts that are divided over hosts: a row for each pair of token and expert, which each of
 // them has.
 uint64_t bytes_of_pair_rows(const PricedModel& model, const Placement& placement) {
-  int64_t rows = 0;
+  int64_t floats = 0;
   for (const ir::Module& module : model.modules.modules) {
     const auto* info = std::get_if<ir::ExpertsInfo>(&module.info);
     const ModulePlace& place = placement.at(model.modules, module);
-    if (info && cpu_groups(place) > 1) rows = std::max<int64_t>(rows, info->top_k);
+    if (info && cpu_groups(place) > 1)
+      floats = std::max<int64_t>(floats, info->top_k * info->hidden);
   }
-  const auto width = static_cast<uint64_t>(model.modules.facts.hidden) * sizeof(float);
-  return times(times(static_cast<uint64_t>(rows), width),
+  return times(static_cast<uint64_t>(floats) * sizeof(float),
                static_cast<uint64_t>(placement.streams.way.chunk));
 }
 

@@ -40,8 +40,8 @@ std::string deferral_obstacle(const ir::ModuleGraph& modules, const ir::Module& 
                          norm->path);
     }
   }
-  if (modules.child(*layer, ir::Role::Moe) != nullptr &&
-      modules.child(*modules.child(*layer, ir::Role::Moe), ir::Role::LatentUpProj) != nullptr) {
+  if (module.parent >= 0 &&
+      modules.child(modules.modules[static_cast<size_t>(module.parent)], ir::Role::LatentUpProj)) {
     return "gives its sum to a projection: what is added a layer later would miss it";
   }
   const auto* own = std::get_if<ir::LayerInfo>(&layer->info);
