@@ -399,15 +399,10 @@ class Parser {
     const size_t end = open ? text_.find('}', at_) : at_ + 1;
     if (end > text_.size()) return error("no name of a property");
     const std::string_view name = text_.substr(at_, end - at_);
-    std::optional<Ranges> ranges = property_characters(name);
-    if (!ranges) {
-      return error(
-          fmt::format("'{}' is no category; scripts and other properties are not known, "
-                      "write their characters as a range: [\\u0370-\\u03FF]",
-                      printable(name)));
-    }
+    Result<Ranges> ranges = property_characters(name, work_);
+    if (!ranges) return error(ranges.error().message);
     at_ = end + (open ? 1 : 0);
-    return std::move(*ranges);
+    return ranges;
   }
 
   GrammarRules& g_;

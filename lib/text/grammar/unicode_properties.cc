@@ -1,10 +1,14 @@
 #include "lib/text/grammar/unicode_properties.h"
 
+#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
+
+#include "lib/support/regex.h"
+#include "lib/support/strings.h"
+#include "lib/text/utf8.h"
 
 namespace ktx::text::grammar {
 namespace {
@@ -143,15 +147,66 @@ Ranges characters(Holds holds) {
 std::string compared(std::string_view name) {
   std::string out;
   for (const char c : name) {
-    if (c != '_' && c != '-' && c != ' ')
-      out += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
+    if (c == '_' || c == '-' || c == ' ') continue;
+    out += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
   }
   return out;
 }
 
+// All characters that have properties, each once; those behind are unassigned or for private use.
+const std::vector<std::string>& all_characters() {
+  static const std::vector<std::string> parts = [] {
+    std::vector<std::string> out;
+    constexpr CodeRange kParts[] = {{0, 0xD7FF}, {0xE000, 0x3FFFF}, {0xE0000, 0xE0FFF}};
+    for (const CodeRange& part : kParts) {
+      std::string& text = out.emplace_back();
+      for (uint32_t code = part.first; code <= part.last; ++code) append_utf8(code, text);
+    }
+    return out;
+  }();
+  return parts;
+}
+
+// Those that PCRE2 finds, in some milliseconds.
+Ranges found_characters(const Regex& regex) {
+  Ranges out;
+  RegexScanner scanner(regex);
+  for (const std::string& text : all_characters()) {
+    Regex::Match match;
+    for (size_t at = 0; scanner.next(text, at, match) == RegexScanner::Found::Match;) {
+      size_t last = match.end - 1;
+      while ((static_cast<uint8_t>(text[last]) & 0xC0) == 0x80) --last;
+      const std::string_view all = text;
+      out.push_back(
+          {decode_utf8(all.substr(match.begin)).code, decode_utf8(all.substr(last)).code});
+      at = match.end;
+    }
+  }
+  return out;
+}
+
+// As PCRE2 writes properties: of scripts those characters that have no other first, then what has
+// the name at all (all that older versions know).
+Result<Regex> library_property(std::string_view name) {
+  const size_t sign = name.find('=');
+  const std::string key = sign == name.npos ? "" : compared(name.substr(0, sign));
+  const std::string_view value = name.substr(sign == name.npos ? 0 : sign + 1);
+  const bool is_name = !value.empty() && std::all_of(value.begin(), value.end(), [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  });
+  const bool extends = key == "scx" || key == "scriptextensions";
+  if (is_name && (extends || key.empty() || key == "sc" || key == "script")) {
+    for (const char* form : {extends ? "scx:" : "sc:", ""}) {
+      Result<Regex> regex = Regex::compile(fmt::format("\\p{{{}{}}}++", form, value));
+      if (regex) return regex;
+    }
+  }
+  return Error{fmt::format("'{}' is no property of characters", printable(name))};
+}
+
 }  // namespace
 
-std::optional<Ranges> property_characters(std::string_view name) {
+Result<Ranges> property_characters(std::string_view name, RegularWork& work) {
   const std::string whole = compared(name);
   std::string_view category = whole;
   for (const std::string_view key : {"gc=", "generalcategory="}) {
@@ -170,7 +225,10 @@ std::optional<Ranges> property_characters(std::string_view name) {
   if (whole == "extendedpictographic" || whole == "extpict") {
     return characters([](const ValueRange& v) { return v.pictographic; });
   }
-  return std::nullopt;
+  constexpr uint64_t kSearchWork = 250'000;
+  const Regex regex = KTX_TRY(library_property(name));
+  if (!work.spend(kSearchWork)) return Error{"too many properties of characters"};
+  return found_characters(regex);
 }
 
 }  // namespace ktx::text::grammar

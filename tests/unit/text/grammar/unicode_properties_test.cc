@@ -14,6 +14,10 @@ namespace {
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
+Result<std::vector<CodeRange>> characters(std::string_view name) {
+  RegularWork work;
+  return property_characters(name, work);
+}
 bool has(const std::vector<CodeRange>& ranges, uint32_t code) {
   return std::any_of(ranges.begin(), ranges.end(), [&](const CodeRange& range) {
     return code >= range.first && code <= range.last;
@@ -26,7 +30,7 @@ TEST(UnicodeProperties, EveryCharacterHasOneCategory) {
   for (const char* name :
        {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
         "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn"}) {
-    all.push_back(property_characters(name).value());
+    all.push_back(characters(name).value());
     names.emplace_back(name);
   }
   for (uint32_t code = 0; code <= kMaxCodePoint; code += code < 0x3000 ? 1 : 97) {
@@ -40,7 +44,7 @@ TEST(UnicodeProperties, EveryCharacterHasOneCategory) {
 
 TEST(UnicodeProperties, NamesAreLongOrShort) {
   const auto same = [](const char* a, const char* b) {
-    const auto x = property_characters(a), y = property_characters(b);
+    const auto x = characters(a), y = characters(b);
     return x && y && std::equal(x->begin(), x->end(), y->begin(), y->end(), [](auto& p, auto& q) {
              return p.first == q.first && p.last == q.last;
            });
@@ -52,13 +56,30 @@ TEST(UnicodeProperties, NamesAreLongOrShort) {
   EXPECT_TRUE(same("Lu", "Uppercase_Letter"));
   EXPECT_TRUE(same("Nd", "digit"));
   EXPECT_FALSE(same("Lu", "Ll"));
-  EXPECT_TRUE(has(*property_characters("Extended_Pictographic"), 0x1F98A));
-  EXPECT_FALSE(has(*property_characters("Extended_Pictographic"), 'a'));
-  EXPECT_TRUE(has(*property_characters("Any"), 0x10FFFF));
-  EXPECT_FALSE(has(*property_characters("Any"), 0xD800));
-  for (const char* name : {"", "X", "Greek", "Script=Greek", "L}", "gc="}) {
-    EXPECT_FALSE(property_characters(name)) << name;
+  EXPECT_TRUE(has(*characters("Extended_Pictographic"), 0x1F98A));
+  EXPECT_FALSE(has(*characters("Extended_Pictographic"), 'a'));
+  EXPECT_TRUE(has(*characters("Any"), 0x10FFFF));
+  EXPECT_FALSE(has(*characters("Any"), 0xD800));
+  for (const char* name :
+       {"", "X", "Klingon", "Script=Klingon", "Script=", "script=L}", "L}", "gc="}) {
+    EXPECT_FALSE(characters(name).ok()) << name;
   }
+}
+
+// Those that utf8proc does not know are PCRE2's.
+TEST(UnicodeProperties, ScriptsAreKnown) {
+  for (const char* name :
+       {"Script=Greek", "sc=Greek", "Greek", "Script_Extensions=Greek", "scx=Greek"}) {
+    const auto greek = characters(name);
+    ASSERT_TRUE(greek.ok()) << name;
+    for (const uint32_t code : {0x3B1u, 0x3A9u, 0x1F00u, 0x1D242u}) EXPECT_TRUE(has(*greek, code));
+    for (const uint32_t code : {uint32_t{'a'}, 0x416u, 0x4E00u}) EXPECT_FALSE(has(*greek, code));
+  }
+  const auto han = characters("Script=Han");
+  ASSERT_TRUE(han.ok());
+  for (const uint32_t code : {0x4E00u, 0x20000u, 0x2FA1Du}) EXPECT_TRUE(has(*han, code));
+  EXPECT_FALSE(has(*han, 0x3042));
+  for (size_t i = 1; i < han->size(); ++i) EXPECT_GT((*han)[i].first, (*han)[i - 1].last + 1);
 }
 
 std::string of_pattern(const std::string& pattern) {
@@ -89,6 +110,8 @@ TEST(UnicodeProperties, PatternsHaveThem) {
        {"🦊", "👍🏽", "👩‍🔬", "1"},
        {"a", "é"}},
       {R"(^\pL\u{1F98A}\uD83E\uDD8A$)", {"a🦊🦊"}, {"a🦊"}},
+      {R"(^[\p{Script=Greek}\p{Script=Han} ]+$)", {"Ωμέγα 你好"}, {"a", "あ"}},
+      {R"(^\P{Script=Latin}+$)", {"Ω1 ", "你"}, {"a", "Ωa"}},
       {R"(^(?=.*\p{Lu})[\p{L}]{2,4}$)", {"aB", "éÉ"}, {"ab", "A", "ABCDE"}},
   };
   for (const Case& c : kCases) {
@@ -99,11 +122,14 @@ TEST(UnicodeProperties, PatternsHaveThem) {
   const auto error = [](const char* pattern) {
     return error_of(GrammarKind::JsonSchema, of_pattern(pattern));
   };
-  EXPECT_THAT(error(R"(^a\p{Script=Greek}$)"),
-              HasSubstr(R"(character 6: 'Script=Greek' is no category; scripts and other)"));
+  EXPECT_THAT(error(R"(^a\p{Script=Klingon}$)"),
+              HasSubstr("character 6: 'Script=Klingon' is no property of characters"));
+  std::string many;
+  for (int i = 0; i < 200; ++i) many += R"(\p{Script=Greek})";
+  EXPECT_THAT(error(many.c_str()), HasSubstr("too many properties of characters"));
   EXPECT_THAT(error(R"(\p{L)"), HasSubstr("no name of a property"));
   EXPECT_THAT(error(R"(\p)"), HasSubstr("no name of a property"));
-  EXPECT_THAT(error(R"(\p{})"), HasSubstr("'' is no category"));
+  EXPECT_THAT(error(R"(\p{})"), HasSubstr("'' is no property"));
   EXPECT_THAT(error(R"([a-\p{L}])"), HasSubstr("not a range"));
   for (const char* bad : {R"(\u{})", R"(\u{110000})", R"(\u{41)", R"(\uD83E)", R"(\uD83Ex)",
                           R"(\uD83E\u0041)", R"(\u{D800})", R"(\u00)", R"(\x)"}) {
