@@ -4,7 +4,8 @@
 //
 // The part of ECMA regular expressions that has a plain meaning for whole texts:
 // characters, `.`, classes, \d \w \s and their opposites, \n \r \t \f \v \0 \xHH
-// \uHHHH \u{H…} (also two halves), \p{L} \p{Script=Greek} (unicode_properties.h), groups (also (?:…)),
+// \uHHHH \u{H…} (also two halves), \p{L} \p{Script=Greek} (unicode_properties.h), groups (also
+// (?:…)),
 // |, * + ? {n} {n,} {n,m} (also lazy), ^ at the begin and $ at the end; named groups are groups.
 // Look-aheads at the begin, which say what the text must (not) begin with, (?=.*\d) (?!foo), become
 // a set (regular_set.h). Not: other look-around, back references, \b, ^ and $ within. Without ^ or
