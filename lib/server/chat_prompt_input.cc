@@ -60,7 +60,8 @@ std::optional<ApiError> read_tool_calls(const Json& list, const std::string& whe
         where, fmt::format("has {} calls, at most {} are possible", list.size(), kMaxToolCalls));
   }
   out = Json::array();
-  for (const Json& call : list) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Json& call = list[i];
     const auto function = call.is_object() ? call.find("function") : call.end();
     const auto custom = call.is_object() ? call.find("custom") : call.end();
     if (call.is_object() && custom != call.end() && !string_or(*custom, "name", "").empty()) {
@@ -73,7 +74,7 @@ std::optional<ApiError> read_tool_calls(const Json& list, const std::string& whe
     }
     if (!call.is_object() || function == call.end() || !function->is_object() ||
         !function->contains("name") || !(*function)["name"].is_string()) {
-      return bad_place(where, "has a call without function.name");
+      return bad_place(fmt::format("{}[{}]", where, i), "is a call without function.name");
     }
     Json item;
     item["type"] = "function";

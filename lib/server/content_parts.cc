@@ -110,10 +110,12 @@ std::optional<ApiError> read_document(const HeldRow& row, const Json& part,
 
 std::optional<ApiError> read_reasoning_part(const Json& part, const ContentPlace& place,
                                             Notes& notes, ContentText& out) {
-  const auto thinking = part.find("thinking");
+  const char* key = part.contains("text") ? "text" : "thinking";
+  const auto thinking = part.find(key);
   ContentText inner;
   if (thinking != part.end()) {
-    const ContentPlace within = {place.protocol, place.where + ".thinking", false, false};
+    const ContentPlace within = {place.protocol, fmt::format("{}.{}", place.where, key), false,
+                                 false};
     if (auto error = read_content(*thinking, within, notes, inner)) return error;
   }
   const std::string signature = string_or(part, "signature", "");

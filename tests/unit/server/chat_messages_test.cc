@@ -68,5 +68,17 @@ TEST(ChatMessages, HaveEveryFormOfWhatTheAssistantDid) {
   EXPECT_EQ(messages[6]["content"], "[image left out: this model reads text only]");
 }
 
+TEST(ChatMessages, MistakesAreNamedWithTheirPlace) {
+  Json messages;
+  Notes notes;
+  const Json good = {{"id", "c"}, {"function", {{"name", "f"}}}};
+  const Json list = {{{"role", "user"}, {"content", "Hi"}},
+                     {{"role", "assistant"}, {"tool_calls", {good, {{"id", "d"}}}}}};
+  const auto error = read_messages(list, messages, notes);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->message, "'messages[1].tool_calls[1]' is a call without function.name");
+  EXPECT_EQ(error->param, "messages[1].tool_calls[1]");
+}
+
 }  // namespace
 }  // namespace ktx::server

@@ -96,6 +96,8 @@ TEST(ContentParts, ReasoningIsNoText) {
   const Read said = read({mistral, text("yes")}, {});
   EXPECT_EQ(said.text, "yes");
   EXPECT_EQ(said.reasoning, "so then");
+  const Json told = {{"type", "reasoning"}, {"text", "well"}};
+  EXPECT_EQ(read(Json::array({told}), {}).reasoning, "well");
   const Json own = {{"type", "thinking"}, {"thinking", "hm"}, {"signature", "x"}};
   EXPECT_EQ(read(Json::array({own}), {Protocol::Messages, ""}).reasoning, "hm");
   const Json hidden = {
@@ -123,6 +125,9 @@ TEST(ContentParts, WhatOtherServersDidIsToldWithoutTheirSecrets) {
   EXPECT_LT(read(Json::array({picture}), {Protocol::Messages, ""}).text.size(), 100u);
   EXPECT_EQ(read({{{"type", "tool_reference"}, {"tool_name", "f"}}}, {Protocol::Messages, ""}).text,
             "The tool 'f' can be called.\n");
+  // Gateways pass blocks of Anthropic's on within Chat.
+  EXPECT_EQ(read(Json::array({result}), {}).text,
+            read(Json::array({result}), {Protocol::Messages, ""}).text);
 }
 
 TEST(ContentParts, MistakesAreNamedWithTheirPlace) {
