@@ -76,8 +76,9 @@ Error schema_error(const std::string& path, std::string_view what) {
 }
 Error wrong_type(const std::string& path, std::string_view keyword, const Json& value,
                  std::string_view wanted) {
-  return schema_error(path,
-                      fmt::format("'{}' is {}, expected {}", keyword, value.type_name(), wanted));
+  // Wide integers are kept in a form of their own.
+  const char* type = value.is_binary() ? "number" : value.type_name();
+  return schema_error(path, fmt::format("'{}' is {}, expected {}", keyword, type, wanted));
 }
 
 Status check_keywords(const Json& json, const std::string& path, std::vector<std::string>* notes) {

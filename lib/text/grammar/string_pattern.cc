@@ -250,7 +250,10 @@ class Parser {
     }
     if (take("(")) {
       if (take("?") && !take(":") && !take_name()) {
-        return error("look-around is supported at the begin only");
+        if (std::string_view("=!<").find(peek()) != std::string_view::npos) {
+          return error("look-around is supported at the begin only");
+        }
+        return error("flags are not supported; write both letters, as in [aA]");
       }
       const Part inner = KTX_TRY(alternatives(depth + 1));
       if (!take(")")) return error("'(' without ')'");
