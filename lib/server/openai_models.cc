@@ -126,11 +126,13 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
     return send_error(*reply, *error);
   }
   const text::Tokenizer& tokenizer = *context.model->tokenizer;
-  const std::vector<int32_t> ids =
+  std::vector<int32_t> ids =
       special && controls
           ? tokenizer.encode_prompt(content)
           : tokenizer.encode(content, {.parse_special = controls,
                                        .add_bos = special && tokenizer.data().add_bos});
+  // As texts for embeddings have it.
+  if (special && tokenizer.data().add_eos) ids.push_back(tokenizer.eos());
   // Written as it is found: a million values of the JSON library take 100 bytes and more each. A
   // token with its piece is written once, however often it comes.
   std::vector<std::string> written(pieces ? static_cast<size_t>(tokenizer.size()) : 0);

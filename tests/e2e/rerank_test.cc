@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kTemplate =
     "<|im_start|>system\nJudge.<|im_end|>\n<|im_start|>user\n<Query>: {query}\n"
@@ -241,6 +242,11 @@ TEST(EncoderServer, TextsGetTheSeparatorsOfTheVocabulary) {
   EXPECT_EQ(embedding(text), embedding(embed({{2, 5, 6, 7, 3}})));
   EXPECT_NE(embedding(text), embedding(embed({{5, 6, 7}}))) << "ids are taken as they are";
   EXPECT_NE(embedding(text), embedding(embed("[CLS] the cats [SEP]"))) << "a text writes no token";
+  const json ask = {{"content", "The cats"}, {"add_special", true}};
+  EXPECT_EQ(server.post("/tokenize", ask.dump()).json()["tokens"], json({2, 5, 6, 7, 3}));
+  // Nothing is said of chat, which it is not for.
+  const Finished check = run_program({ktx_compile(), "--check", dir.path("m.gguf")});
+  EXPECT_THAT(check.err, Not(HasSubstr("chat"))) << check.err;
 }
 
 }  // namespace

@@ -113,7 +113,9 @@ plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> 
     else
       out.named[item.name] = item.text;
   }
-  if (out.source.empty()) {
+  if (out.source.empty() && tokenizer.of_encoder()) {
+    // It has nothing to say.
+  } else if (out.source.empty()) {
     diags.note({file}, "S002", "the model has no chat template, so chat needs one to be chosen")
         .help(ways_to_chat());
   } else {
