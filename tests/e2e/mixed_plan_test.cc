@@ -625,6 +625,51 @@ TEST(GpuPlan, RequestsOfOneBatchGetBestLogitsOrAllAsTheyNeed) {
   }
 }
 
+// Of the prompt's tokens; without an answer.
+std::vector<runtime::Logprobs> prompt_logprobs(runtime::Engine& engine,
+                                               const std::vector<int32_t>& prompt) {
+  std::vector<runtime::Logprobs> told;
+  runtime::BatchScheduler scheduler(engine, {});
+  runtime::GenerationRequest request;
+  request.prompt = prompt;
+  request.max_tokens = 0;
+  request.tell_end = true;
+  request.sampling = runtime::greedy_sampling();
+  request.prompt_logprobs = 2;
+  request.on_prompt_logprobs = [&](int64_t position, const runtime::Logprobs& logprobs) {
+    told.push_back(logprobs);
+    EXPECT_EQ(position, static_cast<int64_t>(told.size())) << "the first token has none";
+  };
+  request.on_end = [](const runtime::RequestEnd& end) { EXPECT_EQ(end.error, ""); };
+  runtime::BatchScheduler::Refused refused;
+  EXPECT_NE(scheduler.submit(std::move(request), &refused), 0u) << refused.message;
+  EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(60)));
+  return told;
+}
+
+TEST(GpuPlan, PromptsAreScoredAsOnTheCpu) {
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 150; ++i) prompt.push_back(i * 37 % 500);
+  Compiled on_cpu("qwen3moe", "cpu-only.yaml");
+  const auto cpu = on_cpu.open();
+  ASSERT_TRUE(cpu) << on_cpu.error;
+  const std::vector<runtime::Logprobs> expected = prompt_logprobs(*cpu, prompt);
+  ASSERT_EQ(expected.size(), prompt.size() - 1);
+  for (const Placement& placement : kPlacements) {
+    SCOPED_TRACE(placement.name);
+    Compiled compiled("qwen3moe", placement.rules, placement.gpus);
+    const auto engine = compiled.open();
+    ASSERT_TRUE(engine) << compiled.error;
+    const std::vector<runtime::Logprobs> told = prompt_logprobs(*engine, prompt);
+    ASSERT_EQ(told.size(), expected.size());
+    for (size_t i = 0; i < told.size(); ++i) {
+      EXPECT_NEAR(told[i].logprob, expected[i].logprob, 1e-4) << "token " << i + 1;
+      ASSERT_EQ(told[i].top.size(), 2u);
+      EXPECT_NEAR(told[i].top[0].logprob, expected[i].top[0].logprob, 1e-4) << "token " << i + 1;
+    }
+  }
+}
+
 TEST(GpuPlan, TheTableOfKernelsHasARowForEveryKind) {
   Compiled compiled("qwen3moe", "all-gpu.yaml");
   const auto engine = compiled.open_fast();
