@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lib/server/lark_pattern.h"
+
 namespace ktx::server {
 namespace {
 
@@ -96,7 +98,7 @@ std::optional<ApiError> add_function(const OneTool& tool, RequestTools& out) {
                   std::move(parameters), out);
 }
 
-// One text, whose form the description gives; a regular expression binds a forced call too.
+// One text, whose form the description gives; one that is regular binds a forced call too.
 std::optional<ApiError> add_custom(const OneTool& tool, RequestTools& out) {
   const Json* custom = described(tool, "custom");
   if (custom == nullptr) {
@@ -116,7 +118,10 @@ std::optional<ApiError> add_custom(const OneTool& tool, RequestTools& out) {
           fmt::format("\n\nThe input has the form of this {}:\n{}",
                       syntax == "regex" ? "regular expression" : syntax + " grammar", definition);
     }
-    if (syntax == "regex") input["pattern"] = fmt::format("^(?:{})$", definition);
+    const std::optional<std::string> pattern = syntax == "regex"  ? definition
+                                               : syntax == "lark" ? lark_pattern(definition)
+                                                                  : std::nullopt;
+    if (pattern) input["pattern"] = fmt::format("^(?:{})$", *pattern);
   }
   Json schema = {{"type", "object"},
                  {"properties", {{"input", std::move(input)}}},

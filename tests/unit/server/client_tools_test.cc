@@ -82,6 +82,18 @@ TEST(ClientTools, ThoseOfTheClientAreFunctions) {
   EXPECT_TRUE(known.functions[1]["function"]["parameters"]["properties"].contains("old_str"));
 }
 
+TEST(ClientTools, AGrammarOfACustomToolIsAPatternWhereItIsRegular) {
+  const auto pattern = [](const char* grammar) {
+    const Json format = {{"type", "grammar"}, {"syntax", "lark"}, {"definition", grammar}};
+    const RequestTools tools =
+        read(ToolForm::Flat, {{{"type", "custom"}, {"name", "t"}, {"format", format}}});
+    const Json& input = tools.functions[0]["function"]["parameters"]["properties"]["input"];
+    return string_or(input, "pattern", "none");
+  };
+  EXPECT_EQ(pattern("start: \"s\""), "^(?:(?:(?:s)))$");
+  EXPECT_EQ(pattern("start: \"(\" start \")\""), "none");
+}
+
 TEST(ClientTools, ARegularExpressionOfACustomToolIsAPattern) {
   const RequestTools tools = read(
       ToolForm::Nested, {{{"type", "custom"},
