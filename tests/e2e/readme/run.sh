@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Types every line of README.md's blocks of commands, in their order, into one shell: in a copy of the
-# sources, with a home folder of its own, and a folder in the place of the root that packages are installed
-# in. The models are a bundled one. CMake, ninja and cpack are those of the machine; only the compiler is
-# not: objects are empty, and what is linked comes from BUILD, so that a program or library that README's
-# commands do not build is missing here as it would be for a newcomer.
+# Types every line of README.md's blocks of commands, in their order, into one shell, and behind them the
+# commands that its sentences name whole: in a copy of the sources, with a home folder of its own, and a
+# folder in the place of the root that packages are installed in. The models are a bundled one. CMake, ninja
+# and cpack are those of the machine; only the compiler is not: objects are empty, and what is linked comes
+# from BUILD, so that a program or library that README's commands do not build is missing here as it would
+# be for a newcomer.
 #   tests/e2e/readme/run.sh BUILD       a folder with both programs, and libktx.so for the package
 # Status: 0 all lines worked, 1 otherwise. What a machine lacks is skipped, and said.
 set -euo pipefail
@@ -123,7 +124,7 @@ while IFS= read -r line <&3; do
   fi
   status=0
   case $line in
-    *"ktx-run serve"*) serve "$line" || status=$? ;;
+    *"ktx-run serve"* | *" --serve") serve "$line" || status=$? ;;
     *) eval "$line" <<< "Tell me a story." > "$work/out" 2> "$work/err" || status=$? ;;
   esac
   if [ $status = 0 ]; then
@@ -133,6 +134,7 @@ while IFS= read -r line <&3; do
     tail -n 15 "$work/out" "$work/err"
     failed=1
   fi
-done 3< <(awk '/^```/ {inside = !inside; next} inside && NF' "$source/README.md")
+done 3< <(awk '/^```/ {inside = !inside; next} inside && NF' "$source/README.md"
+          grep -ohE '`(tools/dev/quickstart|ktx-run doctor)[^`]*`' "$source/README.md" | tr -d '`')
 [ $lines -ge 20 ] || { echo "FAILED: README.md has $lines lines of commands"; failed=1; }
 exit $failed
