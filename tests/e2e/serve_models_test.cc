@@ -62,10 +62,7 @@ class ServeModels : public ::testing::Test {
   }
   static void await_status(const ServerProcess& server, const std::string& model,
                            const std::string& wanted) {
-    for (int i = 0; i < 6000 && status(server, model) != wanted; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_EQ(status(server, model), wanted);
+    await([&] { return status(server, model) == wanted; });
   }
 
   static TempDir* plans_;
@@ -172,22 +169,32 @@ TEST_F(ServeModels, ModelsComputeBesideEachOther) {
   EXPECT_EQ(same, 8);
 }
 
+// Answers of so many tokens, the next one twice as long, until one lasts beyond the request to
+// unload.
 TEST_F(ServeModels, UnloadingWaitsForAnswers) {
   const ServerProcess server = serve({"--ctx", "16384"});
-  Connection client(server.port());
-  client.send(http_request("POST", "/completion",
-                           R"({"model": "llama", "prompt": "Hi", "n_predict": 12000,
-                               "ignore_eos": true, "stream": true})"));
-  std::string text = client.receive();
-  ASSERT_THAT(text, HasSubstr("200 OK"));
-  EXPECT_EQ(server.post("/models/unload", R"({"model": "llama"})").json()["success"], true);
-  EXPECT_EQ(status(server, "llama"), "unloading");
-  for (std::string more; !(more = client.receive()).empty();) {
-    text += more;
-    if (text.find("\"tokens_predicted\":12000") != std::string::npos) break;
+  std::string seen;
+  for (int tokens = 750; seen != "unloading" && tokens <= 12000; tokens *= 2) {
+    Connection client(server.port());
+    const json body = {{"model", "llama"},
+                       {"prompt", "Hi"},
+                       {"n_predict", tokens},
+                       {"ignore_eos", true},
+                       {"stream", true}};
+    client.send(http_request("POST", "/completion", body.dump()));
+    std::string text = client.receive();
+    ASSERT_THAT(text, HasSubstr("200 OK"));
+    EXPECT_EQ(server.post("/models/unload", R"({"model": "llama"})").json()["success"], true);
+    seen = status(server, "llama");
+    const std::string last = fmt::format("\"tokens_predicted\":{}", tokens);
+    for (std::string more; !(more = client.receive()).empty();) {
+      text += more;
+      if (text.find(last) != text.npos) break;
+    }
+    EXPECT_THAT(text, HasSubstr(last)) << "to its end";
+    await_status(server, "llama", "unloaded");
   }
-  EXPECT_THAT(text, HasSubstr("\"tokens_predicted\":12000")) << "to its end";
-  await_status(server, "llama", "unloaded");
+  EXPECT_EQ(seen, "unloading");
   EXPECT_EQ(server.post("/models/load", R"({"model": "llama"})").json()["success"], true);
   await_status(server, "llama", "loaded");
   EXPECT_EQ(server.post("/models/load", R"({"model": "x"})").status, 404);
