@@ -222,25 +222,19 @@ TEST_F(ServeKeys, KeysHaveLimitsAndTheirFileIsReadAgain) {
   // The prompt has 30 tokens and more: two answers are beyond 50.
   EXPECT_EQ(ask(kBeta).status, 200);
   EXPECT_EQ(ask(kBeta).status, 200);
-  for (int i = 0; i < 500 && ask(kBeta).status != 429; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // counted when the answer is out
-  }
+  await([&] { return ask(kBeta).status == 429; });  // counted when the answer is out
   EXPECT_EQ(ask(kBeta).status, 429);
 
   std::ofstream(file) << "alpha-key\ngamma-key\n";
   kill(server.pid(), SIGHUP);
-  for (int i = 0; i < 500 && server.log().find("read again, 2 keys") == std::string::npos; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  await([&] { return server.log().find("read again, 2 keys") != std::string::npos; });
   EXPECT_EQ(ask(kBeta).status, 401);
   EXPECT_EQ(ask("Authorization: Bearer gamma-key\r\n").status, 200);
   EXPECT_EQ(ask(kAlpha).status, 200);
   // A broken file changes nothing.
   std::ofstream(file) << "alpha-key what\n";
   kill(server.pid(), SIGHUP);
-  for (int i = 0; i < 500 && server.log().find("stay as they were") == std::string::npos; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  await([&] { return server.log().find("stay as they were") != std::string::npos; });
   EXPECT_THAT(server.log(), HasSubstr("keys:1: 'what' behind a key"));
   EXPECT_EQ(ask(kAlpha).status, 200);
 

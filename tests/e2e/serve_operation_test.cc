@@ -244,9 +244,7 @@ TEST_F(ServeOperation, OneOfSeveralPlansCostsNoOther) {
   EXPECT_EQ(server.get("/health").status, 200);
   std::filesystem::copy_file(made("llama"), llama,
                              std::filesystem::copy_options::overwrite_existing);
-  for (int i = 0; i < 600 && ask(server, 8, "llama").status != 200; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  await([&] { return ask(server, 8, "llama").status == 200; });
   EXPECT_EQ(text(ask(server, 8, "llama")), before);
 }
 

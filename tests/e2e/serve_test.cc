@@ -50,17 +50,11 @@ class Serve : public ::testing::Test {
   static void expect_idle() {
     // The last clients that left may not have been noticed yet.
     json stats;
-    for (int i = 0; i < 1000; ++i) {
+    await([&] {
       stats = server_->get("/stats").json();
-      if (stats["requests_running"] == 0 && stats["requests_waiting"] == 0 &&
-          stats["requests_ended_total"] == stats["requests_total"]) {
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_EQ(stats["requests_running"], 0);
-    EXPECT_EQ(stats["requests_waiting"], 0);
-    EXPECT_EQ(stats["requests_ended_total"], stats["requests_total"]);
+      return stats["requests_running"] == 0 && stats["requests_waiting"] == 0 &&
+             stats["requests_ended_total"] == stats["requests_total"];
+    });
     EXPECT_EQ(server_->get("/health").status, 200);
   }
 

@@ -12,7 +12,6 @@
 #include <random>
 #include <thread>
 
-#include "lib/support/timer.h"
 #include "tests/support/http_client.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
@@ -151,6 +150,15 @@ pid_t process_of(const std::string& plan, int rank) {
   return 0;
 }
 
+// As soon as it is there; 0 if the run has ended without it.
+pid_t await_process_of(const std::string& plan, int rank, const std::future<Finished>& run) {
+  pid_t process = 0;
+  while (process == 0 && run.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    process = process_of(plan, rank);
+  }
+  return process;
+}
+
 class MpirunLosesARank : public Mpirun, public ::testing::WithParamInterface<int> {};
 
 TEST_P(MpirunLosesARank, AtARandomMoment) {
@@ -162,10 +170,8 @@ TEST_P(MpirunLosesARank, AtARandomMoment) {
     auto run = std::async(std::launch::async, [&] {
       return mpirun(2, {"bench", plan, "-p", "16", "-n", "2000", "-r", "1000", "-t", "1"});
     });
-    const Timer start;
-    pid_t process = 0;
-    while (process == 0 && start.seconds() < 60) process = process_of(plan, 1);
-    ASSERT_NE(process, 0);
+    const pid_t process = await_process_of(plan, 1, run);
+    ASSERT_NE(process, 0) << run.get().err;
     // One that stands still before its first sign of life is given two more seconds.
     const int earliest = GetParam() == SIGSTOP ? 500 : 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(earliest + random() % 4000));
@@ -189,10 +195,8 @@ TEST_P(MpirunLosesARank, WhileMpiStarts) {
                         plan, "--prompt", "x", "-n", "2000", "--ctx", "4k"},
                        "", kHere);
   });
-  const Timer start;
-  pid_t process = 0;
-  while (process == 0 && start.seconds() < 60) process = process_of(plan, 1);
-  ASSERT_NE(process, 0);
+  const pid_t process = await_process_of(plan, 1, run);
+  ASSERT_NE(process, 0) << run.get().err;
   kill(process, GetParam());
   const Finished finished = run.get();
   // mpirun's own status says nothing here: with --enable-recovery it is 0 before MPI has started.

@@ -70,7 +70,7 @@ class Session:
             self.process = subprocess.Popen(
                 [BUILD / "ktx-run", "serve", plan, "--port=0", "--temp=0", "-t", "1",
                  "--max-batch=2", "--access-log", self.access], stderr=log)
-        for _ in range(1200):
+        while self.process.poll() is None:
             text = self.log.read_text()
             if "is ready" in text:
                 self.url = re.search(r"listening on (\S+)", text)[1]
@@ -84,7 +84,7 @@ class Session:
                        "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9",
                        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **variables}
         return subprocess.run([str(word) for word in command], cwd=self.work, env=environment,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
     def requests(self, path):
         lines = [json.loads(line) for line in self.access.read_text().splitlines()]
@@ -92,7 +92,7 @@ class Session:
 
     def close(self):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

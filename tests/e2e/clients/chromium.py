@@ -31,7 +31,7 @@ class Tab:
             raise RuntimeError(result["exceptionDetails"])
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=60):
+    def wait(self, expression, seconds=900):
         end = time.time() + seconds
         while time.time() < end:
             if self.js(expression):

@@ -117,7 +117,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         question = [m for m in messages if m["role"] == "user"][-1]["content"]
         kind, _, count = question.partition(" ")
         if kind == "wait":
-            self.server.released.wait(60)
+            self.server.released.wait()
         elif kind in ("slow", "die", "end", "length"):
             for i in range(int(count)):
                 self.event({"content": f"word{i} "})

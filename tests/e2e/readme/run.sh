@@ -91,13 +91,12 @@ fi
 serve() {
   eval "$1" > "$work/out" 2> "$work/err" &
   local server=$! url= status=1
-  for _ in $(seq 600); do
+  while kill -0 $server 2> /dev/null; do
     url=$(sed -nE 's,.*(http://127\.0\.0\.1:[0-9]+).*,\1,p' "$work/err" | head -1)
-    if [ -n "$url" ] && curl -fs -m 5 "$url/health" > /dev/null; then
+    if [ -n "$url" ] && curl -fs "$url/health" > /dev/null; then
       status=0
       break
     fi
-    kill -0 $server 2> /dev/null || break
     sleep 0.1
   done
   pkill -P $server 2> /dev/null || true
