@@ -54,7 +54,7 @@ class StateStep : public GpuStep {
 struct CausalConv final : StateStep<kernels::CudaCausalConvArgs, kernels::launch_causal_conv> {
   Status bind(const CudaBind& context) {
     args_.attrs = context.attrs<CausalConvAttrs>();
-    if (args_.attrs.plain != 0 || context.step.weight_count > 1) {
+    if (args_.attrs.plain != 0 || context.weight_count() > 1) {
       return Error{
           "no GPU kernel computes a convolution with a bias or without silu; put the state-space "
           "layer on the CPU by a rule"};

@@ -34,6 +34,7 @@ class CudaBind {
 
   CudaView input(int i) const;
   CudaView output(int i) const;
+  int weight_count() const { return static_cast<int>(context_.step.weight_count); }
   Result<kernels::CudaWeight> weight(int i) const;
   Result<kernels::CudaWeight> product_weight(int i) const;  // that products can read
   // A vector as floats: a norm's weight, a bias, rotary frequencies. Null when absent;
