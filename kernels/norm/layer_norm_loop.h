@@ -43,6 +43,7 @@ void layer_norm(const LayerNormArgs& a) {
     for (int64_t g = 0; g < a.attrs.groups; ++g) {
       const float* x = a.x + t * a.x_stride + g * part;
       float* y = a.y + t * a.y_stride + g * part;
+      const float* weight = a.weight + g * a.weight_step;
       const float count = static_cast<float>(part);
       const typename V::F mean = V::set1(sum_of_elements<V>(x, part) / count);
       const float variance = sum_of_squared_differences<V>(x, part, mean) / count;
@@ -51,7 +52,7 @@ void layer_norm(const LayerNormArgs& a) {
         const int64_t n = part - j < 16 ? part - j : 16;
         const typename V::F bias = a.bias != nullptr ? first_lanes<V>(a.bias + j, n) : V::zero();
         const typename V::F d = V::mul(V::sub(first_lanes<V>(x + j, n), mean), scale);
-        const typename V::F out = V::fma(d, first_lanes<V>(a.weight + j, n), bias);
+        const typename V::F out = V::fma(d, first_lanes<V>(weight + j, n), bias);
         if (n < 16) {
           V::store_part(y + j, n, out);
         } else {

@@ -29,6 +29,7 @@ void layer_norm_scalar(const LayerNormArgs& a) {
     for (int64_t g = 0; g < a.attrs.groups; ++g) {
       const float* x = a.x + t * a.x_stride + g * part;
       float* y = a.y + t * a.y_stride + g * part;
+      const float* weight = a.weight + g * a.weight_step;
       double mean = 0, squares = 0;
       for (int64_t j = 0; j < part; ++j) mean += x[j];
       mean /= static_cast<double>(part);
@@ -36,7 +37,7 @@ void layer_norm_scalar(const LayerNormArgs& a) {
       const double scale = 1 / std::sqrt(squares / static_cast<double>(part) + a.attrs.eps);
       for (int64_t j = 0; j < part; ++j) {
         const double bias = a.bias != nullptr ? a.bias[j] : 0;
-        y[j] = static_cast<float>((x[j] - mean) * scale * a.weight[j] + bias);
+        y[j] = static_cast<float>((x[j] - mean) * scale * weight[j] + bias);
       }
     }
   }

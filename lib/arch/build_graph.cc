@@ -243,6 +243,8 @@ class Builder {
         return p.attention_bias;
       case When::MlpBias:
         return p.mlp_bias;
+      case When::MlpNorm:
+        return !p.parallel_parts;
       case When::QkNorm:
         return p.qk_norm;
       case When::CorrectionBias:

@@ -52,15 +52,10 @@ class Reader {
     p_.qk_norm = in_.flag("use_qk_norm").value_or(true);
     if (in_.flag("qk_layernorm").value_or(false)) {
       in_.fail(
-          "'qk_layernorm' is set: norms of queries and keys with weights of each head's own are "
-          "not known");
+          "'qk_layernorm' is set: layer norms of queries and keys are not known for this family");
     }
-    if (in_.flag("use_parallel_residual").value_or(false)) {
-      in_.fail(
-          "'use_parallel_residual' is set: attention and feed-forward part beside each other "
-          "are not known for this family");
-    }
-    p_.row_qk_norm = family_.qk_norm == families::QkNormKind::Row;
+    p_.parallel_parts = in_.flag("use_parallel_residual").value_or(false);
+    p_.qk_norms = family_.qk_norm;
     read_activation();
     if (in_.number_or_null("clip_qkv", 0, 1e6).value_or(0) != 0) {
       in_.fail("'clip_qkv' is set: clamped queries, keys and values are not known");
@@ -164,7 +159,7 @@ class Reader {
   }
 
   void read_scales() {
-    if (family_.scaled_embedding) {
+    if (family_.scaled_embedding && in_.flag("mup_enabled").value_or(true)) {
       p_.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(p_.hidden)));
     }
     const auto factor = [&](std::string_view key) {
@@ -172,9 +167,15 @@ class Reader {
     };
     if (in_.has("embedding_multiplier")) p_.embedding_scale = factor("embedding_multiplier");
     p_.residual_scale = factor("residual_multiplier");
+    if (const auto depth = in_.number_or_null("scale_depth", 1e-6, 1e6)) {  // MiniCPM
+      p_.residual_scale = static_cast<float>(*depth / std::sqrt(std::max(p_.layers, 1)));
+    }
     p_.logit_scale = family_.has_config_key("logit_scale")
                          ? static_cast<float>(in_.number("logit_scale", 1e-6, 1e6))
                          : 1 / factor("logits_scaling");
+    if (const auto base = in_.number_or_null("dim_model_base", 1, kMaxHidden)) {  // MiniCPM
+      p_.logit_scale = static_cast<float>(*base / static_cast<double>(p_.hidden));
+    }
     const auto cap = [&](std::string_view key) {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };
@@ -283,7 +284,8 @@ class Reader {
 
   // A list with 0 for the layers that are not rotated, or every n-th is not.
   void read_rotated_layers() {
-    const auto flags = in_.config().ints("no_rope_layers");
+    auto flags = in_.config().ints("no_rope_layers");
+    if (flags && flags->empty()) flags.reset();
     if (flags && flags->size() < p_.shapes.size()) {
       in_.fail(fmt::format("'no_rope_layers' has {} entries for {} layers", flags->size(),
                            p_.shapes.size()));
@@ -686,8 +688,9 @@ class Reader {
     rope.factor = factor.value_or(1);
     if (rope.type == RopeType::Llama3) {
       if (rope.low_freq_factor.has_value() != rope.high_freq_factor.has_value() ||
-          (rope.low_freq_factor && *rope.low_freq_factor >= *rope.high_freq_factor)) {
-        in_.fail("'rope_scaling.low_freq_factor' must be below 'rope_scaling.high_freq_factor'");
+          (rope.low_freq_factor && *rope.low_freq_factor > *rope.high_freq_factor)) {
+        in_.fail(
+            "'rope_scaling.low_freq_factor' must not be above 'rope_scaling.high_freq_factor'");
       }
     } else if (rope.type == RopeType::Yarn) {
       rope.beta_fast = in_.number_or_null("rope_scaling.beta_fast", 1e-6, 1e6).value_or(32);

@@ -69,7 +69,8 @@ struct HyperParams {
   int64_t context = 0;
   float norm_eps = 0;
   bool interleaved_rope = false;
-  bool row_qk_norm = false;  // norms take all heads of q or k together
+  families::QkNormKind qk_norms = families::QkNormKind::Head;
+  bool parallel_parts = false;  // attention and feed-forward part read the same norm
   RopeParams rope;
   int32_t rotary_dim = 0;  // elements of the rotated part of a head
   bool qk_norm = true;

@@ -31,7 +31,7 @@ void scale_llama3(const RopeParams& rope, std::vector<double>& freq) {
   for (double& f : freq) {
     const double turns = rope.original_context * f / kTwoPi;  // within the trained context
     if (turns > high) continue;
-    if (turns < low) {
+    if (turns < low || low == high) {
       f /= rope.factor;
     } else {
       const double smooth = (turns - low) / (high - low);

@@ -5,6 +5,7 @@
 namespace ktx::arch {
 namespace {
 
+using families::QkNormKind;
 using ir::Role;
 
 // torch.nn.LayerNorm's in the models' code; no config says it.
@@ -42,6 +43,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, p.state_space.projected()};
     case Role::QProj:
       return {attention_input(p), q_width * (p.gated_attention ? 2 : 1)};
+    case Role::AttentionGateProj:
+      return {p.hidden, q_width};
     case Role::DeltaQkvProj:
       return {p.hidden, p.delta_net.channels()};
     case Role::DeltaGateProj:
@@ -111,8 +114,11 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
 
 ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   int64_t width = p.hidden;
-  if (role == Role::QNorm) width = layer.head_dim * (p.row_qk_norm ? int64_t{layer.heads} : 1);
-  if (role == Role::KNorm) width = layer.head_dim * (p.row_qk_norm ? int64_t{layer.kv_heads} : 1);
+  if (role == Role::QNorm || role == Role::KNorm) {
+    const int32_t heads = role == Role::QNorm ? layer.heads : layer.kv_heads;
+    width = layer.head_dim * (p.qk_norms == QkNormKind::Row ? int64_t{heads} : 1);
+    return {width, p.norm_eps, 1, false, p.qk_norms == QkNormKind::EachHead ? heads : 1};
+  }
   if (role == Role::QRotatedNorm || role == Role::KRotatedNorm) width = layer.head_dim;
   if (role == Role::QANorm) width = p.q_lora_rank;
   if (role == Role::DeltaNorm) width = p.delta_net.head_dim;

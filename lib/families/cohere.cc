@@ -1,7 +1,7 @@
 // Command R (Cohere) and Command R7B, Command A (Cohere 2): one layer norm without bias, which
 // attention and the feed-forward part both read; pairs (2i, 2i + 1) are rotated; logits times a
-// factor. Of Cohere 2's layers every fourth sees the whole context and is not rotated, the others
-// have a window. Command R+ (norms of each head by itself) is not known.
+// factor. Command R+ norms queries and keys, each head by weights of its own. Of Cohere 2's layers
+// every fourth sees the whole context and is not rotated, the others have a window.
 #include "lib/families/layer_norm_rows.h"
 
 namespace ktx::families {
@@ -20,7 +20,23 @@ constexpr ModuleRow kOneNorm[] = {
 constexpr ModuleRow kOwnFinalNorm[] = {
     {Role::FinalNorm, "model.norm", &kOwnNorm, When::Always, {{"weight", "output_norm.weight"}}},
 };
+constexpr ModuleRow kHeadNorms[] = {
+    {Role::QNorm,
+     "L.self_attn.q_norm",
+     &kOwnNorm,
+     When::QkNorm,
+     {{"weight", "B.attn_q_norm.weight"}}},
+    {Role::KNorm,
+     "L.self_attn.k_norm",
+     &kOwnNorm,
+     When::QkNorm,
+     {{"weight", "B.attn_k_norm.weight"}}},
+};
 constexpr std::span<const ModuleRow> kTree[] = {
+    kRoot,     kStem,    kSelfAttention, kGqaProjections, kHeadNorms,
+    kDenseMlp, kOneNorm, kOwnFinalNorm,  kModelRotary,    kHead,
+};
+constexpr std::span<const ModuleRow> kTree2[] = {
     kRoot,    kStem,         kSelfAttention, kGqaProjections, kDenseMlp,
     kOneNorm, kOwnFinalNorm, kModelRotary,   kHead,
 };
@@ -29,25 +45,19 @@ constexpr ConfigKey kLogitKeys[] = {
     {"logit_scale", "logit_scale", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain, "",
      "0.0625"},
 };
-constexpr ConfigKey kHeadNormKeys[] = {
-    {"qk_layernorm", "", KeyRead::QkNorm, KeyKind::Flag, KeyWeight::Plain, "", "false"},
-};
 constexpr const char* kModelTypes[] = {"cohere"};
 constexpr const char* kModelTypes2[] = {"cohere2"};
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,      kLayerNormModelKeys, kHeadKeys,
-    kTiedKeys, kLogitKeys,  kHeadNormKeys, kRopeScalingKeys,
+    kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
+    kTiedKeys, kLogitKeys,  kQkNormKeys, kRopeScalingKeys,
 };
 constexpr std::span<const ConfigKey> kKeys2[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
     kTiedKeys, kLogitKeys,  kWindowKeys, kRopeScalingKeys,
 };
-constexpr ConfigAlias kAliases[] = {{"use_qk_norm", "qk_layernorm"}};
 constexpr ConfigDefault kDefaults[] = {
-    {"layer_norm_eps", "1e-5"},
-    {"rope_theta", "10000"},
-    {"logit_scale", "0.0625"},
-    {"tie_word_embeddings", "true"},
+    {"layer_norm_eps", "1e-5"},      {"rope_theta", "10000"},  {"logit_scale", "0.0625"},
+    {"tie_word_embeddings", "true"}, {"use_qk_norm", "false"},
 };
 
 }  // namespace
@@ -60,11 +70,11 @@ const Family kCohere = {
     .prefix = "Cohere",
     .module_k = "transformers.models.cohere.modeling_cohere",
     .module_t = "",
+    .qk_norm = QkNormKind::EachHead,
     .interleaved_rope = true,
     .layer_norms = true,
     .keys = kKeys,
     .defaults = kDefaults,
-    .aliases = kAliases,
     .tree = kTree,
 };
 
@@ -83,7 +93,7 @@ const Family kCohere2 = {
     .layer_norms = true,
     .keys = kKeys2,
     .defaults = kDefaults,
-    .tree = kTree,
+    .tree = kTree2,
 };
 
 }  // namespace ktx::families

@@ -46,6 +46,7 @@ enum class When {
   QkvBias,        // on q, k and v
   AttentionBias,  // config: attention_bias; on o and MLA's first projections
   MlpBias,
+  MlpNorm,         // the feed-forward part does not read attention's norm (use_parallel_residual)
   QkNorm,          // config: use_qk_norm, true when absent
   CorrectionBias,  // routing with a correction bias
   FullAttention,   // layers with attention over all positions, where others have a delta net or a
@@ -97,7 +98,8 @@ struct ModuleRow {
 
 enum class AttentionKind { Gqa, Mla };
 // What a norm of queries and keys takes together (rows of role QNorm and KNorm).
-enum class QkNormKind { Head, Row };
+// EachHead: heads, with weights of each one's own.
+enum class QkNormKind { Head, Row, EachHead };
 enum class BiasKind {
   None,
   Qkv,          // q, k and v always (config: qkv_bias, true when absent)

@@ -45,7 +45,7 @@ void check_embed_row(OpCheck& s) {
 // Of a norm over equal groups of a row: the elements of its vectors; none where a rule is broken
 // that they hang on.
 template <class Attrs>
-std::optional<int64_t> check_norm(OpCheck& s) {
+std::optional<int64_t> check_norm(OpCheck& s, bool own_weights = false) {
   const auto& a = s.attrs<Attrs>();
   const OpOperand& x = s.in(0);
   if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return std::nullopt;
@@ -55,8 +55,13 @@ std::optional<int64_t> check_norm(OpCheck& s) {
   if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) {
     return std::nullopt;
   }
-  s.vector("weight", s.weight(0), x.width / a.groups);
-  return x.width / a.groups;
+  const int64_t part = x.width / a.groups;
+  if (own_weights && s.weight(0).rows > 1) {
+    s.matrices("weight", s.weight(0), 1, a.groups, part);
+  } else {
+    s.vector("weight", s.weight(0), part);
+  }
+  return part;
 }
 
 void check_rms_norm(OpCheck& s) {
@@ -64,7 +69,7 @@ void check_rms_norm(OpCheck& s) {
 }
 
 void check_layer_norm(OpCheck& s) {
-  const auto part = check_norm<LayerNormAttrs>(s);
+  const auto part = check_norm<LayerNormAttrs>(s, true);
   if (part && s.weight(1).present()) s.vector("bias", s.weight(1), *part);
 }
 

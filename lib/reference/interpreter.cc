@@ -352,6 +352,7 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   } else {
     q = part_linear(module, Role::QProj, Role::QkvProj, 0, q_width, x);
   }
+  if (const ir::Module* own = graph_.child(module, Role::AttentionGateProj)) gate = linear(*own, x);
   q = optional_norm(module, Role::QNorm, std::move(q));
   for (size_t at = 0; info.rotated && at < q.size(); at += info.head_dim) {
     rotate(rotary_of(module), std::span(q).subspan(at, info.head_dim));

@@ -352,6 +352,17 @@ TEST_P(ElementwiseTest, LayerNormAgreesWithDoubleForAllGroups) {
       a.x = a.y = in_place.data();
       (*find_layer_norm("layer_norm", isa))(a);
       EXPECT_TRUE(same_bits(in_place, y));
+      // Weights of each group's own: the other groups have twice those of the first.
+      std::vector<float> own(w), twice(x);
+      for (int64_t j = part; j < width; ++j) own.push_back(2 * w[static_cast<size_t>(j % part)]);
+      a.x = a.y = twice.data();
+      a.weight = own.data();
+      a.weight_step = part;
+      (*find_layer_norm("layer_norm", isa))(a);
+      for (size_t i = 0; i < y.size(); ++i) {
+        const bool first = static_cast<int64_t>(i) % width < part;
+        ASSERT_EQ(twice[i], first ? y[i] : 2 * y[i]) << part << " " << i;
+      }
     }
   }
 }

@@ -38,7 +38,8 @@ struct CudaLayerNormArgs {
   const float* x = nullptr;
   int64_t x_stride = 0;
   const float* weight = nullptr;  // [width / groups]
-  const float* bias = nullptr;    // the same, or none
+  int64_t weight_step = 0;        // from a group's weights to the next one's, where they differ
+  const float* bias = nullptr;    // [width / groups], or none
   float* y = nullptr;             // may be x
   int64_t y_stride = 0;
   int64_t width = 0;  // all groups together

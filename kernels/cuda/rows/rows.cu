@@ -85,13 +85,14 @@ __global__ void __launch_bounds__(256) layer_norm(CudaLayerNormArgs a) {
   const int64_t t = item / a.attrs.groups, g = item % a.attrs.groups;
   const float* x = a.x + t * a.x_stride + g * part;
   float* y = a.y + t * a.y_stride + g * part;
+  const float* weight = a.weight + g * a.weight_step;
   float sum = 0, squares = 0;
   for (int j = lane; j < part; j += 32) sum += x[j];
   const float mean = warp_sum(sum) / static_cast<float>(part);
   for (int j = lane; j < part; j += 32) squares = fmaf(x[j] - mean, x[j] - mean, squares);
   const float scale = 1 / sqrtf(warp_sum(squares) / static_cast<float>(part) + a.attrs.eps);
   for (int j = lane; j < part; j += 32) {
-    y[j] = fmaf((x[j] - mean) * scale, a.weight[j], a.bias ? a.bias[j] : 0.0f);
+    y[j] = fmaf((x[j] - mean) * scale, weight[j], a.bias ? a.bias[j] : 0.0f);
   }
 }
 

@@ -61,7 +61,11 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   View q = a->gated
                ? KTX_TRY(head_halves(attention, *a, 0, in, "q"))
                : KTX_TRY(part_linear(attention, Role::QProj, Role::QkvProj, 0, q_rows, in, "q"));
-  const View gate = a->gated ? KTX_TRY(head_halves(attention, *a, 1, in, "q_gate")) : View{};
+  const bool own_gate = modules_.child(attention, Role::AttentionGateProj) != nullptr;
+  const View gate = a->gated ? KTX_TRY(head_halves(attention, *a, 1, in, "q_gate"))
+                    : own_gate
+                        ? KTX_TRY(linear(attention, Role::AttentionGateProj, in, "attn_gate"))
+                        : View{};
   View k, v;
   if (own_keys) {
     k = KTX_TRY(part_linear(attention, Role::KProj, Role::QkvProj, q_rows, kv_rows, in, "k"));
@@ -96,7 +100,7 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   } else {
     emit(attention, StepOp::Attention, {q}, {out}, {sinks}, attrs);
   }
-  if (a->gated) {
+  if (a->gated || own_gate) {
     emit(attention, StepOp::Glu, {gate, out}, {out}, {},
          GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
   }

@@ -188,13 +188,19 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, Role post_
   return normed;
 }
 
-// Each term by itself, or what a post-norm or a factor makes of their sum.
+// Each term by itself, or what a post-norm or a factor makes of their sum, which is made where the
+// norm is.
 Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms& terms) {
   const Module* post = modules_.child(layer, post_norm);
   const float scale = modules_.facts.residual_scale;
   if (post || scale != 1) {
-    const View sum = terms[0].view;
-    for (size_t i = 1; i < terms.size(); ++i) add(terms[i], sum);
+    const auto there =
+        std::ranges::find(terms, post ? post->decision.device : terms[0].device, &Term::device);
+    const Term& first = there == terms.end() ? terms[0] : *there;
+    const View sum = first.view;
+    for (const Term& t : terms) {
+      if (&t != &first) add(t, sum);
+    }
     if (post) KTX_TRY(norm(*post, sum, sum));
     if (scale != 1) scale_by(post ? *post : layer, sum, scale);
     add({post ? post : &layer, sum}, x_);

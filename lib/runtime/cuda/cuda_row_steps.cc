@@ -90,6 +90,8 @@ using RmsNorm = NormStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm>;
 struct LayerNorm final : NormStep<kernels::CudaLayerNormArgs, kernels::launch_layer_norm> {
   Status bind(const CudaBind& context) {
     KTX_TRY(NormStep::bind(context));
+    const kernels::CudaWeight weight = KTX_TRY(context.weight(0));
+    args_.weight_step = weight.rows > 1 ? weight.cols : 0;
     args_.bias = KTX_TRY(context.vector(1, bias_));
     return {};
   }

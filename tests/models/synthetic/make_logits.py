@@ -9,7 +9,7 @@ the module graph assigns to the modules of the Hugging Face model.
 
 Prints for each token the best id, its logit, and the logit of id 0.
 
-Ling 2.0, which transformers does not have, is GLM-4.5 under other names.
+Ling 2.0, which transformers does not have, is GLM-4.5 under other names, and MiniCPM is Granite.
 """
 import json
 import re
@@ -34,6 +34,13 @@ if config_json["model_type"] == "bailing_moe_v2":
                        n_shared_experts=config_json["num_shared_experts"], pad_token_id=None)
     OTHER_NAMES = {"word_embeddings": "embed_tokens", ".attention.": ".self_attn.",
                    "query_layernorm": "q_norm", "key_layernorm": "k_norm", ".dense.": ".o_proj."}
+if config_json["model_type"] == "minicpm":
+    heads = config_json["num_attention_heads"]
+    config_json.update(model_type="granite", architectures=["GraniteForCausalLM"],
+                       embedding_multiplier=config_json["scale_emb"],
+                       residual_multiplier=config_json["scale_depth"] / config_json["num_hidden_layers"] ** 0.5,
+                       logits_scaling=config_json["hidden_size"] / config_json["dim_model_base"],
+                       attention_multiplier=(config_json["hidden_size"] / heads) ** -0.5)
 if config_json["model_type"] == "gemma4_text":  # what files have elsewhere
     OTHER_NAMES = {".router.norm.weight": ".router.scale",
                    ".router.proj.factors": ".router.per_expert_scale"}
@@ -72,6 +79,12 @@ def put(name, value):
         return
     if name not in state and name.endswith(".gate.weight"):  # a linear of its own
         name = name.replace(".weight", ".wg.weight")
+    if name not in state and name.endswith(".router.weight"):
+        name = name.replace(".weight", ".gate.weight")
+    if name not in state and name.replace(".weight", ".norms.0.weight") in state:
+        for head, row in enumerate(value):
+            put(name.replace(".weight", f".norms.{head}.weight"), row)
+        return
     if name not in state:  # of a model that sees, the language model
         name = name.replace("model.", "model.language_model.", 1)
     with torch.no_grad():
@@ -126,8 +139,11 @@ for path, params in modules.items():
             put(path + ".gate_up_proj_bias", both)
             put(path + ".down_proj_bias", params["down_bias"])
             continue
-        put(path + ".gate_up_proj", torch.cat([params["gate"], params["up"]], dim=1))
-        put(path + ".down_proj", params["down"])
+        both, down = torch.cat([params["gate"], params["up"]], dim=1), params["down"]
+        if config.model_type == "llama4_text":  # transposed
+            both, down = both.transpose(1, 2), down.transpose(1, 2)
+        put(path + ".gate_up_proj", both)
+        put(path + ".down_proj", down)
         continue
     if "up" in params and "down" in params:  # experts without a gate
         put(path + ".up_proj", params["up"])

@@ -102,6 +102,9 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/smollm3",
                                    "synthetic/granite",
                                    "synthetic/granitemoe",
+                                   "synthetic/afmoe",
+                                   "synthetic/minicpm",
+                                   "synthetic/llama4",
                                    "synthetic/granitemoeshared",
                                    "synthetic/granitehybrid",
                                    "synthetic/granitehybrid_dense",
@@ -129,8 +132,10 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/nemotron",
                                    "synthetic/arcee",
                                    "synthetic/stablelm",
+                                   "synthetic/stablelm_parallel",
                                    "synthetic/phi",
                                    "synthetic/cohere",
+                                   "synthetic/cohere_plus",
                                    "synthetic/cohere2",
                                    "synthetic/qwen3_reranker",
                                    "synthetic/bert",
@@ -361,7 +366,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, mellum, minimax-m2, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mellum, minicpm, minimax-m2, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -575,6 +575,10 @@ class Synthesiser {
     number("final_logit_softcapping", "final_logit_softcapping");
     number("embedding_multiplier", "embedding_scale");
     number("residual_multiplier", "residual_scale");
+    if (const auto depth = config_.f64("scale_depth")) {  // MiniCPM
+      f32("residual_scale", *depth / std::sqrt(static_cast<double>(layers_)));
+      f32("logit_scale", static_cast<double>(hidden_) / config_.f64("dim_model_base").value_or(1));
+    }
     number("logits_scaling", "logit_scale");
     number("logit_scale", "logit_scale");
     number("attention_multiplier", "attention.scale");
@@ -630,7 +634,10 @@ class Synthesiser {
   void norm(ir::Role role, int64_t layer, int64_t size) {
     const families::ModuleRow* row = family_->find_row(role);
     if (!row || row->params[0].name == nullptr) return;  // none, or one without weights
-    std::string_view leaf = row->params[0].tensors;      // "B.attn_norm.weight"
+    if (row->when == families::When::MlpNorm && flag("use_parallel_residual").value_or(false)) {
+      return;
+    }
+    std::string_view leaf = row->params[0].tensors;  // "B.attn_norm.weight"
     leaf.remove_prefix(std::string_view("B.").size());
     leaf = leaf.substr(0, leaf.find(" | "));
     const std::string name = fmt::format("blk.{}.{}", layer, leaf);
@@ -782,8 +789,16 @@ class Synthesiser {
     if (has_param(ir::Role::Attention, "sinks")) {
       noise(blk + "attn_sinks.weight", of_layer(heads_, layer), 0.5f);
     }
+    if (family_->has_role(ir::Role::AttentionGateProj)) {
+      matrix(blk + "attn_gate.weight", layer, {hidden_, q});
+    }
     const bool rows = family_->qk_norm == families::QkNormKind::Row;
     if (!has_qk_norm_) return;
+    if (family_->qk_norm == families::QkNormKind::EachHead) {
+      noise(blk + "attn_q_norm.weight", {head_dim, of_layer(heads_, layer)}, 0.02f, 1);
+      noise(blk + "attn_k_norm.weight", {head_dim, of_layer(kv_heads_, layer)}, 0.02f, 1);
+      return;
+    }
     norm(ir::Role::QRotatedNorm, layer, head_dim_);
     norm(ir::Role::KRotatedNorm, layer, head_dim_);
     norm(ir::Role::QNorm, layer, rows ? q : head_dim);

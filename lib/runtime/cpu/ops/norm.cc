@@ -22,10 +22,12 @@ struct RmsNormStep final : RowStep<kernels::RmsNormArgs, kernels::RmsNormFn> {
 
 struct LayerNormStep final : RowStep<kernels::LayerNormArgs, kernels::LayerNormFn> {
   Status bind(const BindContext& context) {
-    weight_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    const BoundWeight weight = KTX_TRY(context.weight(0));
+    weight_ = KTX_TRY(SmallWeight::make(weight));
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     point_to(context.input(0), args_.x, args_.x_stride);
     args_.weight = weight_.data();
+    args_.weight_step = weight.matrix.rows > 1 ? weight.matrix.cols : 0;
     args_.bias = bias_.data();
     args_.attrs = context.attrs<LayerNormAttrs>();
     weight_bytes_ = weight_.bytes() + bias_.bytes();
