@@ -38,7 +38,7 @@ struct EmulatedBf16Tiles {
     __builtin_memcpy(sums_[tile], from, sizeof sums_[tile]);
   }
   template <int tile>
-  static void multiply(const uint8_t* x, int64_t stride) {
+  __attribute__((noinline)) static void multiply(const uint8_t* x, int64_t stride) {
     for (int64_t t = 0; t < tokens_; ++t) {
       for (int row = 0; row < kPanelRows; ++row) {
         float part[2] = {0, 0};

@@ -31,10 +31,22 @@ KTX_ALWAYS_INLINE inline void each_sum(Fn f) {
   }
 }
 
+// What a register tile sees of a format once it is unpacked: formats that are alike in this have
+// one tile, which g++ compiles once.
+template <int kEach, bool kHasOffset, PanelMin kMinimum, int kEachStep, bool kWide>
+struct TileCodes {
+  static constexpr int kGroup = kEach, kOffset = kHasOffset, kStepBlocks = kEachStep;
+  static constexpr int kLargest = kWide ? 255 : 127;
+  static constexpr PanelMin kMin = kMinimum;
+};
+template <class V, class Codes>
+using TileCodesOf = TileCodes<Codes::kGroup, Codes::kOffset != 0, Codes::kMin,
+                              GroupSteps<V, Codes>::kBlocks, (Codes::kLargest > 127)>;
+
 // A register tile of the first kPanels panels of the scratch and kTokens tokens over `count`
 // blocks; the sums of token t and panel p are at sums + t * stride + 16 * p. (Zen 4 multiplies in
 // two pipes, in which 32 columns are eight dot products and one FMA or two; the subtraction goes
-// beside them.)
+// beside them.) Codes: TileCodes.
 template <class V, class Codes, class Act, int kPanels, int kTokens>
 void panel_tile(const PanelScratch& scratch, const Act& x, int64_t count, float* sums,
                 int64_t stride, Ahead& ahead) {
@@ -213,7 +225,8 @@ struct VectorTiles {
   static void of(int64_t tokens, const PanelScratch& scratch, const Act& x, int64_t count,
                  float* sums, Ahead& ahead) {
     if (tokens == kTokens) {
-      return panel_tile<V, Codes, Act, kPanels, kTokens>(scratch, x, count, sums, kStride, ahead);
+      return panel_tile<V, TileCodesOf<V, Codes>, Act, kPanels, kTokens>(scratch, x, count, sums,
+                                                                         kStride, ahead);
     }
     if constexpr (kTokens > 1) of<kTokens - 1>(tokens, scratch, x, count, sums, ahead);
   }

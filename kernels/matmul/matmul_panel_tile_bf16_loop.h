@@ -61,6 +61,21 @@ KTX_INLINE void add_bf16_block(const float* weights, const uint16_t* const* x, i
   }
 }
 
+// The same for any number of tokens. A function of its own, which all formats have in common:
+// inlined, it would stand in each of a unit's eight blocks.
+template <class V>
+__attribute__((noinline)) void add_bf16_tokens(const float* weights, const uint16_t* const* x,
+                                               int64_t column, int64_t tokens, float* sums) {
+  int64_t t = 0;
+  for (; t + 4 <= tokens; t += 4) {
+    add_bf16_block<V, 4>(weights, x + t, column, sums + t * kPanelRows);
+  }
+  for (; t + 2 <= tokens; t += 2) {
+    add_bf16_block<V, 2>(weights, x + t, column, sums + t * kPanelRows);
+  }
+  if (t < tokens) add_bf16_block<V, 1>(weights, x + t, column, sums + t * kPanelRows);
+}
+
 // Tokens that meet a panel's 32 columns once they are unpacked.
 constexpr int64_t kBf16Tokens = 64;
 
@@ -87,14 +102,7 @@ struct TokenBlocks {
   template <int kCount>
   KTX_ALWAYS_INLINE void end(int block) {
     for (int slot = 0; slot < kCount; ++slot) {
-      const int64_t column = first + 32 * (block + slot);
-      int64_t t = 0;
-      for (; t + 4 <= tokens; t += 4) {
-        add_bf16_block<V, 4>(weights[slot], x + t, column, sums + t * kPanelRows);
-      }
-      for (; t < tokens; ++t) {
-        add_bf16_block<V, 1>(weights[slot], x + t, column, sums + t * kPanelRows);
-      }
+      add_bf16_tokens<V>(weights[slot], x, first + 32 * (block + slot), tokens, sums);
     }
   }
 };
