@@ -14,7 +14,10 @@ namespace {
 using ::testing::HasSubstr;
 using Pick = HostGroup::Pick;
 
-constexpr HostTimes kShort{.sign_of_life = 0.02, .silence = 0.5, .longest_wait = 2};
+// Long enough for a busy machine; a host whose neighbour does not leave ends after a silence.
+constexpr HostTimes kPatient{.sign_of_life = 0.02, .silence = 4, .longest_wait = 900};
+constexpr HostTimes kShortSilence{.sign_of_life = 0.02, .silence = 0.5, .longest_wait = 900};
+constexpr HostTimes kShortWait{.sign_of_life = 0.02, .silence = 4, .longest_wait = 2};
 
 MessageBytes message(MessageKind kind, int64_t pass) {
   return MessageWriter({kind, 0, pass}).take();
@@ -22,7 +25,7 @@ MessageBytes message(MessageKind kind, int64_t pass) {
 
 // The hosts of a run; each is ended by a thread of its own, as they wait for each other.
 struct TestRun {
-  explicit TestRun(int ranks, const HostTimes& times = kShort) {
+  explicit TestRun(int ranks, const HostTimes& times = kPatient) {
     for (auto& end : make_thread_network(ranks)) {
       ends.push_back(end.get());
       groups.push_back(HostGroup::start(std::move(end), times));
@@ -76,7 +79,7 @@ TEST(HostGroup, AnIdleWaitEndsWhenTheFirstHostLeaves) {
 }
 
 TEST(HostGroup, ASilentHostIsNamedOnAllOthers) {
-  TestRun run(3);
+  TestRun run(3, kShortSilence);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   cut_thread_network(*run.ends[1]);
   const auto message = run.at(0).wait(2, {});
@@ -92,7 +95,7 @@ TEST(HostGroup, ASilentHostIsNamedOnAllOthers) {
 }
 
 TEST(HostGroup, ASilentFirstHostIsNoticedByAll) {
-  TestRun run(3);
+  TestRun run(3, kShortSilence);
   cut_thread_network(*run.ends[0]);
   for (const int rank : {1, 2}) {
     const auto message = run.at(rank).wait(0, {.idle = true});
@@ -103,7 +106,7 @@ TEST(HostGroup, ASilentFirstHostIsNoticedByAll) {
 }
 
 TEST(HostGroup, AnswersThatDoNotComeOrAreOthersEndTheRun) {
-  TestRun late(2);
+  TestRun late(2, kShortWait);
   EXPECT_THAT(late.at(0).wait(1, {}).error().message,
               HasSubstr("host b (rank 1) has not answered host a (rank 0) for 2"));
   TestRun other(2);
