@@ -222,7 +222,7 @@ class Converter {
     return true;
   }
 
-  std::map<std::string, Parts> bodies_;            // of rules that have no pattern yet
+  std::map<std::string, Parts> bodies_;  // of rules that have no pattern yet
   std::map<std::string, std::string> patterns_;
   Parts parts_;  // what is being read
   size_t at_ = 0;

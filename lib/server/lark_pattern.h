@@ -2,8 +2,8 @@
 //
 //   lark_pattern("start: word \"!\"\nword: /[a-z]+/")   // "(?:(?:(?:(?:[a-z]+)))(?:!))"
 //
-// Nothing for what is no regular expression of ours: a rule within itself, %ignore, templates, flags,
-// and patterns that string_pattern.h does not know. Safe for any bytes.
+// Nothing for what is no regular expression of ours: a rule within itself, %ignore, templates,
+// flags, and patterns that string_pattern.h does not know. Safe for any bytes.
 #pragma once
 
 #include <optional>

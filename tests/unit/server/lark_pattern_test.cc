@@ -78,7 +78,8 @@ TEST(LarkPattern, HasTheSignsOfLark) {
 
 TEST(LarkPattern, IsNothingWhereItIsNoRegularExpression) {
   std::string chain = "start: r0\n", doubled = "start: r0\n";
-  for (int i = 0; i < 3000; ++i) chain += "r" + std::to_string(i) + ": r" + std::to_string(i + 1) + "\n";
+  for (int i = 0; i < 3000; ++i)
+    chain += "r" + std::to_string(i) + ": r" + std::to_string(i + 1) + "\n";
   for (int i = 0; i < 30; ++i) {
     const std::string next = "r" + std::to_string(i + 1);
     doubled += "r" + std::to_string(i) + ": " + next + " " + next + "\n";
