@@ -279,7 +279,7 @@ TEST_F(BatchSchedulerTest, RefusesBeyondTheBatchAndTheQueue) {
   release->set_value();
   for (auto& answer : answers) EXPECT_EQ(answer.get().ids.size(), 2u);
   EXPECT_EQ(scheduler_->stats().refused, 1);
-  ASSERT_TRUE(scheduler_->wait_idle(std::chrono::seconds(60)));
+  ASSERT_TRUE(scheduler_->wait_idle(std::chrono::minutes(15)));
   EXPECT_NE(one_more(nullptr), 0u) << "those that have ended make room";
 }
 
@@ -405,7 +405,7 @@ TEST_F(BatchSchedulerTest, DrainsAndShutsDown) {
   late.prompt = {1};
   EXPECT_EQ(scheduler_->submit(std::move(late), &refused), 0u);
   EXPECT_EQ(refused.why, BatchScheduler::Refusal::Draining);
-  EXPECT_TRUE(scheduler_->wait_idle(std::chrono::seconds(20)));
+  EXPECT_TRUE(scheduler_->wait_idle(std::chrono::minutes(15)));
   EXPECT_EQ(a.get().end.reason, EndReason::Length);
 
   open(batch_of(1));
@@ -674,7 +674,7 @@ TEST_F(BatchSchedulerTest, WhatCallersThrowEndsTheirOwnRequests) {
   EXPECT_THROW(scheduler_->call([](Engine&) { throw std::runtime_error("x"); }),
                std::runtime_error);
   EXPECT_EQ(ask(prompt, 40).get().ids, right);
-  EXPECT_TRUE(scheduler_->wait_idle(std::chrono::seconds(60)));
+  EXPECT_TRUE(scheduler_->wait_idle(std::chrono::minutes(15)));
 }
 
 TEST_F(BatchSchedulerTest, AStepThatThrowsEndsThoseThatRan) {

@@ -334,7 +334,7 @@ class SpeculatingSchedulerTest : public SpeculationTest {
     holder.join();
     std::vector<Answered> answers;
     for (auto& future : futures) answers.push_back(future.get());
-    EXPECT_TRUE(scheduler.wait_idle(std::chrono::seconds(10)));
+    EXPECT_TRUE(scheduler.wait_idle(std::chrono::minutes(15)));
     scheduler.call([](Engine&) {});  // behind the round that publishes
     stats_ = scheduler.stats();
     return answers;
