@@ -4,8 +4,8 @@
 //
 //   GpuForm form = {.op = StepOp::Matmul, .weights = {{DType::Q4_K, Layout::Marlin, 4096, 4096}}};
 //   choose_gpu_kernels(form, gpu_machine(90))
-//     // marlin_gemv 1 | marlin_skinny_gemm 2..16 | cublas_gemm 128.. (needs cublas) |
-//     // marlin_gemm_wgmma 65.. (needs wgmma) | marlin_gemm_mma 65.. | marlin_few_gemm 17..64
+//     // marlin_gemv 1 | cublas_gemm 2048.. (needs cublas) | marlin_gemm_wgmma 33.. (needs wgmma) |
+//     // marlin_skinny_gemm 2..96 | marlin_gemm_mma 385.. | marlin_few_gemm 97..384
 #pragma once
 
 #include <cstdint>

@@ -14,6 +14,7 @@ constexpr RowRange kAll = {};
 constexpr RowRange kOneRow = {1, 1};
 constexpr RowRange kSkinnyRange = {2, kSkinnyRows};
 constexpr int64_t kLeastGemmRows = 17;
+constexpr RowRange kWideRange = {33, 2047};  // cuBLAS has more (cublas_products.def)
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -92,19 +93,26 @@ RowRange cublas_gemm(const GpuForm& form, const GpuMachine& machine) {
   return kNoRows;
 }
 
-// Its blocks take 256 rows of the weight and 64 tokens (32 on Hopper, where it is twice as quick):
-// below about one for every SM (every third), reading the weights from L2 once more for every 16
-// tokens is quicker. Of experts, from 12 pairs to each on average.
+// Blocks of tokens of 33 and more are filled well enough; the skinny GEMMs have fewer.
+RowRange gemm_wgmma(const GpuForm& form, const GpuMachine& machine) {
+  const RowRange range = gemm(form, machine);
+  if (is_experts(form) || range.least > range.most) return range;
+  return {kWideRange.least, kAnyRows};
+}
+
+// Its blocks take 256 rows of the weight and 64 tokens: below about one for every SM, reading the
+// weights from L2 once more for every 16 tokens is quicker. Of experts, from 12 pairs to each on
+// average.
 RowRange gemm(const GpuForm& form, const GpuMachine& machine) {
   const auto fits = [&](const GpuWeight& w) {
     return is_marlin(w) && marlin_gemm_fits(w.dtype, machine.shared_memory);
   };
   if (!std::all_of(form.weights.begin(), form.weights.end(), fits)) return kNoRows;
   if (is_experts(form)) return {ceil_div(12 * int64_t{form.experts}, form.top_k), kAnyRows};
-  const bool hopper = machine.sm == 90;
-  const int64_t tokens = hopper ? 32 : 64, strips = ceil_div(form.weights[0].rows, 256);
-  const int64_t blocks = hopper ? machine.multiprocessors / 3 : machine.multiprocessors * 3 / 4;
-  const int64_t least = (ceil_div(blocks, strips) - 1) * tokens + 1;
+  constexpr int64_t kTokens = 64;
+  const int64_t strips = ceil_div(form.weights[0].rows, 256);
+  const int64_t blocks = machine.multiprocessors * 3 / 4;
+  const int64_t least = (ceil_div(blocks, strips) - 1) * kTokens + 1;
   return {std::max(least, kLeastGemmRows), kAnyRows};
 }
 
@@ -118,6 +126,14 @@ RowRange products_gemv(const GpuForm& form, const GpuMachine& machine) {
 
 RowRange products_skinny_gemm(const GpuForm& form, const GpuMachine&) {
   return form.aligned && all_marlin(form) && go_together(form) ? kSkinnyRange : kNoRows;
+}
+
+RowRange products_gemm_wgmma(const GpuForm& form, const GpuMachine&) {
+  return form.aligned && all_marlin(form) && go_together(form) ? kWideRange : kNoRows;
+}
+
+RowRange gate_up_gemm_wgmma(const GpuForm& form, const GpuMachine&) {
+  return gate_up_goes(form) ? kWideRange : kNoRows;
 }
 
 RowRange gate_up_gemv(const GpuForm& form, const GpuMachine& machine) {

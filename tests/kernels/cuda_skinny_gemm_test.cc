@@ -2,6 +2,9 @@
 // whose launches may overlap.
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 
+#include "kernels/cuda/gemm/cuda_fused_gemm.h"
+
+#include "kernels/cuda/common/this_gpu.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {
@@ -70,8 +73,19 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& want,
   }
 }
 
+struct Launchers {
+  bool (*take)(const CudaSkinnyProductsArgs&) = skinny_products_take;
+  Status (*launch)(const CudaSkinnyProductsArgs&, CudaStream) = launch_skinny_products;
+  int64_t (*workspace)(int64_t tokens, int64_t cols) = skinny_workspace;
+};
+constexpr Launchers kGemms = {gemm_products_take, launch_gemm_products, gemm_workspace};
+bool has_wgmma() {
+  return (this_gpu_has() & kNeedsWgmma) != 0;
+}
+
 void check_products(Random& random, const std::vector<DType>& types,
-                    const std::vector<int64_t>& rows, int64_t cols, int64_t tokens, bool norm) {
+                    const std::vector<int64_t>& rows, int64_t cols, int64_t tokens, bool norm,
+                    const Launchers& launchers = {}, double limit = kHalfProducts) {
   SCOPED_TRACE(testing::Message() << name(types[0]) << " x" << types.size() << " cols " << cols
                                   << " tokens " << tokens << " norm " << norm << " seed "
                                   << random.seed());
@@ -100,13 +114,36 @@ void check_products(Random& random, const std::vector<DType>& types,
       want[i][o] += i == 1 ? bias[r] : i == 2 ? before[o] : 0;
     }
   }
-  GpuWorkspace workspace(args, skinny_workspace(tokens, cols));
-  ASSERT_TRUE(skinny_products_take(args));
-  ASSERT_TRUE(ran(launch_skinny_products(args, nullptr)));
+  GpuWorkspace workspace(args, launchers.workspace(tokens, cols));
+  ASSERT_TRUE(launchers.take(args));
+  ASSERT_TRUE(ran(launchers.launch(args, nullptr)));
   for (size_t i = 0; i < types.size(); ++i) {
     SCOPED_TRACE(testing::Message() << "output " << i);
-    expect_close(outputs[i]->read(), want[i], tokens, kHalfProducts);
+    expect_close(outputs[i]->read(), want[i], tokens, limit);
   }
+}
+
+// Tiles of 32, 64 and 128 tokens, ranges of columns, more formats than one, rows that fill no
+// block.
+TEST_F(CudaSkinnyGemm, GemmsOfNormedRowsAgreeWithTheSums) {
+  if (!has_wgmma()) {
+    GTEST_SKIP() << "GEMMs of many tokens in one launch need wgmma";
+  }
+  Random random(243);
+  for (DType dtype : kMarlinTypes) {
+    const bool wide = info(dtype).block_elems == 256;
+    check_products(random, {dtype, dtype, dtype}, {300, 16, 40}, wide ? 1280 : 1120, 33, true,
+                   kGemms);
+    // The worst of 130 tokens with 33 sums of few columns each lies further out.
+    check_products(random, {dtype, dtype}, {270, 33}, wide ? 256 : 96, 130, true, kGemms,
+                   1.5 * kHalfProducts);
+  }
+  check_products(random, {DType::Q4_K, DType::Q4_K, DType::Q6_K}, {512, 256, 256}, 4096, 70, true,
+                 kGemms);
+  check_products(random, {DType::Q6_K, DType::Q4_K, DType::Q6_K}, {512, 256, 256}, 2048, 257, true,
+                 kGemms);
+  check_products(random, {DType::Q4_K}, {4096}, 4096, 129, false, kGemms);
+  check_products(random, {DType::Q8_0}, {4096}, 1024, 300, false, kGemms);
 }
 
 TEST_F(CudaSkinnyGemm, ProductsOfNormedRowsAgreeWithTheSums) {
@@ -206,9 +243,11 @@ TEST_F(CudaSkinnyGemm, GateAndUpOfNormedRowsAgreeWithTheSums) {
       args.up = up.gpu();
       args.y = y.data();
       args.y_stride = rows;
-      GpuWorkspace workspace(args, skinny_workspace(tokens, cols));
-      ASSERT_TRUE(skinny_gate_up_takes(args));
-      ASSERT_TRUE(ran(launch_skinny_gate_up(args, nullptr)));
+      const bool gemm = tokens > 32 && has_wgmma();
+      GpuWorkspace workspace(args,
+                             gemm ? gemm_workspace(tokens, cols) : skinny_workspace(tokens, cols));
+      ASSERT_TRUE(gemm ? gemm_gate_up_takes(args) : skinny_gate_up_takes(args));
+      ASSERT_TRUE(ran((gemm ? launch_gemm_gate_up : launch_skinny_gate_up)(args, nullptr)));
       std::vector<float> want = product(gate, n, tokens);
       const std::vector<float> other = product(up, n, tokens);
       for (size_t r = 0; r < want.size(); ++r) want[r] *= other[r] / (1 + std::exp(-want[r]));
@@ -222,14 +261,16 @@ TEST_F(CudaSkinnyGemm, GateAndUpOfNormedRowsAgreeWithTheSums) {
 TEST_F(CudaSkinnyGemm, AGraphOfThemGivesTheSameBits) {
   Random random(247);
   constexpr int64_t kHidden = 1024, kWidth = 2560;
-  for (int64_t tokens : {4, 8, 16, 48}) {
+  for (int64_t tokens : {4, 8, 16, 48, 90}) {
+    const bool gemm = tokens > 64 && has_wgmma();
     const GpuWeights gate(random, DType::Q4_K, kWidth, kHidden),
         up(random, DType::Q4_K, kWidth, kHidden);
     const GpuWeights down(random, DType::Q6_K, kHidden, kWidth);
     const std::vector<float> start = random.normals(tokens * kHidden);
     Gpu<float> first(start), x(start), h(static_cast<size_t>(tokens * kWidth)),
         weight(random.normals(kHidden, 0.05f));
-    GpuWorkspace workspace(skinny_workspace(tokens, kWidth));
+    GpuWorkspace workspace(gemm ? gemm_workspace(tokens, kWidth)
+                                : skinny_workspace(tokens, kWidth));
     const auto run = [&](cudaStream_t stream, bool apart) {
       cudaMemcpyAsync(x.data(), first.data(), x.bytes(), cudaMemcpyDeviceToDevice, stream);
       for (int i = 0; i < 12; ++i) {
@@ -240,14 +281,14 @@ TEST_F(CudaSkinnyGemm, AGraphOfThemGivesTheSameBits) {
         args.y = h.data();
         args.y_stride = kWidth;
         workspace.give(args);
-        ASSERT_TRUE(launch_skinny_gate_up(args, stream).ok());
+        ASSERT_TRUE((gemm ? launch_gemm_gate_up : launch_skinny_gate_up)(args, stream).ok());
         if (apart) cudaStreamSynchronize(stream);
         CudaSkinnyProductsArgs product;
         product.x = {h.data(), kWidth, tokens, nullptr, 0};
         product.outputs[0] = {down.gpu(), x.data(), kHidden, nullptr, true};
         product.count = 1;
         workspace.give(product);
-        ASSERT_TRUE(launch_skinny_products(product, stream).ok());
+        ASSERT_TRUE((gemm ? launch_gemm_products : launch_skinny_products)(product, stream).ok());
         if (apart) cudaStreamSynchronize(stream);
       }
     };

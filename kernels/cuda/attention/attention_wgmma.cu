@@ -65,11 +65,6 @@ __device__ __forceinline__ void copy_box(void* shared, const CUtensorMap* map, i
       : "memory");
 }
 
-// A barrier of some of the block's threads: `name` 1 to 15.
-__device__ __forceinline__ void meet_at(int name, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
-}
-
 template <int kDim, int kGroups>
 __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
     attention_wgmma(CudaAttentionArgs a, AttentionParts parts,

@@ -66,6 +66,11 @@ __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// A barrier of some of the block's threads: `name` 1 to 15.
+__device__ __forceinline__ void meet_at(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
 // Registers of each thread from here on, for all of a warpgroup: those that one gives back others
 // get.
 template <int kCount>

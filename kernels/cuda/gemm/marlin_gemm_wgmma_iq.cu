@@ -3,8 +3,11 @@
 
 namespace ktx::kernels {
 
-template Status launch_wide_type<DType::IQ4_NL>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::IQ4_XS>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::MXFP4>(const MarlinProduct&, cudaStream_t);
+template Status launch_wide_type<DType::IQ4_NL>(const MarlinProduct&, const WideParts&,
+                                                cudaStream_t);
+template Status launch_wide_type<DType::IQ4_XS>(const MarlinProduct&, const WideParts&,
+                                                cudaStream_t);
+template Status launch_wide_type<DType::MXFP4>(const MarlinProduct&, const WideParts&,
+                                               cudaStream_t);
 
 }  // namespace ktx::kernels

@@ -3,8 +3,8 @@
 
 namespace ktx::kernels {
 
-template Status launch_wide_type<DType::Q4_K>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::Q5_K>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::Q6_K>(const MarlinProduct&, cudaStream_t);
+template Status launch_wide_type<DType::Q4_K>(const MarlinProduct&, const WideParts&, cudaStream_t);
+template Status launch_wide_type<DType::Q5_K>(const MarlinProduct&, const WideParts&, cudaStream_t);
+template Status launch_wide_type<DType::Q6_K>(const MarlinProduct&, const WideParts&, cudaStream_t);
 
 }  // namespace ktx::kernels

@@ -3,10 +3,10 @@
 
 namespace ktx::kernels {
 
-template Status launch_wide_type<DType::Q4_0>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::Q4_1>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::Q5_0>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::Q5_1>(const MarlinProduct&, cudaStream_t);
-template Status launch_wide_type<DType::Q8_0>(const MarlinProduct&, cudaStream_t);
+template Status launch_wide_type<DType::Q4_0>(const MarlinProduct&, const WideParts&, cudaStream_t);
+template Status launch_wide_type<DType::Q4_1>(const MarlinProduct&, const WideParts&, cudaStream_t);
+template Status launch_wide_type<DType::Q5_0>(const MarlinProduct&, const WideParts&, cudaStream_t);
+template Status launch_wide_type<DType::Q5_1>(const MarlinProduct&, const WideParts&, cudaStream_t);
+template Status launch_wide_type<DType::Q8_0>(const MarlinProduct&, const WideParts&, cudaStream_t);
 
 }  // namespace ktx::kernels

@@ -14,9 +14,15 @@ namespace ktx::kernels {
 // multiple of 8 on are one piece of memory in the form that wgmma takes (wgmma.cuh).
 enum class HalfOrder { Columns, Fragments, Panels };
 
+// A norm on the way: weight[cols], 16-byte aligned, or null. Its factor is in the scale of a row.
+struct RowNorm {
+  const float* weight = nullptr;
+  float eps = 0;
+};
+
 // Rows get half_cols halves, zeros from `cols` on.
 Status launch_half_rows_padded(const CudaHalfRowsArgs& args, int64_t half_cols, HalfOrder order,
-                               cudaStream_t stream);
+                               const RowNorm& norm, cudaStream_t stream);
 
 inline int64_t half_rows_cols(int64_t cols) {
   return ceil_div<int64_t>(cols, 256) * 256;

@@ -1,5 +1,6 @@
 // Which kernel template serves a marlin product.
 #include "kernels/cuda/common/cuda_launch.cuh"
+#include "kernels/cuda/gemm/wide_parts.cuh"
 #include "kernels/cuda/matmul/half_rows.cuh"
 #include "kernels/cuda/matmul/marlin_products.cuh"
 #include "kernels/gpu/gpu_limits.h"
@@ -11,7 +12,7 @@ Status launch_few_type(const MarlinProduct& p, cudaStream_t stream);
 template <DType kType>
 Status launch_many_type(const MarlinProduct& p, cudaStream_t stream);
 template <DType kType>
-Status launch_wide_type(const MarlinProduct& p, cudaStream_t stream);
+Status launch_wide_type(const MarlinProduct& p, const WideParts& parts, cudaStream_t stream);
 
 Status launch_marlin_few_gemm(DType dtype, const MarlinProduct& p, cudaStream_t stream) {
   return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},
@@ -35,14 +36,14 @@ Status launch_marlin_gemm_mma(DType dtype, const MarlinProduct& product, int64_t
   const HalfOrder order = !wide       ? HalfOrder::Columns
                           : p.offsets ? HalfOrder::Fragments  // rows are gathered
                                       : HalfOrder::Panels;
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, order, stream));
+  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, order, {}, stream));
   if (order == HalfOrder::Panels) p.panel_rows = padded_rows(x_rows);
   p.xh = rows.xh;
   p.x_scale = rows.scale;
   return for_marlin_type<Status>(dtype, Error{"not a format of marlin weights"},
                                  [&]<DType kType>() {
 #ifdef KTX_CUDA_WGMMA
-                                   if (wide) return launch_wide_type<kType>(p, stream);
+                                   if (wide) return launch_wide_type<kType>(p, {}, stream);
 #endif
                                    return launch_many_type<kType>(p, stream);
                                  });

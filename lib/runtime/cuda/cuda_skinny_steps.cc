@@ -1,16 +1,50 @@
-// Fused ops as launches of 2 to 96 tokens (cuda_fused_skinny_gemm.h). Routers and experts go step
+// Fused ops as launches of 2 to 96 tokens (cuda_fused_skinny_gemm.h), on Hopper of 33 and more
+// (cuda_fused_gemm.h). Routers and experts go step
 // by step; attention is in cuda_fused_steps.cc.
+#include "kernels/cuda/gemm/cuda_fused_gemm.h"
 #include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {
 namespace {
 
+using kernels::CudaSkinnyGateUpArgs;
+using kernels::CudaSkinnyProductsArgs;
+using kernels::CudaStream;
+
+struct SkinnyGemms {
+  static int64_t workspace(int64_t tokens, int64_t cols) {
+    return kernels::skinny_workspace(tokens, cols);
+  }
+  static bool take(const CudaSkinnyProductsArgs& a) { return kernels::skinny_products_take(a); }
+  static bool take(const CudaSkinnyGateUpArgs& a) { return kernels::skinny_gate_up_takes(a); }
+  static Status launch(const CudaSkinnyProductsArgs& a, CudaStream stream) {
+    return kernels::launch_skinny_products(a, stream);
+  }
+  static Status launch(const CudaSkinnyGateUpArgs& a, CudaStream stream) {
+    return kernels::launch_skinny_gate_up(a, stream);
+  }
+};
+
+struct Gemms {
+  static int64_t workspace(int64_t tokens, int64_t cols) {
+    return kernels::gemm_workspace(tokens, cols);
+  }
+  static bool take(const CudaSkinnyProductsArgs& a) { return kernels::gemm_products_take(a); }
+  static bool take(const CudaSkinnyGateUpArgs& a) { return kernels::gemm_gate_up_takes(a); }
+  static Status launch(const CudaSkinnyProductsArgs& a, CudaStream stream) {
+    return kernels::launch_gemm_products(a, stream);
+  }
+  static Status launch(const CudaSkinnyGateUpArgs& a, CudaStream stream) {
+    return kernels::launch_gemm_gate_up(a, stream);
+  }
+};
+
 // bind() says whether the launchers take it.
-template <class Args, Status (*kLaunch)(const Args&, kernels::CudaStream)>
-class SkinnyProduct : public GpuStep {
+template <class Launchers, class Args>
+class ProductsOfRows : public GpuStep {
  public:
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    return kernels::skinny_workspace(shape.tokens, cols_);
+    return Launchers::workspace(shape.tokens, cols_);
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     Args args = args_;
@@ -18,7 +52,7 @@ class SkinnyProduct : public GpuStep {
     args.workspace = workspace;
     args.workspace_bytes = bytes;
     gpu_->use();
-    return kLaunch(args, gpu_->stream());
+    return Launchers::launch(args, gpu_->stream());
   }
 
  protected:
@@ -29,8 +63,11 @@ class SkinnyProduct : public GpuStep {
   GpuMemory norm_, bias_[3];
 };
 
-class SkinnyProducts final
-    : public SkinnyProduct<kernels::CudaSkinnyProductsArgs, kernels::launch_skinny_products> {
+template <class Launchers>
+class ManyProducts final : public ProductsOfRows<Launchers, CudaSkinnyProductsArgs> {
+  using Base = ProductsOfRows<Launchers, CudaSkinnyProductsArgs>;
+  using Base::args_, Base::bias_, Base::cols_, Base::gpu_, Base::norm_, Base::rows_;
+
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
@@ -45,12 +82,15 @@ class SkinnyProducts final
     }
     cols_ = args_.outputs[0].w.cols;
     rows_ = members.of(StepOp::Matmul).output(0).rows;
-    return kernels::skinny_products_take(args_);
+    return Launchers::take(args_);
   }
 };
 
-class SkinnyGateUp final
-    : public SkinnyProduct<kernels::CudaSkinnyGateUpArgs, kernels::launch_skinny_gate_up> {
+template <class Launchers>
+class ManyGateUp final : public ProductsOfRows<Launchers, CudaSkinnyGateUpArgs> {
+  using Base = ProductsOfRows<Launchers, CudaSkinnyGateUpArgs>;
+  using Base::args_, Base::bias_, Base::cols_, Base::gpu_, Base::norm_, Base::rows_;
+
  public:
   Result<bool> bind(const FusedMembers& members) {
     gpu_ = &members.gpu();
@@ -65,7 +105,7 @@ class SkinnyGateUp final
     cols_ = args_.gate.cols;
     rows_ = glu.output(0).rows;
     const bool plain = !KTX_TRY(gate.vector(1, bias_[0])) && !KTX_TRY(up.vector(1, bias_[1]));
-    return plain && kernels::skinny_gate_up_takes(args_);
+    return plain && Launchers::take(args_);
   }
 };
 
@@ -74,12 +114,23 @@ class SkinnyGateUp final
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ProductsSkinnyGemm>(
     const FusedMembers& members) {
-  return make_fused_step<SkinnyProducts>(members);
+  return make_fused_step<ManyProducts<SkinnyGemms>>(members);
 }
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::GateUpSkinnyGemm>(
     const FusedMembers& members) {
-  return make_fused_step<SkinnyGateUp>(members);
+  return make_fused_step<ManyGateUp<SkinnyGemms>>(members);
+}
+
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ProductsGemmWgmma>(
+    const FusedMembers& members) {
+  return make_fused_step<ManyProducts<Gemms>>(members);
+}
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::GateUpGemmWgmma>(
+    const FusedMembers& members) {
+  return make_fused_step<ManyGateUp<Gemms>>(members);
 }
 
 }  // namespace ktx::runtime

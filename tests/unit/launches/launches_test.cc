@@ -94,6 +94,9 @@ TEST(Launches, AGroupIsFoundAndGetsAKernelForOneAndForFewTokens) {
   const std::vector<int32_t> all = {0, 1, 2, 3};
   EXPECT_EQ(chosen.groups[0].steps, all);
   EXPECT_THAT(on(chosen, all, 90, 0), ElementsAre("gate_up_gemv 1-1", "gate_up_skinny_gemm 2-96"));
+  EXPECT_THAT(
+      on(chosen, all, 90, kernels::kNeedsWgmma),
+      ElementsAre("gate_up_gemm_wgmma 33-2047", "gate_up_gemv 1-1", "gate_up_skinny_gemm 2-96"));
   EXPECT_THAT(on(chosen, all, 80, 0), ElementsAre("gate_up_gemv 1-1"));
 }
 
@@ -105,12 +108,12 @@ TEST(Launches, AProductsKernelFollowsTokensGenerationAndWhatTheMachineHas) {
               ElementsAre("marlin_gemv 1-1", "marlin_gemm_mma 1281-", "marlin_few_gemm 2-1280"));
   EXPECT_THAT(
       on(chosen, {1}, 90, kernels::kAllKernelNeeds),
-      ElementsAre("cublas_gemm 256-", "marlin_gemm_wgmma 321-", "marlin_gemv 1-1",
-                  "marlin_skinny_gemm 2-96", "marlin_gemm_mma 321-", "marlin_few_gemm 97-320"));
+      ElementsAre("cublas_gemm 2048-", "marlin_gemm_wgmma 33-", "marlin_gemv 1-1",
+                  "marlin_skinny_gemm 2-96", "marlin_gemm_mma 1537-", "marlin_few_gemm 97-1536"));
   const Chosen alone(gate_up_list(), *parse_preferences("cublas=no,fused=no"));
   EXPECT_THAT(on(alone, {1}, 90, kernels::kNeedsCublas),
-              ElementsAre("marlin_gemv 1-1", "marlin_skinny_gemm 2-96", "marlin_gemm_mma 321-",
-                          "marlin_few_gemm 97-320"));
+              ElementsAre("marlin_gemv 1-1", "marlin_skinny_gemm 2-96", "marlin_gemm_mma 1537-",
+                          "marlin_few_gemm 97-1536"));
   EXPECT_TRUE(on(alone, {0, 1, 2, 3}, 90, 0).empty());
 }
 
