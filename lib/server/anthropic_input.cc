@@ -14,6 +14,7 @@ struct MessageReader {
   ChatInput& input;
   RequestTools& tools;
   const std::string role;
+  const bool begins_prompt = false;
   bool own = false;
   Json calls = Json::array();
   ContentText said = {};
@@ -30,7 +31,7 @@ struct MessageReader {
       summary(block);
       return std::nullopt;
     }
-    return read_part(block, {Protocol::Messages, where, own}, input.notes, said);
+    return read_part(block, {Protocol::Messages, where, own, begins_prompt}, input.notes, said);
   }
 
   std::optional<ApiError> call(const Json& block, const std::string& where) {
@@ -101,9 +102,10 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
                      fmt::format("is {}, expected user, assistant or system", show(from["role"])));
   }
   const Json& content = from["content"];
-  MessageReader reader{input, tools, role};
+  MessageReader reader{input, tools, role, role == "system" && input.messages.empty()};
   if (!content.is_array()) {
-    const ContentPlace place = {Protocol::Messages, where + ".content"};
+    const ContentPlace place = {Protocol::Messages, where + ".content", false,
+                                reader.begins_prompt};
     if (auto error = read_content(content, place, input.notes, reader.said)) return error;
     input.messages.push_back({{"role", role}, {"content", reader.said.text}});
     return std::nullopt;

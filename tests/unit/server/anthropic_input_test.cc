@@ -55,6 +55,17 @@ TEST(AnthropicInput, ResultsOfToolsAreMessages) {
   EXPECT_EQ(messages[5]["role"], "system");
 }
 
+TEST(AnthropicInput, TheHeaderOfARequestIsNoPartOfASystemMessageThatComesFirst) {
+  const char* kText = "x-anthropic-billing-header: cch=1\nBe brief.";
+  const Json user = {{"role", "user"}, {"content", "go"}};
+  const Json contents[] = {kText, Json::array({block("text", "text", kText)})};
+  for (const Json& content : contents) {
+    const Json system = {{"role", "system"}, {"content", content}};
+    EXPECT_EQ(read({system, user}).input.messages[0]["content"], "Be brief.");
+    EXPECT_EQ(read({user, system}).input.messages[1]["content"], kText);
+  }
+}
+
 TEST(AnthropicInput, ACompactionStandsForWhatCameBefore) {
   const Read said =
       read({{{"role", "user"}, {"content", "long ago"}},
