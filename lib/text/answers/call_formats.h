@@ -27,6 +27,7 @@ inline constexpr std::string_view kKimiArguments = "<|tool_call_argument_begin|>
 inline constexpr std::string_view kKimiCallEnd = "<|tool_call_end|>";
 
 inline constexpr std::string_view kFunction = "<function=";
+inline constexpr std::string_view kSeedCall = "<seed:tool_call>";  // Seed-OSS's <tool_call>
 inline constexpr std::string_view kParameter = "<parameter=";
 
 // A section of calls, each with its name and its parameters in attributes.

@@ -139,8 +139,8 @@ CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead&
 
 CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   std::string_view name, key, value;
-  if (const CallState wrapped = in.opener("<tool_call>"); wrapped == CallState::More) {
-    return wrapped;
+  for (const std::string_view wrapper : {std::string_view("<tool_call>"), kSeedCall}) {
+    if (in.opener(wrapper) == CallState::More) return CallState::More;
   }
   in.space();
   KTX_STEP(in.literal(kFunction));

@@ -12,6 +12,8 @@ constexpr ReasoningTags kKnownTags[] = {
     {"◁think▷", "◁/think▷"},                            // Kimi
     {"[THINK]", "[/THINK]"},                            // Magistral, Ministral
     {"<|channel>thought", "<channel|>", "<|channel>"},  // Gemma 4
+    {"<seed:think>", "</seed:think>"},                  // Seed-OSS
+    {"<thought>", "</thought>"},                        // EXAONE Deep
 };
 
 size_t space_at_begin(std::string_view text) {

@@ -12,8 +12,9 @@ using Markers = std::span<const std::string_view>;
 
 constexpr std::string_view kHermesOpeners[] = {"<tool_call>"};
 constexpr std::string_view kHermesTrailers[] = {"</tool_call>"};
-constexpr std::string_view kQwenCoderOpeners[] = {"<tool_call>", kFunction};
-constexpr std::string_view kQwenCoderTrailers[] = {"</function>", "</tool_call>"};
+constexpr std::string_view kQwenCoderOpeners[] = {"<tool_call>", kSeedCall, kFunction};
+constexpr std::string_view kQwenCoderTrailers[] = {"</function>", "</tool_call>",
+                                                   "</seed:tool_call>"};
 constexpr std::string_view kLlama3Openers[] = {kPythonTag};
 constexpr std::string_view kLlama3Trailers[] = {";"};
 constexpr std::string_view kMistralOpeners[] = {kToolCalls};

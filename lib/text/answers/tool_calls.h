@@ -17,6 +17,7 @@
 //             <|tool_call_argument_begin|>{…}<|tool_call_end|>…
 //   Glm       <tool_call>n<arg_key>k</arg_key><arg_value>v</arg_value>…</tool_call>
 //   QwenCoder <tool_call><function=n><parameter=k>v</parameter>…</function></tool_call>
+//             (Seed-OSS: <seed:tool_call>)
 //   MiniMax   <minimax:tool_call><invoke name="n"><parameter name="k">v</parameter>…</invoke>…
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2)

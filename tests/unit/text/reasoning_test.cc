@@ -90,6 +90,8 @@ TEST(DetectReasoning, KnowsTheTagsOfTemplates) {
   EXPECT_EQ(detect_reasoning("{{ '<think>\n' }}")->close, "</think>");
   EXPECT_EQ(detect_reasoning("{{ m.split('</think>')[-1] }}")->open, "<think>");
   EXPECT_EQ(detect_reasoning("{{ '◁think▷' }}")->close, "◁/think▷");
+  EXPECT_EQ(detect_reasoning("{%- set begin = '<seed:think>' %}")->close, "</seed:think>");
+  EXPECT_EQ(detect_reasoning("{{ '<thought>\n' }}")->close, "</thought>");
 }
 
 TEST(PromptOpensReasoning, LooksAtTheEndOfThePrompt) {

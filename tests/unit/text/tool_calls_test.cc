@@ -154,6 +154,10 @@ const Case kCases[] = {
      "So.|f {\"a\": [1,2], \"s\": \"def f():\\n  return 1\"}|g {}"},
     {QwenCoder, "<function=g><parameter=x>true</parameter></function>", "|g {\"x\": true}"},
     {QwenCoder, "<tool_call>\nno", "<tool_call>\nno"},
+    {QwenCoder,
+     "Yes.\n<seed:tool_call>\n<function=g>\n<parameter=x>true</parameter>\n</function>\n"
+     "</seed:tool_call>",
+     "Yes.|g {\"x\": true}"},
     // MiniMax-M2
     {MiniMax,
      "I look.\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">42</parameter>\n"
