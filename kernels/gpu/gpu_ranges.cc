@@ -96,7 +96,7 @@ RowRange cublas_gemm(const GpuForm& form, const GpuMachine& machine) {
 // Blocks of tokens of 33 and more are filled well enough; the skinny GEMMs have fewer.
 RowRange gemm_wgmma(const GpuForm& form, const GpuMachine& machine) {
   const RowRange range = gemm(form, machine);
-  if (is_experts(form) || range.least > range.most) return range;
+  if (is_experts(form) || range.empty()) return range;
   return {kWideRange.least, kAnyRows};
 }
 

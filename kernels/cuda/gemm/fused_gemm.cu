@@ -1,29 +1,14 @@
 // The launches of cuda_fused_gemm.h: rows in F16, then a launch for each format.
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/gemm/cuda_fused_gemm.h"
-#include "kernels/cuda/gemm/wide_parts.cuh"
-#include "kernels/cuda/matmul/half_rows.cuh"
+#include "kernels/cuda/gemm/wide_launch.cuh"
 #include "kernels/cuda/matmul/marlin_products.cuh"
 #include "kernels/cuda/matmul/product_forms.h"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
 
-template <DType kType>
-Status launch_wide_type(const MarlinProduct& p, const WideParts& parts, cudaStream_t stream);
-
 namespace {
-
-Status launch(DType dtype, const MarlinProduct& p, const WideParts& parts, cudaStream_t stream) {
-#ifdef KTX_CUDA_WGMMA
-  return for_marlin_type<Status>(
-      dtype, Error{"not a format of marlin weights"},
-      [&]<DType kType>() { return launch_wide_type<kType>(p, parts, stream); });
-#else
-  (void)dtype, (void)p, (void)parts, (void)stream;
-  return Error{"this program has no GEMM for Hopper"};
-#endif
-}
 
 bool takes(const CudaSkinnyX& x) {
   return marlin_gemm_wgmma_runs() && aligned_16(x.x) && aligned_16(x.norm) && x.stride % 4 == 0;
@@ -33,21 +18,12 @@ bool takes(const CudaSkinnyX& x) {
 Result<MarlinProduct> product_of(const CudaSkinnyX& x, int64_t cols, std::byte* workspace,
                                  int64_t bytes, cudaStream_t stream) {
   KTX_TRY(check_workspace("products of many tokens", bytes, gemm_workspace(x.tokens, cols)));
-  CudaHalfRowsArgs rows;
-  rows.x = x.x;
-  rows.x_stride = x.stride;
-  rows.tokens = x.tokens;
-  rows.cols = cols;
-  rows.xh = reinterpret_cast<uint16_t*>(workspace);
-  rows.scale = reinterpret_cast<float*>(workspace + half_values_bytes(x.tokens, cols));
   MarlinProduct p;
-  p.cols = static_cast<int>(cols);
+  p.x = x.x;
+  p.x_stride = x.stride;
   p.tokens = static_cast<int>(x.tokens);
-  p.xh = rows.xh;
-  p.x_scale = rows.scale;
-  p.half_cols = half_rows_cols(cols);
-  p.panel_rows = padded_rows(x.tokens);
-  KTX_TRY(launch_half_rows_padded(rows, p.half_cols, HalfOrder::Panels, {x.norm, x.eps}, stream));
+  p.cols = static_cast<int>(cols);
+  KTX_TRY(take_half_rows(p, x.tokens, HalfOrder::Panels, {x.norm, x.eps}, workspace, stream));
   return p;
 }
 
@@ -87,7 +63,7 @@ Status launch_gemm_products(const CudaSkinnyProductsArgs& a, CudaStream stream) 
           blocks);
     }
     p.strip_bytes = marlin_strip_bytes(dtype, cols);
-    KTX_TRY(launch(dtype, p, parts, stream));
+    KTX_TRY(launch_marlin_gemm_wgmma(dtype, p, parts, stream));
   }
   return {};
 }
@@ -106,7 +82,7 @@ Status launch_gemm_gate_up(const CudaSkinnyGateUpArgs& a, CudaStream stream) {
   p.y = a.y;
   p.y_stride = a.y_stride;
   p.glu = a.glu;
-  return launch(a.gate.dtype, p, {}, stream);
+  return launch_marlin_gemm_wgmma(a.gate.dtype, p, {}, stream);
 }
 
 }  // namespace ktx::kernels

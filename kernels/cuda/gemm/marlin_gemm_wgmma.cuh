@@ -4,7 +4,7 @@
 // A block takes 16 strips (256 rows; or 8 strips of gate and the same of up), kTokens tokens and a
 // range of columns; the other ranges are with the other blocks of its cluster (split-K), whose sums
 // meet at the end (wide_sums.cuh). Eight warps have two strips each: they decode 32 columns of them
-// into A fragments while the products of the 32 before run. Another warp brings what they multiply:
+// into A fragments while the products of the 32 before run. Two more bring what they multiply:
 // weights 256 columns at a time, activations 128, in F16 (half_rows, for wgmma: the columns of
 // every 32 in the order in which marlin fragments have them), in bulk copies (rows of experts,
 // which are gathered: cp.async). No barrier of the block stands between the first columns and the
@@ -30,7 +30,7 @@ namespace ktx::kernels {
 
 constexpr int kWarpStrips = 2;
 constexpr int kWideWarps = kWideStrips / kWarpStrips;  // that multiply
-// Registers are given up by a warpgroup: of the last one a warp brings stages, the others end.
+// Registers are given up by a warpgroup: of the last one two warps bring stages, the others end.
 constexpr int kWideThreads = 32 * (kWideWarps + 4);
 
 template <DType kType, int kTokens>

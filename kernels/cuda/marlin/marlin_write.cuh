@@ -1,5 +1,5 @@
-// What the kernels of many tokens (marlin_gemm_mma.cuh, marlin_gemm_wgmma.cuh) have in common
-// around their loops: pairs that no expert takes, and the way of a warp's sums to y.
+// Around the loops of the kernels of many tokens: pairs that no expert takes (marlin_gemm_mma.cuh,
+// marlin_gemm_wgmma.cuh), and the way of a warp's sums to y (marlin_gemm_mma.cuh).
 #pragma once
 
 #include "kernels/cuda/common/cuda_launch.cuh"

@@ -1,6 +1,5 @@
 // Fused ops as launches of 2 to 96 tokens (cuda_fused_skinny_gemm.h), on Hopper of 33 and more
-// (cuda_fused_gemm.h). Routers and experts go step
-// by step; attention is in cuda_fused_steps.cc.
+// (cuda_fused_gemm.h). Routers and experts go step by step; attention is in cuda_fused_steps.cc.
 #include "kernels/cuda/gemm/cuda_fused_gemm.h"
 #include "lib/runtime/cuda/fused_members.h"
 
