@@ -1,5 +1,5 @@
-// What launches of marlin_gemm_wgmma.cuh share, by one step or by several: rows in F16, and the choice
-// of its template by format.
+// What launches of marlin_gemm_wgmma.cuh share, by one step or by several: rows in F16, and the
+// choice of its template by format.
 #pragma once
 
 #include "kernels/cuda/gemm/wide_parts.cuh"
