@@ -175,6 +175,23 @@ TEST(RandomBlocks, EveryTypeHasZeroMeanAndTheAskedDeviation) {
   }
 }
 
+TEST(RandomBlocks, AreTheSameInWhateverOrderTheyAreRead) {
+  for (const DTypeInfo& row : all_dtypes()) {
+    if (row.dtype == DType::I32) continue;
+    const auto block = static_cast<size_t>(row.block_bytes);
+    const BlockPool whole(row.dtype, 0.5f, 7, 5000 * block),
+        parts(row.dtype, 0.5f, 7, 5000 * block);
+    ASSERT_EQ(whole.bytes().size(), 5000 * block);
+    std::vector<std::byte> a(3000 * block), b(a.size());
+    whole.fill(9, 0, a);
+    for (const size_t at : {2100, 0, 900}) {
+      const size_t blocks = at == 0 ? 900 : at == 900 ? 1200 : 900;
+      parts.fill(9, at * block, std::span(b).subspan(at * block, blocks * block));
+    }
+    EXPECT_TRUE(a == b) << row.name;
+  }
+}
+
 TEST(TypeMix, FollowsTheQuantisersRules) {
   const auto mix = *find_type_mix("q4_k_m");
   const MixFacts dense{.layers = 32, .experts = 0, .heads_per_kv_head = 4, .tied = false};

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "lib/families/family.h"
@@ -19,25 +18,6 @@ namespace {
 
 constexpr int64_t kLogits = 32000;  // of most published heads
 constexpr float kDeviation = 0.02f, kStrong = 1.5f;
-
-// Random blocks of one type and deviation, made when the first tensor is written.
-class Pool {
- public:
-  Pool(DType dtype, float sigma, uint64_t seed, size_t bytes)
-      : dtype_(dtype), sigma_(sigma), seed_(seed), bytes_(bytes) {}
-  const BlockPool& get() {
-    std::call_once(made_, [&] { pool_.emplace(dtype_, sigma_, seed_, bytes_); });
-    return *pool_;
-  }
-
- private:
-  const DType dtype_;
-  const float sigma_;
-  const uint64_t seed_;
-  const size_t bytes_;
-  std::once_flag made_;
-  std::optional<BlockPool> pool_;
-};
 
 class HeadSynthesiser {
  public:
@@ -137,11 +117,10 @@ class HeadSynthesiser {
         options_.strong ? kStrong / std::sqrt(static_cast<float>(shape[0])) : kDeviation;
     const DType dtype = mixed_type(mix_, facts_, name, 0, shape[0]);
     const uint64_t seed = mix_bits(options_.seed * 0x10001 + ++tensors_);
-    auto pool = std::make_shared<Pool>(dtype, sigma, seed, options_.pool_bytes);
-    writer_.add_tensor(name, dtype, std::move(shape),
-                       [pool, seed](uint64_t offset, std::span<std::byte> out) {
-                         pool->get().fill(seed, offset, out);
-                       });
+    auto pool = std::make_shared<BlockPool>(dtype, sigma, seed, options_.pool_bytes);
+    writer_.add_tensor(
+        name, dtype, std::move(shape),
+        [pool, seed](uint64_t offset, std::span<std::byte> out) { pool->fill(seed, offset, out); });
   }
 
   const input::HfConfig& model_;

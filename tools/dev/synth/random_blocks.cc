@@ -11,7 +11,9 @@ namespace ktx::synth {
 namespace {
 
 constexpr float kMinScale = 1e-4f;  // comfortably a normal half (those end at 6.1e-5)
-constexpr size_t kRunBlocks = 1024;
+constexpr size_t kRunBlocks =
+    1024;  // of a tensor, and of a page; a multiple of 8 blocks is one of 8 bytes
+constexpr size_t kSampleBlocks = 512;  // by which scales are chosen
 
 // A half of few mantissa bits, so that small multiples of it are exact.
 uint16_t round_half(float value) {
@@ -177,6 +179,7 @@ void patch(BlockF16&, float, int, uint64_t) {}
 void patch(BlockBF16&, float, int, uint64_t) {}
 void patch(BlockI32&, float, int, uint64_t) {}
 
+// `seed` is that of the first block's place in the pool.
 template <class Block>
 void patch_all(std::span<std::byte> bytes, float unit, int spread, uint64_t seed) {
   for (size_t at = 0; at < bytes.size(); at += sizeof(Block)) {
@@ -200,7 +203,7 @@ PatchAll patcher(DType dtype) {
 
 float deviation(DType dtype, std::span<const std::byte> bytes) {
   const DTypeInfo& row = info(dtype);
-  const size_t blocks = std::min<size_t>(bytes.size() / static_cast<size_t>(row.block_bytes), 512);
+  const size_t blocks = bytes.size() / static_cast<size_t>(row.block_bytes);
   std::vector<float> values(blocks * static_cast<size_t>(row.block_elems));
   dequantize_row(dtype, bytes.data(), static_cast<int64_t>(values.size()), values.data());
   double sum = 0;
@@ -208,10 +211,15 @@ float deviation(DType dtype, std::span<const std::byte> bytes) {
   return static_cast<float>(std::sqrt(sum / static_cast<double>(values.size())));
 }
 
-void fill_plain(DType dtype, float sigma, uint64_t seed, std::span<std::byte> bytes) {
+bool is_plain(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+}
+
+// `first`: the place of `bytes` in the pool.
+void fill_plain(DType dtype, float sigma, uint64_t seed, size_t first, std::span<std::byte> bytes) {
   const auto size = static_cast<size_t>(info(dtype).block_bytes);
   for (size_t at = 0; at < bytes.size(); at += size) {
-    const float value = sigma * normal_from_bits(mix_bits(seed ^ mix_bits(at)));
+    const float value = sigma * normal_from_bits(mix_bits(seed ^ mix_bits(first + at)));
     const uint16_t half = dtype == DType::F16 ? float_to_half(value) : float_to_bfloat16(value);
     std::memcpy(&bytes[at], dtype == DType::F32 ? static_cast<const void*>(&value) : &half, size);
   }
@@ -228,39 +236,78 @@ float normal_from_bits(uint64_t bits) {
 }
 
 BlockPool::BlockPool(DType dtype, float sigma, uint64_t seed, size_t size_bytes)
-    : block_bytes_(static_cast<size_t>(info(dtype).block_bytes)),
-      bytes_(std::max<size_t>(size_bytes / block_bytes_, 1) * block_bytes_) {
-  if (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) {
-    fill_plain(dtype, sigma, seed, bytes_);
-    return;
+    : dtype_(dtype),
+      sigma_(sigma),
+      seed_(seed),
+      block_bytes_(static_cast<size_t>(info(dtype).block_bytes)),
+      size_bytes_(std::max<size_t>(size_bytes / block_bytes_, 1) * block_bytes_),
+      bytes_(std::make_unique_for_overwrite<std::byte[]>(size_bytes_)),
+      made_(std::make_unique<std::once_flag[]>(size_bytes_ / (kRunBlocks * block_bytes_) + 1)) {
+  if (!is_plain(dtype)) choose_scales();
+}
+
+std::span<std::byte> BlockPool::page(size_t index) const {
+  const size_t first = index * kRunBlocks * block_bytes_;
+  return {&bytes_[first], std::min(kRunBlocks * block_bytes_, size_bytes_ - first)};
+}
+
+void BlockPool::make_bits(size_t index) const {
+  const std::span<std::byte> bytes = page(index);
+  const size_t first = index * kRunBlocks * block_bytes_;
+  for (size_t at = 0; at < bytes.size(); at += 8) {
+    const uint64_t bits = mix_bits(seed_ ^ mix_bits(first + at));
+    std::memcpy(&bytes[at], &bits, std::min<size_t>(8, bytes.size() - at));
   }
-  for (size_t at = 0; at < bytes_.size(); at += 8) {
-    const uint64_t bits = mix_bits(seed ^ mix_bits(at));
-    std::memcpy(&bytes_[at], &bits, std::min<size_t>(8, bytes_.size() - at));
-  }
-  // Group scales as large as the block's own scale allows without being denormal.
-  // 8 is the most that the four bits of Q2_K hold twice.
-  const PatchAll patch_bytes = patcher(dtype);
+}
+
+// Group scales as large as the block's own scale allows without being denormal, by the first page,
+// which is made here. 8 is the most that the four bits of Q2_K hold twice.
+void BlockPool::choose_scales() {
+  make_bits(0);
+  const PatchAll patch_bytes = patcher(dtype_);
+  const std::span<std::byte> first = page(0);
   const std::span<std::byte> sample =
-      std::span(bytes_).first(std::min(bytes_.size(), 512 * block_bytes_));
-  float unit = 0;
-  int spread = dtype == DType::Q2_K ? 8 : dtype == DType::Q6_K ? 32 : 16;
+      first.first(std::min(first.size(), kSampleBlocks * block_bytes_));
+  int spread = dtype_ == DType::Q2_K ? 8 : dtype_ == DType::Q6_K ? 32 : 16;
   for (; spread >= 1; spread /= 2) {
-    patch_bytes(sample, 1.f, spread, seed);
-    unit = sigma / deviation(dtype, sample);
-    if (unit >= kMinScale) break;
+    patch_bytes(sample, 1.f, spread, seed_);
+    unit_ = sigma_ / deviation(dtype_, sample);
+    if (unit_ >= kMinScale) break;
   }
-  patch_bytes(bytes_, std::max(unit, kMinScale), std::max(spread, 1), seed);
+  unit_ = std::max(unit_, kMinScale);
+  spread_ = std::max(spread, 1);
+  std::call_once(made_[0], [&] { patch_bytes(first, unit_, spread_, seed_); });
+}
+
+void BlockPool::make(size_t first_block, size_t blocks) const {
+  const size_t last = (first_block + blocks - 1) / kRunBlocks;
+  for (size_t index = first_block / kRunBlocks; index <= last; ++index) {
+    std::call_once(made_[index], [&] {
+      const size_t first = index * kRunBlocks * block_bytes_;
+      if (is_plain(dtype_)) {
+        fill_plain(dtype_, sigma_, seed_, first, page(index));
+      } else {
+        make_bits(index);
+        patcher(dtype_)(page(index), unit_, spread_, seed_ + first);
+      }
+    });
+  }
+}
+
+std::span<const std::byte> BlockPool::bytes() const {
+  make(0, size_bytes_ / block_bytes_);
+  return {bytes_.get(), size_bytes_};
 }
 
 void BlockPool::fill(uint64_t tensor_seed, uint64_t offset, std::span<std::byte> out) const {
-  const size_t pool_blocks = bytes_.size() / block_bytes_;
+  const size_t pool_blocks = size_bytes_ / block_bytes_;
   const size_t run_blocks = std::min(kRunBlocks, pool_blocks);
   uint64_t block = offset / block_bytes_;
   while (!out.empty()) {
     const uint64_t run = block / run_blocks, skip = block % run_blocks;
     const uint64_t start = mix_bits(tensor_seed ^ mix_bits(run)) % (pool_blocks - run_blocks + 1);
     const size_t size = std::min<size_t>(out.size(), (run_blocks - skip) * block_bytes_);
+    make(start + skip, size / block_bytes_);
     std::memcpy(out.data(), &bytes_[(start + skip) * block_bytes_], size);
     out = out.subspan(size);
     block += size / block_bytes_;

@@ -5,13 +5,15 @@
 // experts see the same large common part and routing collapses onto a few.
 //
 // A pool holds some MiB of blocks. Tensors are filled with ranges of it that start at places
-// drawn from (seed, tensor, range), so the bytes depend on nothing else.
+// drawn from (seed, tensor, range), so the bytes depend on nothing else. A page of it is made when
+// a range first reads it: a small model reads few, headers alone none.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
-#include <vector>
 
 #include "lib/formats/dtype.h"
 
@@ -29,6 +31,7 @@ inline uint64_t mix_bits(uint64_t x) {
 // machine (no libm).
 float normal_from_bits(uint64_t bits);
 
+// Several threads may read from one.
 class BlockPool {
  public:
   // Any format of dtype.def but I32. `size_bytes` is rounded to whole blocks.
@@ -37,11 +40,22 @@ class BlockPool {
   // Bytes [offset, offset + out.size()) of the tensor with this seed; both are
   // multiples of the block.
   void fill(uint64_t tensor_seed, uint64_t offset, std::span<std::byte> out) const;
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const std::byte> bytes() const;
 
  private:
-  size_t block_bytes_;
-  std::vector<std::byte> bytes_;
+  std::span<std::byte> page(size_t index) const;
+  void make_bits(size_t index) const;
+  void choose_scales();
+  void make(size_t first_block, size_t blocks) const;
+
+  const DType dtype_;
+  const float sigma_;
+  const uint64_t seed_;
+  const size_t block_bytes_, size_bytes_;
+  float unit_ = 0;  // scale of a block
+  int spread_ = 1;  // of its group scales
+  const std::unique_ptr<std::byte[]> bytes_;
+  const std::unique_ptr<std::once_flag[]> made_;  // by page
 };
 
 }  // namespace ktx::synth

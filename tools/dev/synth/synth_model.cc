@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "lib/families/family.h"
 #include "lib/support/strings.h"
@@ -33,25 +32,6 @@ constexpr float kStrongProduct = 1.5f;
 constexpr float kStrongNoise = 10;
 
 constexpr double kPi = 3.14159265358979323846;
-
-// A pool made when the first tensor is written: headers alone need none.
-class LazyPool {
- public:
-  LazyPool(DType dtype, float sigma, uint64_t seed, size_t size_bytes)
-      : dtype_(dtype), sigma_(sigma), seed_(seed), size_bytes_(size_bytes) {}
-  const BlockPool& get() {
-    std::call_once(made_, [&] { pool_.emplace(dtype_, sigma_, seed_, size_bytes_); });
-    return *pool_;
-  }
-
- private:
-  DType dtype_;
-  float sigma_;
-  uint64_t seed_;
-  size_t size_bytes_;
-  std::once_flag made_;
-  std::optional<BlockPool> pool_;
-};
 
 class Synthesiser {
  public:
@@ -594,13 +574,13 @@ class Synthesiser {
     const DType dtype = mixed_type(mix_, facts_, name, layer, shape[0]);
     auto& pool = pools_[{dtype, sigma}];
     if (!pool) {
-      pool = std::make_shared<LazyPool>(dtype, sigma, mix_bits(options_.seed ^ pools_.size()),
-                                        options_.pool_bytes);
+      pool = std::make_shared<BlockPool>(dtype, sigma, mix_bits(options_.seed ^ pools_.size()),
+                                         options_.pool_bytes);
     }
     const uint64_t seed = next_seed();
     writer_.add_tensor(name, dtype, std::move(shape),
                        [pool = pool, seed](uint64_t offset, std::span<std::byte> out) {
-                         pool->get().fill(seed, offset, out);
+                         pool->fill(seed, offset, out);
                        });
   }
 
@@ -1020,7 +1000,7 @@ class Synthesiser {
   bool tied_ = false;
   uint64_t tensor_count_ = 0;
   input::GgufWriter writer_;
-  std::map<std::pair<DType, float>, std::shared_ptr<LazyPool>> pools_;
+  std::map<std::pair<DType, float>, std::shared_ptr<BlockPool>> pools_;
 };
 
 }  // namespace
