@@ -45,6 +45,20 @@ constexpr int kMaxLookAheads = 4;           // in each other
 constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'},
                                   {'f', '\f'}, {'v', '\v'}, {'0', 0}};
 
+// `ranges` with the other case of their ASCII letters.
+Ranges both_cases(Ranges ranges) {
+  constexpr uint32_t kToLower = 'a' - 'A';
+  for (size_t i = 0, size = ranges.size(); i < size; ++i) {
+    const auto add = [&](uint32_t first, uint32_t last, uint32_t to) {
+      const uint32_t from = std::max(ranges[i].first, first), end = std::min(ranges[i].last, last);
+      if (from <= end) ranges.push_back({from + to, end + to});
+    };
+    add('A', 'Z', kToLower);
+    add('a', 'z', 0u - kToLower);
+  }
+  return ranges;
+}
+
 // Characters as a JSON string writes them.
 int json_characters(GrammarRules& g, const Ranges& ranges) {
   // The parts of `ranges` that need no escape.
@@ -211,6 +225,7 @@ class Parser {
       // Each alternative of the whole pattern has its own anchors and look-aheads.
       const bool outer = depth == 0;
       bool at_begin = (outer && take("^")) || looking_ > 0;
+      take_any_case();
       const std::vector<LookAhead> looks =
           outer ? KTX_TRY(look_aheads()) : std::vector<LookAhead>();
       at_begin = (outer && take("^")) || at_begin;
@@ -232,6 +247,7 @@ class Parser {
   Result<std::vector<Part>> sequence(int depth) {
     std::vector<Part> parts;
     while (at_ < text_.size() && peek() != '|' && peek() != ')') {
+      if (take_any_case()) continue;
       if (peek() == '$' && depth == 0 && ends_behind(at_ + 1)) break;
       const Part part = KTX_TRY(primary(depth));
       parts.push_back(KTX_TRY(repetition(part)));
@@ -249,19 +265,32 @@ class Parser {
       return error("nothing to repeat");
     }
     if (take("(")) {
-      if (take("?") && !take(":") && !take_name()) {
+      const bool any_case = any_case_;
+      if (take("?i:")) {
+        any_case_ = true;
+      } else if (take("?") && !take(":") && !take_name()) {
         if (std::string_view("=!<").find(peek()) != std::string_view::npos) {
           return error("look-around is supported at the begin only");
         }
-        return error("flags are not supported; write both letters, as in [aA]");
+        return error("of flags only (?i) and (?i:...) are supported");
       }
       const Part inner = KTX_TRY(alternatives(depth + 1));
+      any_case_ = any_case;
       if (!take(")")) return error("'(' without ')'");
       return inner;
     }
     if (take("[")) return characters(KTX_TRY(char_class()));
     if (take(".")) return characters(complement(kLineEnds));
-    return characters(KTX_TRY(character(nullptr)));
+    return characters(in_its_case(KTX_TRY(character(nullptr))));
+  }
+  // From there to the end of the group.
+  bool take_any_case() {
+    const bool taken = take("(?i)");
+    any_case_ = any_case_ || taken;
+    return taken;
+  }
+  Ranges in_its_case(Ranges ranges) const {
+    return any_case_ ? both_cases(std::move(ranges)) : ranges;
   }
   // Of a group: <year> or P<year>.
   bool take_name() {
@@ -322,6 +351,7 @@ class Parser {
       }
     }
     ++at_;
+    out = in_its_case(std::move(out));
     return others ? complement(std::move(out)) : out;
   }
   // One character, or what \d and the like stand for (`is_class` is set then).
@@ -415,6 +445,7 @@ class Parser {
   const LengthBounds wanted_;
   size_t at_ = 0;
   int looking_ = 0;  // look-aheads in each other
+  bool any_case_ = false;
 };
 
 }  // namespace
