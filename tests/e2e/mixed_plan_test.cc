@@ -343,6 +343,8 @@ TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
       ASSERT_TRUE(engine) << compiled.error;
       runtime::Sequence sequence = engine->new_sequence();
       for (int round = 0; round < runtime::SkinnyGraphs::kCaptureAt + 3; ++round) {
+        const bool compared = round == 0 || round >= runtime::SkinnyGraphs::kCaptureAt - 1;
+        if (!compared && !graphs) continue;
         int32_t next = round;
         sequence.truncate(0);
         for (const int32_t count : {4, 2, 16, 4, 5}) {
@@ -352,7 +354,7 @@ TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
           const runtime::BatchItem item{&sequence, ids, want};
           ASSERT_TRUE(engine->forward({&item, 1}).ok());
           const auto row = engine->logits(want == runtime::Want::All ? count - 1 : 0);
-          logits[graphs].emplace_back(row.begin(), row.end());
+          if (compared) logits[graphs].emplace_back(row.begin(), row.end());
         }
       }
     }

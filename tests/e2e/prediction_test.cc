@@ -268,9 +268,9 @@ TEST_P(Predictions, SessionsSayTheSame) {
   ASSERT_TRUE(engine);
   const auto predictor = drafter(*engine, 3);
   // The last one is longer than what is held for a drafter, and computed in two chunks.
-  std::vector<std::vector<int32_t>> prompts = some_prompts(5, 40);
+  std::vector<std::vector<int32_t>> prompts = some_prompts(4, 40);
   prompts.push_back(random_text(600, 9));
-  const auto answers = alone(*engine, prompts, 50);
+  const auto answers = alone(*engine, prompts, 30);
   runtime::Speculation speculation(*predictor, {4, false});
   int64_t drafted = 0, accepted = 0;
   for (int round = 0; round < 2; ++round) {  // then with what the caches keep
@@ -279,7 +279,7 @@ TEST_P(Predictions, SessionsSayTheSame) {
       session.keep_logits(false);
       session.speculate(&speculation);
       ASSERT_TRUE(session.set_prompt(prompts[i]).ok());
-      EXPECT_EQ(next_tokens(session, 50), answers[i]) << "session " << i;
+      EXPECT_EQ(next_tokens(session, 30), answers[i]) << "session " << i;
       EXPECT_GT(session.stats().drafted_tokens, 0);
       drafted += session.stats().drafted_tokens;
       accepted += session.stats().accepted_tokens;
@@ -330,10 +330,10 @@ TEST_P(Predictions, FullBatchesSayTheSame) {
   const auto engine = open(4);
   ASSERT_TRUE(engine);
   const std::vector<std::vector<int32_t>> prompts = some_prompts(8, 23);
-  const auto answers = alone(*engine, prompts, 40);
+  const auto answers = alone(*engine, prompts, 24);
   for (const bool adaptive : {false, true}) {
     runtime::SchedulerStats stats;
-    EXPECT_EQ(together(*engine, prompts, 40, drafter(*engine, 4), adaptive, stats), answers);
+    EXPECT_EQ(together(*engine, prompts, 24, drafter(*engine, 4), adaptive, stats), answers);
     EXPECT_EQ(stats.draft_failed, 0);
     if (!adaptive) {
       EXPECT_GT(stats.accepted_tokens, 0) << stats.drafted_tokens;

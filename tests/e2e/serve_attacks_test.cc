@@ -220,7 +220,7 @@ TEST_P(ServeAttacks, LeaveOthersTheirSecond) {
   }
   double slowest_health = 0, slowest_chat = 0;
   while (sent < 4) std::this_thread::yield();  // all four are at it
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 8; ++i) {
     slowest_health = std::max(slowest_health, health());
     slowest_chat = std::max(slowest_chat, honest_chat());
   }
