@@ -1,5 +1,7 @@
 #include "lib/text/answers/call_cursor.h"
 
+#include <utility>
+
 #include "lib/support/json_nesting.h"
 #include "lib/text/answers/partial_match.h"
 #include "lib/text/exact_json.h"
@@ -9,6 +11,14 @@ namespace {
 
 // Nothing, in every way in which models write it.
 constexpr std::string_view kNothing[] = {"null", "None", "\"\""};
+
+bool begins_with_any(std::string_view text, std::span<const std::string_view> markers) {
+  return std::ranges::any_of(markers, [&](std::string_view m) { return text.starts_with(m); });
+}
+// The text may become one of them.
+bool begins_any(std::string_view text, std::span<const std::string_view> markers) {
+  return std::ranges::any_of(markers, [&](std::string_view m) { return m.starts_with(text); });
+}
 
 }  // namespace
 
@@ -43,20 +53,26 @@ CallState CallCursor::opener(std::string_view wanted) {
   return !rest.empty() && wanted.starts_with(rest) ? at_most() : CallState::Call;
 }
 
-CallState CallCursor::closer(std::string_view wanted, std::string_view next) {
+CallState CallCursor::closer(std::string_view wanted, std::span<const std::string_view> next) {
   skip("}])");
   const std::string_view rest = text_.substr(at_);
   if (ended_ && wanted.starts_with(rest)) {
     at_ = text_.size();
     return CallState::Call;
   }
-  if (!next.empty() && rest.starts_with(next)) return CallState::Call;
+  if (begins_with_any(rest, next)) return CallState::Call;
   const CallState there = literal(wanted);
-  return there == CallState::No && next.starts_with(rest) ? at_most() : there;
+  return there == CallState::No && begins_any(rest, next) ? at_most() : there;
 }
 
-CallState CallCursor::until(std::string_view marker, std::string_view& out) {
-  const size_t found = text_.find(marker, at_);
+std::string_view CallCursor::to_end() {
+  return text_.substr(std::exchange(at_, text_.size()));
+}
+
+CallState CallCursor::until(std::initializer_list<std::string_view> markers,
+                            std::string_view& out) {
+  size_t found = std::string_view::npos;
+  for (const std::string_view marker : markers) found = std::min(found, text_.find(marker, at_));
   const size_t end = std::min(found, text_.size());
   if (end - at_ > kMaxToolNameBytes) return CallState::No;
   if (found == std::string_view::npos) return at_most();
@@ -124,6 +140,49 @@ CallState CallCursor::value(std::string_view marker, std::string_view& out) {
   out = text_.substr(at_, found - at_);
   at_ = found + marker.size();
   return CallState::Call;
+}
+
+// Does the value end where its closing tag is missing?
+CallState CallCursor::ends_at(const ValueTags& tags, size_t at) const {
+  constexpr int kMostEnds = 3;  // of a call and its section, and one too many
+  const std::string_view before = text_.substr(at_, at - at_);
+  const size_t line = before.find_last_not_of(" \t");
+  const bool begins_line = line != before.npos && before[line] == '\n';
+  if (begins_line && text_.substr(at).starts_with(tags.next)) return CallState::Call;
+  CallCursor in = *this;
+  in.at_ = at;
+  int ends = 0;
+  for (; ends < kMostEnds; ++ends) {
+    const std::string_view rest = text_.substr(in.at_);
+    const auto end = std::ranges::find_if(
+        tags.call_ends, [&](std::string_view marker) { return rest.starts_with(marker); });
+    if (end == tags.call_ends.end()) break;
+    in.at_ += end->size();
+    in.space();
+  }
+  if (ends == 0) return CallState::No;
+  if (begins_line && ends > 1) return CallState::Call;
+  const std::string_view rest = text_.substr(in.at_);
+  if (begins_with_any(rest, tags.call_begins)) return CallState::Call;
+  if (!begins_any(rest, tags.call_ends) && !begins_any(rest, tags.call_begins)) {
+    return CallState::No;
+  }
+  return ended_ ? CallState::Call : CallState::More;
+}
+
+CallState CallCursor::value(const ValueTags& tags, std::string_view& out) {
+  for (size_t at = text_.find('<', at_); at != text_.npos; at = text_.find('<', at + 1)) {
+    const bool closed = text_.substr(at).starts_with(tags.close);
+    const CallState ends = closed ? CallState::Call : ends_at(tags, at);
+    if (ends == CallState::More) break;
+    if (ends == CallState::No) continue;
+    out = text_.substr(at_, at - at_);
+    if (!closed) out = out.substr(0, out.find_last_not_of(kAsciiSpace) + 1);
+    at_ = closed ? at + tags.close.size() : at;
+    return CallState::Call;
+  }
+  scan_.in_value = true;
+  return at_most();
 }
 
 std::string_view trimmed(std::string_view text) {

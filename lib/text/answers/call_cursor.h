@@ -9,12 +9,22 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "lib/text/answers/tool_call_reader.h"
 
 namespace ktx::text {
+
+// How a value in tags ends: with `close`; or, where that is missing, at a line that begins with
+// `next`, the tag of another value, or with the tags that end both a call and its section, and at
+// the tags that end a call, if nothing but the next call stands behind them.
+struct ValueTags {
+  std::string_view close, next;
+  std::span<const std::string_view> call_ends, call_begins;
+};
 
 class CallCursor {
  public:
@@ -34,10 +44,13 @@ class CallCursor {
   // A marker that may come twice.
   CallState opener(std::string_view wanted);
   // A closing marker, behind closing brackets that nothing opened; a text that ends where it
-  // should stand will do, and one where the next call begins with `next`.
-  CallState closer(std::string_view wanted, std::string_view next = "");
-  // What stands in front of `marker`, and not the marker itself.
-  CallState until(std::string_view marker, std::string_view& out);
+  // should stand will do, and one where one of `next` stands in its place.
+  CallState closer(std::string_view wanted, std::span<const std::string_view> next = {});
+  // What stands in front of the first of `markers`, and not the marker itself.
+  CallState until(std::initializer_list<std::string_view> markers, std::string_view& out);
+  CallState until(std::string_view marker, std::string_view& out) { return until({marker}, out); }
+  // All that is left.
+  std::string_view to_end();
   // What stands in front of a blank, a comma or a closing bracket: a number, true, false, null.
   CallState word(std::string_view& out);
   // A JSON object or array, mended. Where `end` stands, brackets may be missing.
@@ -48,8 +61,12 @@ class CallCursor {
   std::string_view json_so_far() const { return scan_.json.json(); }
   // What stands in front of `marker`, of any length; goes behind the marker.
   CallState value(std::string_view marker, std::string_view& out);
+  // The same of a value in tags, whose closing one may be missing.
+  CallState value(const ValueTags& tags, std::string_view& out);
 
  private:
+  CallState ends_at(const ValueTags& tags, size_t at) const;
+
   std::string_view text_;
   size_t at_ = 0;
   bool ended_;

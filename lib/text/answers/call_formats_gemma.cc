@@ -42,9 +42,14 @@ class GemmaArguments {
     return CallState::Call;
   }
 
+  // A bracket may be missing where the call ends, and where another one closes.
   CallState closes(std::string_view bracket) {
     in_.space();
-    KTX_STEP(in_.literal(bracket));
+    CallCursor at_end = in_;
+    const CallState end = at_end.literal(kGemmaCallEnd);
+    if (end == CallState::More) return end;
+    const bool other = in_.stands(bracket == "]" ? "}" : "]");
+    if (end == CallState::No && !other) KTX_STEP(in_.literal(bracket));
     json_ += bracket;
     return CallState::Call;
   }
@@ -71,18 +76,28 @@ class GemmaArguments {
     return items("]", [&] { return value(depth); });
   }
 
+  // A string in quotes of JSON or Python, whose first one is next.
+  CallState quoted(std::string_view& text) {
+    const std::string_view quote = in_.next() == '"' ? "\"" : "'";
+    KTX_STEP(in_.literal(quote));
+    return in_.value(quote, text);
+  }
+
   // A bare word, or a string.
   CallState key() {
     std::string_view name;
     in_.space();
-    const CallState quoted = in_.literal(kGemmaQuote);
-    if (quoted == CallState::More) return quoted;
-    if (quoted == CallState::Call) KTX_STEP(in_.value(kGemmaQuote, name));
+    const CallState marked = in_.literal(kGemmaQuote);
+    if (marked == CallState::More) return marked;
+    if (marked == CallState::Call) KTX_STEP(in_.value(kGemmaQuote, name));
     std::string_view bare;
     KTX_STEP(in_.until(":", bare));
     if (bare.find_first_of("{}[],<\n") != std::string_view::npos) return CallState::No;
     KTX_STEP(in_.literal(":"));
-    if (quoted == CallState::No) name = trimmed(bare);
+    if (marked == CallState::No) name = trimmed(bare);
+    if (name.size() > 1 && (name[0] == '"' || name[0] == '\'') && name.back() == name[0]) {
+      name = name.substr(1, name.size() - 2);
+    }
     if (name.empty()) return CallState::No;
     json_ += print(name) + ": ";
     return CallState::Call;
@@ -97,6 +112,12 @@ class GemmaArguments {
       std::string_view text;
       KTX_STEP(in_.literal(kGemmaQuote));
       KTX_STEP(in_.value(kGemmaQuote, text));
+      json_ += print(text);
+      return CallState::Call;
+    }
+    if (in_.next() == '"' || in_.next() == '\'') {
+      std::string_view text;
+      KTX_STEP(quoted(text));
       json_ += print(text);
       return CallState::Call;
     }
@@ -122,15 +143,16 @@ class GemmaArguments {
 CallState read_gemma(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
   std::string_view name;
   KTX_STEP(in.opener(kGemmaCall));
-  KTX_STEP(in.until("{", name));
+  KTX_STEP(in.until({"{", kGemmaCallEnd}, name));
   name = trimmed(name);
   if (name.empty() || name.find_first_of(" \n<\"") != std::string_view::npos) return CallState::No;
   read.begun = true;
   read.name = name;
   GemmaArguments arguments(in, read);
-  KTX_STEP(arguments.object(0));
+  const bool none = in.stands(kGemmaCallEnd);
+  if (!none) KTX_STEP(arguments.object(0));
   KTX_STEP(in.closer(kGemmaCallEnd));
-  read.calls.push_back({std::string(name), arguments.json(), ""});
+  read.calls.push_back({std::string(name), none ? "{}" : arguments.json(), ""});
   return CallState::Call;
 }
 

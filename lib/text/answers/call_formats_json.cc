@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 // The arguments as JSON text: an object, or a string that holds one; none is {}.
 std::optional<std::string> arguments_text(const Json& arguments) {
-  if (arguments.is_null()) return "{}";
+  if (arguments.is_null() || (arguments.is_array() && arguments.empty())) return "{}";
   if (arguments.is_object()) {
     return json_text(arguments);
   }
@@ -35,9 +35,17 @@ CallState add_call(std::string_view name, std::string_view arguments, std::strin
   return CallState::Call;
 }
 
-// {"name": …, "arguments" or "parameters": …, "id": …}
+// {"name": …, "arguments" or "parameters": …, "id": …}, or a list of such; as OpenAI's clients
+// write it, within "function".
 CallState add_call(const Json& json, CallRead& read) {
+  if (json.is_array() && !json.empty()) {
+    for (const Json& call : json) KTX_STEP(call.is_object() ? add_call(call, read) : CallState::No);
+    return CallState::Call;
+  }
   if (!json.is_object()) return CallState::No;
+  if (const auto function = json.find("function"); function != json.end()) {
+    return function->is_object() ? add_call(*function, read) : CallState::No;
+  }
   const auto name = json.find("name");
   if (name == json.end() || !name->is_string()) return CallState::No;
   const std::string& name_text = name->get_ref<const std::string&>();
@@ -123,15 +131,16 @@ CallState skip_fence(CallCursor& in) {
 
 CallState read_hermes(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
   constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
+  constexpr std::string_view kNext[] = {kOpen, "{"};
   std::string_view json;
-  KTX_STEP(in.opener(kOpen));
+  if (!in.stands("{")) KTX_STEP(in.opener(kOpen));
   KTX_STEP(skip_fence(in));
   const CallState there = in.json(json, kClose);
   (void)peek_head(in.json_so_far(), read);
   KTX_STEP(there);
   in.space();
   KTX_STEP(skip_fence(in));
-  KTX_STEP(in.closer(kClose, kOpen));
+  KTX_STEP(in.closer(kClose, kNext));
   return add_call(parse_call_json(json), read);
 }
 
@@ -159,12 +168,9 @@ CallState read_mistral(CallCursor& in, std::span<const OfferedTool>, CallRead& r
   std::string_view json, head, id;
   KTX_STEP(in.opener(kToolCalls));
   if (in.at_end()) return in.at_most();
-  if (in.next() == '[') {
+  if (in.next() == '[' || in.next() == '{') {
     KTX_STEP(in.json(json));
-    const Json calls = parse_call_json(json);
-    if (!calls.is_array() || calls.empty()) return CallState::No;
-    for (const Json& call : calls) KTX_STEP(add_call(call, read));
-    return CallState::Call;
+    return add_call(parse_call_json(json), read);
   }
   CallCursor marked = in;
   if (marked.until(kMistralArguments, head) == CallState::Call && head.find('{') == head.npos) {
@@ -190,13 +196,14 @@ CallState read_deepseek(CallCursor& in, std::span<const OfferedTool>, CallRead& 
   in.space();
   std::string_view head, json;
   KTX_STEP(in.opener(kCallBegin));
-  KTX_STEP(in.until(kCallSeparator, head));
-  KTX_STEP(in.literal(kCallSeparator));
-  const bool fenced = trimmed(head) == "function";
+  KTX_STEP(in.until({kCallSeparator, kCallEnd}, head));
+  const bool separated = in.literal(kCallSeparator) == CallState::Call;
+  bool fenced = separated && trimmed(head) == "function";
   if (fenced) {
     KTX_STEP(in.until("\n", head));
     in.space();
-    KTX_STEP(in.literal("```json"));
+    fenced = !in.stands("{");
+    if (fenced) KTX_STEP(in.literal("```json"));
   }
   const CallState there = in.arguments(json, fenced ? "```" : kCallEnd);
   note_begun(in.json_so_far(), 0, head, "", read);
@@ -213,14 +220,18 @@ CallState read_kimi(CallCursor& in, std::span<const OfferedTool>, CallRead& read
   in.space();
   std::string_view id, json;
   KTX_STEP(in.opener(kKimiCall));
-  KTX_STEP(in.until(kKimiArguments, id));
-  KTX_STEP(in.literal(kKimiArguments));
+  KTX_STEP(in.until({kKimiArguments, "{", kKimiCallEnd}, id));
+  (void)in.literal(kKimiArguments);
   id = trimmed(id);
   std::string_view name = id.substr(0, id.rfind(':'));  // functions.NAME:0
   if (name.starts_with("functions.")) name.remove_prefix(10);
+  in.space();
+  KTX_STEP(skip_fence(in));
   const CallState there = in.arguments(json, kKimiCallEnd);
   note_begun(in.json_so_far(), 0, name, id, read);
   KTX_STEP(there);
+  in.space();
+  KTX_STEP(skip_fence(in));
   KTX_STEP(in.closer(kKimiCallEnd));
   return add_call(name, json, id, read);
 }

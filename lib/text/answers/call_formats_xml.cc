@@ -17,6 +17,7 @@ class XmlArguments {
   }
   void add(std::string_view key, std::string_view value) { add_json(key, typed(key, value)); }
   void add_text(std::string_view key, std::string_view value) { add_json(key, print(value)); }
+  bool offered() const { return tool_ != nullptr; }
   const std::string& open() const { return text_; }
   std::string whole() const { return text_ + "}"; }
 
@@ -54,6 +55,26 @@ CallState end_xml(std::string_view name, const XmlArguments& arguments, CallRead
   return CallState::Call;
 }
 
+// Without the quotes that some put around it.
+std::string_view unquoted(std::string_view name) {
+  name = trimmed(name);
+  const bool quoted =
+      name.size() > 1 && (name[0] == '"' || name[0] == '\'') && name.back() == name[0];
+  return quoted ? name.substr(1, name.size() - 2) : name;
+}
+
+ValueTags value_tags(ToolCallFormat format, std::string_view close, std::string_view next) {
+  return {close, next, call_trailers(format), call_openers(format)};
+}
+
+// What may stand where the end of a call is missing: the end of its section, and another call.
+std::vector<std::string_view> behind_calls(ToolCallFormat format) {
+  const auto ends = call_trailers(format), begins = call_openers(format);
+  std::vector<std::string_view> all(ends.begin(), ends.end());
+  all.insert(all.end(), begins.begin(), begins.end());
+  return all;
+}
+
 // The value of `name="value"` among the attributes of a tag; quotes may be missing.
 std::string_view attribute(std::string_view attributes, std::string_view name) {
   const size_t at = attributes.find(name);
@@ -61,13 +82,14 @@ std::string_view attribute(std::string_view attributes, std::string_view name) {
   std::string_view rest = trimmed(attributes.substr(at + name.size()));
   if (!rest.starts_with('=')) return "";
   rest = trimmed(rest.substr(1));
-  if (!rest.starts_with('"')) return rest.substr(0, rest.find(' '));
+  if (!rest.starts_with('"') && !rest.starts_with('\'')) return rest.substr(0, rest.find(' '));
+  const char quote = rest[0];
   rest.remove_prefix(1);
-  return rest.substr(0, rest.find('"'));
+  return rest.substr(0, rest.find(quote));
 }
 
-CallState read_invoke(const InvokeTags& tags, CallCursor& in, std::span<const OfferedTool> tools,
-                      CallRead& read) {
+CallState read_invoke(ToolCallFormat format, const InvokeTags& tags, CallCursor& in,
+                      std::span<const OfferedTool> tools, CallRead& read) {
   if (const CallState section = in.opener(tags.section); section == CallState::More) {
     return section;
   }
@@ -81,6 +103,8 @@ CallState read_invoke(const InvokeTags& tags, CallCursor& in, std::span<const Of
   read.begun = true;
   read.name = name;
   XmlArguments arguments(name, tools);
+  if (trimmed(attributes).ends_with('/')) return end_xml(name, arguments, read);
+  const ValueTags ends = value_tags(format, tags.parameter_end, tags.parameter);
   for (;;) {
     read.arguments = arguments.open();
     in.space();
@@ -89,7 +113,7 @@ CallState read_invoke(const InvokeTags& tags, CallCursor& in, std::span<const Of
     if (more == CallState::No) break;
     KTX_STEP(in.until(">", attributes));
     KTX_STEP(in.literal(">"));
-    KTX_STEP(in.value(tags.parameter_end, value));
+    KTX_STEP(in.value(ends, value));
     const std::string_view key = attribute(attributes, "name");
     if (attribute(attributes, "string") == "true") {
       arguments.add_text(key, value);
@@ -97,28 +121,33 @@ CallState read_invoke(const InvokeTags& tags, CallCursor& in, std::span<const Of
       arguments.add(key, value);
     }
   }
-  KTX_STEP(in.closer(tags.invoke_end));
+  KTX_STEP(in.closer(tags.invoke_end, behind_calls(format)));
   return end_xml(name, arguments, read);
 }
 
 }  // namespace
 
 CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
-  return read_invoke(kMiniMaxTags, in, tools, read);
+  return read_invoke(ToolCallFormat::MiniMax, kMiniMaxTags, in, tools, read);
 }
 
 CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
-  return read_invoke(kDsmlTags, in, tools, read);
+  return read_invoke(ToolCallFormat::Dsml, kDsmlTags, in, tools, read);
 }
 
 CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   std::string_view name, key, value;
   KTX_STEP(in.opener("<tool_call>"));
-  KTX_STEP(in.until("<", name));
+  if (const CallState there = in.until("<", name); there != CallState::Call) {
+    // A call that ends behind its name.
+    if (there == CallState::No) name = trimmed(in.to_end());
+    if (there == CallState::More || !XmlArguments(name, tools).offered()) return there;
+  }
   name = trimmed(name);
   if (name.empty() || name.find_first_of(" \n{\"") != std::string_view::npos) return CallState::No;
   read.name = name;
   XmlArguments arguments(name, tools);
+  const ValueTags ends = value_tags(ToolCallFormat::Glm, "</arg_value>", "<arg_key>");
   for (;;) {
     read.arguments = arguments.open();
     in.space();
@@ -130,10 +159,10 @@ CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead&
     KTX_STEP(in.literal("</arg_key>"));
     in.space();
     KTX_STEP(in.literal("<arg_value>"));
-    KTX_STEP(in.value("</arg_value>", value));
+    KTX_STEP(in.value(ends, value));
     arguments.add(trimmed(key), value);
   }
-  KTX_STEP(in.closer("</tool_call>"));
+  KTX_STEP(in.closer("</tool_call>", behind_calls(ToolCallFormat::Glm)));
   return end_xml(name, arguments, read);
 }
 
@@ -146,11 +175,12 @@ CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, Ca
   KTX_STEP(in.literal(kFunction));
   KTX_STEP(in.until(">", name));
   KTX_STEP(in.literal(">"));
-  name = trimmed(name);
+  name = unquoted(name);
   if (name.empty()) return CallState::No;
   read.begun = true;
   read.name = name;
   XmlArguments arguments(name, tools);
+  const ValueTags ends = value_tags(ToolCallFormat::QwenCoder, "</parameter>", kParameter);
   for (;;) {
     read.arguments = arguments.open();
     in.space();
@@ -159,13 +189,13 @@ CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, Ca
     if (more == CallState::No) break;
     KTX_STEP(in.until(">", key));
     KTX_STEP(in.literal(">"));
-    KTX_STEP(in.value("</parameter>", value));
+    KTX_STEP(in.value(ends, value));
     // A line of its own for the value.
     if (value.starts_with('\n')) value.remove_prefix(1);
     if (value.ends_with('\n')) value.remove_suffix(1);
-    arguments.add(trimmed(key), value);
+    arguments.add(unquoted(key), value);
   }
-  KTX_STEP(in.closer("</function>"));
+  KTX_STEP(in.closer("</function>", behind_calls(ToolCallFormat::QwenCoder)));
   return end_xml(name, arguments, read);
 }
 

@@ -61,7 +61,11 @@ std::string json_of_word(std::string_view word) {
   for (const WordRow& row : kWords) {
     if (row.said == word) return std::string(row.json);
   }
-  return is_number(word) ? std::string(word) : "";
+  // Python's +5 and 1_000.
+  if (word.starts_with('+') && !word.starts_with("+-")) word.remove_prefix(1);
+  std::string number(word);
+  if (!number.starts_with('_') && !number.ends_with('_')) std::erase(number, '_');
+  return is_number(number) ? number : "";
 }
 
 void JsonPlace::step(char c) {
@@ -215,6 +219,11 @@ bool CallJson::step_outside(char c) {
       return shut(c);
     case '"':
     case '\'':
+      // A comma is missing in front of a key. (Two strings of a list are one in Python.)
+      if (expect_ == Expect::Comma && open_.ends_with('{') && is_space(out_.back())) {
+        held_ = ',';
+        expect_ = Expect::NextKey;
+      }
       if (!expects_value() && !expects_key()) return false;
       key_ = expects_key();
       begin_item();

@@ -5,8 +5,9 @@
 //   {"a": [1, {"b": 2}]                              ->  ... }, with close()
 //
 // Python's quotes and words, raw control characters and wrong escapes in strings, bare keys,
-// commas in front of a closing bracket, and brackets that are missing where another closes or the
-// text ends. Whatever else is no JSON stops it: a quote within a string, a bare word as a value.
+// commas in front of a closing bracket or missing in front of a key, and brackets that are missing
+// where another closes or the text ends. Whatever else is no JSON stops it: a quote within a
+// string, a bare word as a value.
 //
 // json() only grows: what it is while the text comes is the beginning of what it will be. Numbers
 // keep their digits. Safe for any bytes; linear in them; for one text, copyable.

@@ -109,12 +109,16 @@ ToolCallParser::Step ToolCallParser::find_opener(ToolCallDelta& delta, End end) 
     return Step::Wait;
   }
   show(delta, solid);
-  call_at_ = found - solid;
+  begin_call(found - solid);
+  return Step::Again;
+}
+
+void ToolCallParser::begin_call(size_t at) {
+  call_at_ = at;
   place_ = Place::Call;
-  begun_ = false;
+  begun_ = in_tags_ = false;
   call_ = {};
   scan_ = {};
-  return Step::Again;
 }
 
 void ToolCallParser::say(ToolCallDelta& delta, ToolCallPiece piece) {
@@ -159,6 +163,7 @@ ToolCallParser::Step ToolCallParser::read_call(ToolCallDelta& delta, End end) {
   if (begun) say_more(delta, read);
   if (read.state == CallState::More && end == End::Open) return Step::Wait;
   if (read.state == CallState::Call) {
+    in_tags_ = !text.substr(0, read.bytes).ends_with(call_end(format_));
     gap_ += std::string_view(held_).substr(0, call_at_);
     held_.erase(0, call_at_ + read.bytes);
     for (ToolCall& call : read.calls) {
@@ -217,9 +222,15 @@ ToolCallParser::Step ToolCallParser::leave_calls() {
   gap_ += std::string_view(held_).substr(0, space);
   held_.erase(0, space);
   if (held_.empty()) return Step::Wait;
+  // Several within one pair of tags.
+  if (format_ == ToolCallFormat::Hermes && in_tags_ && held_[0] == '{') {
+    begin_call(0);
+    return Step::Again;
+  }
   for (const std::string_view trailer : call_trailers(format_)) {
     if (held_.starts_with(trailer)) {
       held_.erase(0, trailer.size());
+      in_tags_ = false;
       return Step::Again;
     }
   }

@@ -29,10 +29,11 @@
 // the name). With `stream` it is emitted in deltas from then on, else as a whole at its end; both
 // give the same. A text that turns out not to be a call before that (no JSON, no name) is emitted
 // as text. A call that breaks off, or goes on as no JSON does, keeps the arguments it has, and
-// what is left of it is dropped. JSON is mended where only one reading is possible (call_json.h);
-// empty or null arguments are {}. No marker is ever shown, nor half of one, also where it comes
-// twice; the result does not depend on how the text is split. White space between two texts is
-// kept, also around a call; around calls alone it is dropped.
+// what is left of it is dropped. JSON is mended where only one reading is possible (call_json.h),
+// and a missing closing tag is where the next tag stands (ValueTags); empty or null arguments are
+// {}. No marker is ever shown, nor half of one, also where it comes twice; the result does not
+// depend on how the text is split. White space between two texts is kept, also around a call;
+// around calls alone it is dropped.
 //
 // The XML forms do not distinguish 42 from "42": the schema of the parameter does. Without a
 // schema, a value that parses as JSON is JSON, and Python's True, False, None and lists are, too.
@@ -144,6 +145,7 @@ class ToolCallParser {
   Step read_call(ToolCallDelta& delta, End end);
   Step leave_broken_call(End end);
   Step leave_calls();
+  void begin_call(size_t at);
   void show(ToolCallDelta& delta, size_t bytes);
   void say(ToolCallDelta& delta, ToolCallPiece piece);
   void say_more(ToolCallDelta& delta, const CallRead& read);
@@ -160,6 +162,7 @@ class ToolCallParser {
   Place place_ = Place::Text;
   size_t call_at_ = 0;    // where in held_ the call begins that is being read
   bool at_begin_ = true;  // Llama3: a bare object counts as a call here
+  bool in_tags_ = false;  // behind a call whose closing tag has not come
   CallScan scan_;
   // Of the call that is being read.
   bool begun_ = false;

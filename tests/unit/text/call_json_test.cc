@@ -42,6 +42,9 @@ TEST(CallJson, MendsWhatHasOneReading) {
       {"{a: 1, b_2: [x_y: 1]}", nullptr},
       {"{a: 1, b_2: 2}", R"({"a": 1, "b_2": 2})"},
       {"[1, 2,]", "[1, 2]"},
+      {"[+1, 1_000]", "[1, 1000]"},
+      {"{\"a\": 1\n\"b\": [2] 'c': \"d\"}", R"({"a": 1
+,"b": [2] ,"c": "d"})"},
       {"{\"a\": 1 , }", R"({"a": 1 })"},
       {"{\"a\": [1, {\"b\": 2]}", R"({"a": [1, {"b": 2}]})"},
       {"[\"a\tb\r\n\x01\"]", R"(["a\tb\r\n\u0001"])"},
@@ -60,7 +63,7 @@ TEST(CallJson, MendsWhatHasOneReading) {
 TEST(CallJson, StopsAtWhatHasNone) {
   for (const char* text :
        {"{\"a\": \"x \"y\" z\"}", "[oops]", "{\"a\" 1}", "[1 2]", "[,]", "{\"a\":,}", "[1}", "{]",
-        "[01]", "[1.]", "[+1]", "[1_000]", "{\"a\": }", "[\"a\" \"b\"]"}) {
+        "[01]", "[1.]", "[+-1]", "[_1]", "{\"a\": }", "[\"a\" \"b\"]", "{\"a\": 1\"b\": 2}"}) {
     EXPECT_TRUE(read(text).starts_with("stopped")) << text << ": " << read(text);
   }
 }
