@@ -98,9 +98,9 @@ uint64_t last_level_cache_bytes(const std::string& root) {
     bytes += parse_number(kib.substr(0, kib.size() - 1)).value_or(0) * 1024;
   }
 #ifdef _SC_LEVEL3_CACHE_SIZE
-  if (root.empty()) {
+  if (root.empty() && bytes == 0) {  // the C library's is the host's, on some virtual machines
     const long one = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (one > 0) bytes = std::max(bytes, static_cast<uint64_t>(one));
+    if (one > 0) bytes = static_cast<uint64_t>(one);
   }
 #endif
   return bytes;

@@ -22,14 +22,16 @@ namespace {
 
 // Caches that do not simply drop what is oldest keep a part of what is read round after
 // round: of four times their size at most a quarter, of 1 GiB on a machine with 300 MiB a
-// third.
-constexpr uint64_t kLeastBytes = uint64_t{1} << 30, kMostBytes = uint64_t{4} << 30;
+// third. A machine that does not say how large its cache is may have any.
+constexpr uint64_t kLeastBytes = uint64_t{256} << 20, kUnknownBytes = uint64_t{1} << 30,
+                   kMostBytes = uint64_t{4} << 30;
 constexpr int kPasses = 4;
 
 uint64_t bytes_to_read() {
-  const uint64_t wanted = 4 * std::min(target::last_level_cache_bytes(), kMostBytes / 4);
-  return std::min(std::max(wanted, kLeastBytes),
-                  target::available_memory().value_or(4 * kLeastBytes) / 4);
+  const uint64_t cache = target::last_level_cache_bytes();
+  const uint64_t least = cache == 0 ? kUnknownBytes : kLeastBytes;
+  return std::min(std::clamp(4 * cache, least, kMostBytes),
+                  target::available_memory().value_or(4 * least) / 4);
 }
 
 // Memory for all threads in equal parts: as much as is wanted, or half of it, and so on, where a
