@@ -46,6 +46,7 @@ TEST_F(Terminal, ALongPromptShowsItsProgressAndCtrlCEndsItAndNothingElse) {
   PtyProgram program(slow({ktx_run(), "chat", plan(), "--temp", "0", "-n", "3"}), environment());
   ASSERT_TRUE(program.shows("\x1b[J> ")) << program.output();
   program.send("Hello\r");
+  ASSERT_TRUE(program.shows("\x1b[?2004l")) << program.output();  // it answers
   ASSERT_TRUE(program.shows("\x1b[J> ")) << program.output();
   program.send("/file " + home_.path("long.txt") + "\r");
   ASSERT_TRUE(program.shows("prompt: ")) << program.output();
