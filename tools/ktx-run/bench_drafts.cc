@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lib/runtime/draft/acceptance.h"
-#include "lib/runtime/engine/forward_watch.h"
+#include "lib/runtime/session/text_run.h"
 #include "lib/support/timer.h"
 #include "tools/ktx-run/interrupt.h"
 
@@ -13,17 +13,13 @@ namespace ktx::tools {
 namespace {
 
 // One of the sequences.
-struct DraftedText {
-  explicit DraftedText(runtime::Sequence sequence) : sequence(std::move(sequence)) {}
-  runtime::Sequence sequence;
-  std::vector<int32_t> tokens;
-  runtime::Speculation::Text draft;
-  std::vector<int32_t> step;  // the last token and draft tokens
+struct DraftedText : runtime::TextRun {
+  using TextRun::TextRun;
   int64_t begin = 0;
   // What the text goes on with, whatever the model says; null: with what it says. Draft tokens are
   // made of it then, and on a GPU a model of random weights soon says something else.
   const std::vector<int32_t>* answer = nullptr;
-  int64_t produced() const { return static_cast<int64_t>(tokens.size()) - begin; }
+  int64_t produced() const { return std::ssize(tokens) - begin; }
 };
 
 std::unique_ptr<runtime::ScriptedDrafter> script_of(const runtime::Engine& engine,
@@ -32,44 +28,6 @@ std::unique_ptr<runtime::ScriptedDrafter> script_of(const runtime::Engine& engin
   if (!acceptance) return nullptr;
   return std::make_unique<runtime::ScriptedDrafter>(runtime::ScriptedDraft{
       .acceptance = *acceptance, .vocab_size = engine.vocab_size(), .cost_of = drafter});
-}
-
-Result<int32_t> draft_best_token(const runtime::Engine& engine, int64_t row) {
-  return engine.has_logits(row) ? runtime::best_token(engine.logits(row))
-                                : runtime::best_token(engine.best(row));
-}
-
-runtime::Speculation::Item draft_item(DraftedText& text, const runtime::Sampler& sampler) {
-  runtime::Speculation::Item item;
-  item.text = &text.draft;
-  item.tokens = text.tokens;
-  item.sampler = &sampler;
-  return item;
-}
-
-Status forward_all(runtime::Engine& engine, std::span<const runtime::BatchItem> items) {
-  const runtime::ForwardWatch watch{&interrupt_flag(), {}};
-  const runtime::Forward done = KTX_TRY(engine.forward(items, {}, &watch));
-  if (done == runtime::Forward::Done) return {};
-  if (done == runtime::Forward::Stopped) return Error{"stopped"};
-  return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine.ctx())};
-}
-
-// All tokens but the last one. `speculation` sees them; null: none does.
-Status feed_prompt(runtime::Engine& engine, const runtime::Sampler& sampler,
-                   runtime::Speculation* speculation, DraftedText& text) {
-  const std::span<const int32_t> ids(text.tokens.data(), text.tokens.size() - 1);
-  for (size_t at = 0; at < ids.size();) {
-    const auto count = std::min<size_t>(ids.size() - at, engine.chunk_tokens());
-    const runtime::BatchItem item{&text.sequence, ids.subspan(at, count), runtime::Want::Last, 1};
-    KTX_TRY(forward_all(engine, {&item, 1}));
-    if (speculation != nullptr) {
-      speculation->computed(draft_item(text, sampler), engine,
-                            {0, static_cast<int64_t>(at), static_cast<int64_t>(count)});
-    }
-    at += count;
-  }
-  return {};
 }
 
 }  // namespace
@@ -98,11 +56,14 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
       KTX_TRY(runtime::Sampler::create(runtime::greedy_sampling(), engine_.vocab_size()));
   std::vector<DraftedText> texts;
   for (int64_t i = 0; i < sequences; ++i) {
-    DraftedText& text = texts.emplace_back(engine_.new_sequence());
+    DraftedText& text = texts.emplace_back(greedy);
+    text.sequence = engine_.new_sequence();
     text.tokens = bench_tokens(depth + 1, engine_.vocab_size(), static_cast<uint64_t>(i));
     text.begin = depth + 1;
     if (most > 0 && script_) text.answer = &answers_[static_cast<size_t>(i)];
-    KTX_TRY(feed_prompt(engine_, greedy, most > 0 ? &speculation_ : nullptr, text));
+    text.take(depth);
+    KTX_TRY(check_forward(engine_, KTX_TRY(text.compute(engine_, 1, {.stop = &interrupt_flag()},
+                                                        most > 0 ? &speculation_ : nullptr))));
   }
   DraftRun result;
   const int64_t bytes = engine_.stats().weight_bytes;
@@ -112,52 +73,44 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
     std::vector<DraftedText*> whose;
     for (DraftedText& text : texts) {
       if (text.produced() >= count) continue;
-      runtime::Speculation::Item item = draft_item(text, greedy);
-      item.limit = std::min({most, count - text.produced() - 1, engine_.rollback_tokens()});
-      items.push_back(item);
+      text.take(1);
+      items.push_back(text.draft_item(
+          std::min({most, count - text.produced() - 1, engine_.rollback_tokens()})));
       whose.push_back(&text);
     }
     if (items.empty()) break;
-    speculation_.draft(items, 0, engine_.chunk_tokens() - static_cast<int64_t>(items.size()));
+    speculation_.draft(items, 0, engine_.chunk_tokens() - std::ssize(items));
     std::vector<runtime::BatchItem> batch;
     int64_t tokens = 0;
     for (size_t i = 0; i < items.size(); ++i) {
-      DraftedText& text = *whose[i];
-      text.step.assign(1, text.tokens.back());
-      text.step.insert(text.step.end(), items[i].draft_tokens.begin(), items[i].draft_tokens.end());
-      tokens += static_cast<int64_t>(text.step.size());
-      batch.push_back({&text.sequence, text.step, runtime::Want::All, 1});
-      batch.back().rollback = std::ssize(items[i].draft_tokens);
+      whose[i]->take_draft(items[i]);
+      tokens += std::ssize(whose[i]->step_ids);
+      batch.push_back(whose[i]->item());
+      batch.back().best = 1;
     }
     const Timer pass;
-    KTX_TRY(forward_all(engine_, batch));
+    KTX_TRY(bench_forward(engine_, batch));
     const double taken = pass.seconds();
-    int64_t first = 0;
+    int64_t row = 0;
     for (size_t i = 0; most > 0 && i < items.size(); ++i) {
-      const auto count_of = static_cast<int64_t>(whose[i]->step.size());
-      const int64_t begin = whose[i]->sequence.length() - count_of;
-      speculation_.computed(items[i], engine_, {first, begin, count_of});
-      first += count_of;
+      const int64_t own = std::ssize(whose[i]->step_ids);
+      whose[i]->show_hidden(speculation_, engine_, std::exchange(row, row + own), own);
     }
     speculation_.passed(tokens, taken);
     ++result.passes;
-    int64_t row = 0;
+    row = 0;
     for (DraftedText* text : whose) {
-      const auto drafted = static_cast<int64_t>(text->step.size()) - 1;
-      int64_t right = 0;
-      for (int64_t r = 0; r <= drafted; ++r) {
-        const int32_t best = KTX_TRY(draft_best_token(engine_, row + r));
+      const int64_t next = row + std::ssize(text->step_ids);
+      do {
+        const int32_t best = KTX_TRY(bench_best_token(engine_, row++));
         const std::vector<int32_t>* const answer = text->answer;
         text->tokens.push_back(answer != nullptr ? (*answer)[text->tokens.size()] : best);
         result.same &= text->tokens.back() == best;
-        if (r == drafted || text->tokens.back() != text->step[static_cast<size_t>(r) + 1]) break;
-        ++right;
-      }
-      row += drafted + 1;
-      text->sequence.truncate(static_cast<int64_t>(text->tokens.size()) - 1);
-      speculation_.verified(text->draft, drafted, right);
-      result.drafted += drafted;
-      result.accepted += right;
+      } while (text->verify());
+      row = next;
+      result.drafted += text->draft_tokens;
+      result.accepted += text->right_draft_tokens;
+      text->end_draft(&speculation_);
     }
   }
   const double seconds = timer.seconds();

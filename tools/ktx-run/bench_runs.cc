@@ -35,6 +35,22 @@ std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed) {
   return ids;
 }
 
+Result<int32_t> bench_best_token(const runtime::Engine& engine, int64_t row) {
+  return engine.has_logits(row) ? runtime::best_token(engine.logits(row))
+                                : runtime::best_token(engine.best(row));
+}
+
+Status check_forward(const runtime::Engine& engine, runtime::Forward done) {
+  if (done == runtime::Forward::Done) return {};
+  if (done == runtime::Forward::Stopped) return Error{"stopped"};
+  return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine.ctx())};
+}
+
+Status bench_forward(runtime::Engine& engine, std::span<const runtime::BatchItem> items) {
+  const runtime::ForwardWatch watch{&interrupt_flag(), {}};
+  return check_forward(engine, KTX_TRY(engine.forward(items, {}, &watch)));
+}
+
 BenchRuns::BenchRuns(runtime::Engine& engine, int64_t most_sequences) : engine_(engine) {
   for (int64_t i = 0; i < most_sequences; ++i) sequences_.push_back(engine.new_sequence());
 }
@@ -74,42 +90,19 @@ Result<BenchRun> BenchRuns::generation(int64_t count, int64_t sequences) {
   }
   return measure(engine_, count * sequences, [&]() -> Status {
     for (int64_t step = 0; step < count; ++step) {
-      KTX_TRY(forward(items));
+      KTX_TRY(bench_forward(engine_, items));
       for (size_t i = 0; i < next.size(); ++i) {
-        next[i] = KTX_TRY(best_token(static_cast<int64_t>(i)));
+        next[i] = KTX_TRY(bench_best_token(engine_, static_cast<int64_t>(i)));
       }
     }
     return {};
   });
 }
 
-Result<int32_t> BenchRuns::best_token(int64_t row) {
-  return engine_.has_logits(row) ? runtime::best_token(engine_.logits(row))
-                                 : runtime::best_token(engine_.best(row));
-}
-
 Status BenchRuns::feed(runtime::Sequence& sequence, std::span<const int32_t> ids) {
-  if (runtime::has_chunks_in_flight(engine_, std::ssize(ids))) {
-    const runtime::BatchItem text{&sequence, ids, runtime::Want::Last, 1};
-    return check(KTX_TRY(runtime::forward_in_chunks(engine_, text, &interrupt_flag())));
-  }
-  for (size_t begin = 0; begin < ids.size(); begin += engine_.chunk_tokens()) {
-    const size_t size = std::min<size_t>(engine_.chunk_tokens(), ids.size() - begin);
-    const runtime::BatchItem item{&sequence, ids.subspan(begin, size), runtime::Want::Last, 1};
-    KTX_TRY(forward({&item, 1}));
-  }
-  return {};
-}
-
-Status BenchRuns::forward(std::span<const runtime::BatchItem> items) {
-  const runtime::ForwardWatch watch{&interrupt_flag(), {}};
-  return check(KTX_TRY(engine_.forward(items, {}, &watch)));
-}
-
-Status BenchRuns::check(runtime::Forward done) const {
-  if (done == runtime::Forward::Done) return {};
-  if (done == runtime::Forward::Stopped) return Error{"stopped"};
-  return Error{fmt::format("the test needs a larger context than {}; give --ctx", engine_.ctx())};
+  const runtime::BatchItem text{&sequence, ids, runtime::Want::Last, 1};
+  return check_forward(
+      engine_, KTX_TRY(runtime::forward_in_chunks(engine_, text, {.stop = &interrupt_flag()})));
 }
 
 }  // namespace ktx::tools

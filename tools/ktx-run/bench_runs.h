@@ -22,6 +22,13 @@ struct BenchRun {
 // others for every seed.
 std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed);
 
+// Of the engine's last pass.
+Result<int32_t> bench_best_token(const runtime::Engine& engine, int64_t row);
+// An error unless it is Done.
+Status check_forward(const runtime::Engine& engine, runtime::Forward done);
+// In one pass.
+Status bench_forward(runtime::Engine& engine, std::span<const runtime::BatchItem> items);
+
 // Ctrl-C (interrupt.h) ends any of it with an error.
 class BenchRuns {
  public:
@@ -38,10 +45,7 @@ class BenchRuns {
  private:
   // Back to the depth; where a window has left it behind, its tokens are computed once more.
   Status rewind(size_t sequence);
-  Result<int32_t> best_token(int64_t row);
   Status feed(runtime::Sequence& sequence, std::span<const int32_t> ids);
-  Status forward(std::span<const runtime::BatchItem> items);
-  Status check(runtime::Forward done) const;
 
   runtime::Engine& engine_;
   std::vector<runtime::Sequence> sequences_;

@@ -11,20 +11,25 @@ bool has_chunks_in_flight(const Engine& engine, int64_t tokens) {
   return engine.goes_ahead() && tokens > engine.chunk_tokens();
 }
 
-Result<Forward> forward_in_chunks(Engine& engine, const BatchItem& text,
-                                  const std::atomic<bool>* stop,
-                                  const std::function<bool(int64_t)>& done) {
+Result<Forward> forward_in_chunks(Engine& engine, const BatchItem& text, const ChunkWatch& watch) {
   const auto total = static_cast<int64_t>(text.tokens.size());
-  const int64_t most = engine.goes_ahead() ? engine.most_forwards() : 1;
-  const ForwardWatch watch{stop, {}};
+  const bool ahead = !watch.one_by_one && has_chunks_in_flight(engine, total);
+  const int64_t most = ahead ? engine.most_forwards() : 1;
   std::deque<int64_t> in_flight;  // tokens of each
   int64_t begun = 0, finished = 0;
+  ForwardWatch of_pass{watch.stop, {}};
+  if (watch.progress && !ahead) {
+    of_pass.progress = [&](double share) {
+      const int64_t count = std::min(total - finished, engine.chunk_tokens());
+      watch.progress(static_cast<double>(finished) + share * static_cast<double>(count));
+    };
+  }
   const auto begin = [&]() -> Result<Forward> {
     BatchItem chunk = text;
     const int64_t count = std::min(total - begun, engine.chunk_tokens());
     chunk.tokens = text.tokens.subspan(static_cast<size_t>(begun), static_cast<size_t>(count));
     if (begun + count < total) chunk.want = Want::None;
-    const Forward result = KTX_TRY(engine.begin({&chunk, 1}, {}, &watch));
+    const Forward result = KTX_TRY(engine.begin({&chunk, 1}, {}, &of_pass));
     if (result != Forward::Done) return result;
     begun += count;
     in_flight.push_back(count);
@@ -38,11 +43,13 @@ Result<Forward> forward_in_chunks(Engine& engine, const BatchItem& text,
     while (good() && goes_on && begun < total && std::ssize(in_flight) < most) all = begin();
     if (in_flight.empty()) break;
     const Result<Forward> oldest = engine.finish();
+    const bool computed = oldest.ok() && *oldest == Forward::Done;
     finished += in_flight.front();
     in_flight.pop_front();
-    const bool computed = oldest.ok() && *oldest == Forward::Done;
     if (good() && !computed) all = oldest;
-    if (good() && goes_on && done) goes_on = done(finished) || finished == total;
+    if (!good() || !goes_on) continue;
+    if (watch.progress && ahead) watch.progress(static_cast<double>(finished));
+    if (watch.done) goes_on = watch.done(finished) || finished == total;
   }
   if (good() && finished < total) return Forward::Stopped;
   return all;

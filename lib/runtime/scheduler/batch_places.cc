@@ -47,7 +47,7 @@ int64_t BatchScheduler::missing_blocks(const Running& next) const {
     promised += text_blocks(std::ssize(running->tokens)) - blocks_for(running->begun());
   }
   PrefixBlocks kept;
-  if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens, cache_owner(next.owner()));
+  if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens, cache_owner(next.owner));
   const CacheState cache = engine_.cache_state();
   const int64_t needed = text_blocks(std::ssize(next.tokens)) - kept.found;
   return needed + promised - (cache.free + cache.idle - kept.idle);
@@ -173,8 +173,8 @@ void BatchScheduler::preempt(size_t index) {
   Running& victim = *running_[index];
   // Its blocks stay until another request needs them: resuming may be cheap.
   if (options_.keep_prefixes && !engine_.plan().facts.encoder) {
-    const auto computed = std::span(victim.tokens).first(victim.computed());
-    engine_.retire(std::move(*victim.sequence), computed);
+    const std::span<const int32_t> cached = victim.cached();
+    engine_.retire(std::move(*victim.sequence), cached);
   }
   victim.sequence.reset();
   victim.draft = {};
@@ -184,7 +184,7 @@ void BatchScheduler::preempt(size_t index) {
   waiting_.push_front(std::move(running_[index]));
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(index));
   const std::lock_guard lock(mutex_);
-  slot_texts_.use(victim.owner(), victim.result.slot).state.busy = false;
+  slot_texts_.use(victim.owner, victim.result.slot).state.busy = false;
   ++waiting_count_;
 }
 

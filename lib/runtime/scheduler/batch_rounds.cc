@@ -113,12 +113,12 @@ void BatchScheduler::end_where(
 
 // A sequence of its own for the text as it is now, with what the cache has of it.
 PrefixHit BatchScheduler::place_anew(Running& running) {
-  running.sequence.emplace(engine_.new_sequence(cache_owner(running.owner())));
+  running.sequence.emplace(engine_.new_sequence(cache_owner(running.owner)));
   PrefixHit hit;
   running.blocks.clear();
   if (running.request.reuse_cache) {
     hit = engine_.reuse_prefix(*running.sequence, running.tokens);
-    running.blocks = block_names(running.tokens, cache_owner(running.owner()));
+    running.blocks = block_names(running.tokens, cache_owner(running.owner));
   }
   running.kept_blocks = running.sequence->length() / KvCache::kBlockTokens;
   running.parting = -1;
@@ -157,14 +157,14 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     // The last token of an answer is never in the cache; a wrong draft token may be in its place.
     const auto total = static_cast<int64_t>(running.tokens.size());
     running.sequence->truncate(result.completion_tokens > 0 ? total - 1 : total);
-    const auto computed = std::span(running.tokens).first(running.computed());
+    const std::span<const int32_t> cached = running.cached();
     SlotState& slot = slots_[result.slot];
     slot.busy = false;
     slot.tokens = static_cast<int64_t>(running.tokens.size());
-    slot.computed = static_cast<int64_t>(computed.size());
+    slot.computed = std::ssize(cached);
     {
       const std::lock_guard lock(mutex_);
-      SlotTexts::Entry& entry = slot_texts_.use(running.owner(), result.slot);
+      SlotTexts::Entry& entry = slot_texts_.use(running.owner, result.slot);
       entry.text = running.slot_text();
       entry.state = slot;
       slot_texts_.shrink();
@@ -172,7 +172,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     // (What an encoder makes of a text's beginning depends on its end.)
     const bool kept = options_.keep_prefixes && !engine_.plan().facts.encoder;
     if (kept && reason != EndReason::Failed) {
-      engine_.retire(std::move(*running.sequence), computed);
+      engine_.retire(std::move(*running.sequence), cached);
     }
     running.sequence.reset();
     running.draft = {};
@@ -231,7 +231,7 @@ void BatchScheduler::publish_stats() {
   const std::lock_guard lock(mutex_);
   published_ = stats_;
   for (const auto& running : running_) {
-    SlotTexts::Entry& entry = slot_texts_.use(running->owner(), running->result.slot);
+    SlotTexts::Entry& entry = slot_texts_.use(running->owner, running->result.slot);
     entry.state = slots_[running->result.slot];
     SlotText& slot = entry.text;
     slot.answered = running->answered();

@@ -232,7 +232,7 @@ SlotText BatchScheduler::slot_text(int slot, const std::string& owner) const {
 void BatchScheduler::call_with_slot(int slot, const SlotWork& work, const std::string& owner) {
   call([&](Engine& engine) {
     for (const auto& running : running_) {
-      if (running->result.slot == slot && running->sequence && running->owner() == owner) {
+      if (running->result.slot == slot && running->sequence && running->owner == owner) {
         return work(engine, running->slot_text(), &*running->sequence);
       }
     }
@@ -244,7 +244,7 @@ bool BatchScheduler::set_slot_text(int slot, SlotText text, const std::string& o
   bool set = false;
   call([&](Engine&) {
     const bool runs = std::any_of(running_.begin(), running_.end(), [&](const auto& running) {
-      return running->result.slot == slot && running->owner() == owner;
+      return running->result.slot == slot && running->owner == owner;
     });
     if (runs) return;
     if (!slots_[slot].busy) slots_[slot].request = 0;

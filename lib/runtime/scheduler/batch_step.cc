@@ -228,9 +228,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Running& running = *running_[i];
     if (shares[i] == 0) continue;
-    const auto from = running.tokens.begin() + running.begun();
-    running.step_ids.assign(from, from + shares[i]);
-    running.draft_tokens = 0;
+    running.take(shares[i]);
     step.who.push_back(&running);
   }
   if (speculation_) draft(step.who, budget);
@@ -240,17 +238,10 @@ BatchScheduler::StepItems BatchScheduler::gather() {
 
 // What the step computes of a request.
 BatchItem BatchScheduler::item_of(Running& running) {
-  const auto count = static_cast<int64_t>(running.step_ids.size()) - running.draft_tokens;
-  const bool last = count == running.to_begin();
   const bool each = running.tells_prompt();
-  const bool all = running.draft_tokens > 0 || each || pools_all(engine_, running.request);
-  BatchItem item;
-  item.sequence = &*running.sequence;
-  item.tokens = running.step_ids;
-  item.want = all ? Want::All : last ? Want::Last : Want::None;
+  BatchItem item = running.item();
+  if (each || pools_all(engine_, running.request)) item.want = Want::All;
   item.best = best_needed(engine_, running.request, running.sampler, each);
-  item.snapshots = running.snapshots;
-  item.rollback = running.draft_tokens;
   if (TokenFilter* filter = running.request.filter.get(); filter != nullptr && item.best > 0) {
     // A filter knows what comes next and not what comes behind a draft token; and the best
     // log-probabilities refer to all tokens.
@@ -339,19 +330,15 @@ bool BatchScheduler::tell_prompt(Running& running, int64_t row, int64_t rows) {
 void BatchScheduler::take_rows(Running& running, int64_t row, int64_t rows,
                                std::optional<Result<Choice>> first) {
   if (running.request.embed) return pool_rows(running, row, rows);
-  const int64_t length = running.computed() - running.draft_tokens;
-  int64_t right = 0;
   running.result.drafted_tokens += running.draft_tokens;
-  for (int64_t r = 0; r <= running.draft_tokens; ++r) {
-    if (!next_token(running, r == 0 ? std::move(*first) : choose(running, row + r))) break;
-    if (r == running.draft_tokens || running.tokens.back() != running.step_ids[r + 1]) break;
-    ++right;
-    ++running.result.accepted_tokens;
-  }
   stats_.drafted_tokens += running.draft_tokens;
-  stats_.accepted_tokens += right;
-  if (speculation_) speculation_->verified(running.draft, running.draft_tokens, right);
-  if (running.sequence) running.sequence->truncate(length + right);
+  while (next_token(running, first ? *std::exchange(first, {}) : choose(running, row)) &&
+         running.verify()) {
+    ++running.result.accepted_tokens;
+    ++stats_.accepted_tokens;
+    ++row;
+  }
+  running.end_draft(speculation_.get());
 }
 
 // The first token of each request, of one that drafts too: on the engine's threads at once, as
@@ -412,7 +399,7 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
   for (Running* running : step.who) {
     if (running->ended || running->computed() / kBlock == running->kept_blocks) continue;
     running->kept_blocks = running->computed() / kBlock;
-    engine_.keep_prefix(*running->sequence, std::span(running->tokens).first(running->computed()));
+    engine_.keep_prefix(*running->sequence, running->cached());
   }
 }
 
@@ -490,12 +477,7 @@ void BatchScheduler::show_hidden(const StepItems& step) {
     const auto count = static_cast<int64_t>(running->step_ids.size());
     const int64_t first = std::exchange(row, row + count);
     if (running->request.embed || running->request.max_draft_tokens == 0) continue;
-    Speculation::Item item;
-    item.text = &running->draft;
-    item.tokens = running->tokens;
-    item.sampler = &running->sampler;
-    item.owner = running->owner();
-    speculation_->computed(item, engine_, {first, running->computed() - count, count});
+    running->show_hidden(*speculation_, engine_, first, count);
   }
   const double taken = seconds(Clock::now() - begin);
   stats_.draft_seconds += taken;
@@ -508,13 +490,7 @@ void BatchScheduler::draft(std::span<Running* const> who, int64_t budget) {
   std::vector<Running*> whose;
   for (Running* running : who) {
     if (running->remaining() != 1 || running->in_prompt() || running->request.embed) continue;
-    Speculation::Item item;
-    item.text = &running->draft;
-    item.tokens = running->tokens;
-    item.sampler = &running->sampler;
-    item.owner = running->owner();
-    item.limit = draft_limit(*running);
-    items.push_back(item);
+    items.push_back(running->draft_item(draft_limit(*running)));
     whose.push_back(running);
   }
   const auto others = static_cast<int64_t>(who.size() - whose.size());
@@ -525,9 +501,7 @@ void BatchScheduler::draft(std::span<Running* const> who, int64_t budget) {
   stats_.draft_failed = speculation_->failure().empty() ? 0 : 1;
   stats_.busy_seconds += taken;
   for (size_t i = 0; i < items.size(); ++i) {
-    const std::vector<int32_t>& draft_tokens = items[i].draft_tokens;
-    whose[i]->step_ids.insert(whose[i]->step_ids.end(), draft_tokens.begin(), draft_tokens.end());
-    whose[i]->draft_tokens = static_cast<int64_t>(draft_tokens.size());
+    whose[i]->take_draft(items[i]);
     const auto end = static_cast<int64_t>(whose[i]->tokens.size()) + whose[i]->draft_tokens;
     whose[i]->add_snapshot(end / kSnapshotEvery * kSnapshotEvery);
   }

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
+#include "lib/runtime/session/text_run.h"
 
 namespace ktx::runtime {
 
@@ -40,18 +40,15 @@ inline std::string exception_text() {
   }
 }
 
-struct BatchScheduler::Running {
+// Its tokens are the prompt, then the answer so far.
+struct BatchScheduler::Running : TextRun {
   Running(RequestId id, GenerationRequest request, Sampler sampler)
-      : id(id), request(std::move(request)), sampler(std::move(sampler)) {
+      : TextRun(std::move(sampler)), id(id), request(std::move(request)) {
+    owner = this->request.owner;
     tokens = this->request.prompt;
     result.prompt_tokens = static_cast<int64_t>(tokens.size());
   }
 
-  int64_t computed() const { return sequence ? sequence->length() : 0; }
-  // With steps in flight.
-  int64_t begun() const { return sequence ? sequence->begun() : 0; }
-  int64_t to_begin() const { return static_cast<int64_t>(tokens.size()) - begun(); }
-  int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed(); }
   bool in_prompt() const { return result.completion_tokens == 0; }
   // Its next rows of logits are those of the prompt's tokens, of which each is needed.
   bool tells_prompt() const {
@@ -63,7 +60,6 @@ struct BatchScheduler::Running {
     return std::min(request.answered_tokens + result.completion_tokens,
                     static_cast<int64_t>(tokens.size()));
   }
-  const std::string& owner() const { return request.owner; }
   ShareItem share_item(int64_t blocks) const {
     return {&request.share, id, remaining(), in_prompt(), blocks};
   }
@@ -100,17 +96,10 @@ struct BatchScheduler::Running {
 
   RequestId id;
   GenerationRequest request;
-  Sampler sampler;
-  std::vector<int32_t> tokens;       // the prompt, then the answer so far
-  std::optional<Sequence> sequence;  // while it has a place
-  std::vector<uint64_t> blocks;      // their names, when it got its place
-  int64_t kept_blocks = 0;           // that the prefix cache has
-  std::vector<int64_t> snapshots;    // places of its text that are worth one (snapshot_places.h)
-  int64_t parting = -1;              // of its text and others, as known when they were chosen
-  std::vector<int32_t> step_ids;     // what this step computes
-  int64_t draft_tokens = 0;          // of these, the last ones
-  Speculation::Text draft;
-  std::vector<float> pooled;  // embeddings: the sum of `pooled_rows` hidden rows
+  std::vector<uint64_t> blocks;  // names of those of its text, when it got its place
+  int64_t kept_blocks = 0;       // that the prefix cache has
+  int64_t parting = -1;          // of its text and others, as known when snapshots were chosen
+  std::vector<float> pooled;     // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;
   int64_t next_told = 1;  // the token of the prompt whose log-probabilities are told next
   bool asked_cache = false;

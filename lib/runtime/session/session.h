@@ -24,8 +24,9 @@
 
 #include "lib/runtime/draft/speculation.h"
 #include "lib/runtime/engine/engine.h"
-#include "lib/runtime/engine/forward_watch.h"
+#include "lib/runtime/engine/text_chunks.h"
 #include "lib/runtime/sampling/sampler.h"
+#include "lib/runtime/session/text_run.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {
@@ -100,11 +101,11 @@ class Session {
   // then. At first true.
   void keep_logits(bool keep) { keep_logits_ = keep; }
 
-  std::span<const int32_t> tokens() const { return tokens_; }
+  std::span<const int32_t> tokens() const { return text_.tokens; }
   // Forgets all tokens from `length` on.
   void truncate(int64_t length);
   // How many more tokens the context can take.
-  int64_t room() const { return engine_->ctx() - static_cast<int64_t>(tokens_.size()); }
+  int64_t room() const { return engine_->ctx() - std::ssize(text_.tokens); }
 
   // The text with its keys, values and random numbers in a file, and back: what next()
   // gives afterwards is what it would have given before (session_file.h). `note` is the
@@ -112,44 +113,35 @@ class Session {
   Status save(const std::string& path, const std::string& note = {});
   Result<std::string> load(const std::string& path);
 
-  const Sampler& sampler() const { return sampler_; }
+  const Sampler& sampler() const { return text_.sampler; }
   const SessionStats& stats() const { return stats_; }
   void reset_stats() { stats_ = {}; }
   Engine& engine() const { return *engine_; }
 
  private:
-  Result<Outcome> compute(std::span<const int32_t> ids, Want want, const ForwardWatch& watch);
+  Result<Outcome> compute(ChunkWatch watch);
   Result<Outcome> compute_next();
-  bool goes_ahead(int64_t tokens) const;
-  Result<Outcome> compute_ahead(const Progress& progress);
-  bool draft();
+  void draft();
   void take_row(int64_t row);
   void drop_draft();
-  void verify_draft(int32_t id);
+  void verify_draft();
   void keep_places();
-  int32_t best_needed() const { return keep_logits_ ? -1 : sampler_.best_needed(); }
+  int32_t best_needed() const { return keep_logits_ ? -1 : text_.sampler.best_needed(); }
 
   Engine* engine_;
-  Sampler sampler_;
+  // Draft tokens stay with it while next() gives them one by one; their rows of logits are those of
+  // the engine's pass `draft_forward_`.
+  TextRun text_;
+  int64_t draft_forward_ = 0;
   const std::atomic<bool>* stop_ = nullptr;
   Tick tick_;
-  Sequence sequence_;
-  std::vector<int32_t> tokens_;  // the first sequence_.length() are in the cache
   std::function<bool(int32_t)> ends_message_;
-  std::vector<int64_t> snapshots_;  // places of tokens_ that are worth one (snapshot_places.h)
   std::vector<float> logits_;
   std::vector<TokenLogit> best_;  // in place of logits_, as many as were requested
   int32_t asked_ = -1;
   double log_sum_ = 0;
   bool keep_logits_ = true;
   Speculation* speculation_ = nullptr;
-  Speculation::Text draft_;
-  // What was computed with the last token and follows it in the cache; of these the first
-  // `right_draft_tokens_` are in tokens_. Rows of logits are those of the engine's pass
-  // `draft_forward_`.
-  std::vector<int32_t> draft_tokens_;
-  size_t right_draft_tokens_ = 0;
-  int64_t draft_forward_ = 0;
   bool loaded_ = false;  // from a file, and nothing was computed since
   bool fresh_ = false;   // logits_ or best_ follow the last cached token
   SessionStats stats_;
