@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/runtime/draft/engine_text.h"
-#include "lib/support/timer.h"
+#include "lib/runtime/draft/engine_drafter.h"
 
 namespace ktx::runtime {
 namespace {
@@ -24,10 +23,10 @@ struct PlanText : EngineText {
   std::vector<size_t> ends;   // of ids, behind each of `seen`; empty: the ids are the same
 };
 
-class PlanDrafter : public Drafter {
+class PlanDrafter : public EngineDrafter {
  public:
   PlanDrafter(std::unique_ptr<Engine> engine, DraftVocabulary vocabulary, int64_t model_vocab)
-      : engine_(std::move(engine)), vocabulary_(std::move(vocabulary)), model_vocab_(model_vocab) {}
+      : EngineDrafter(std::move(engine), model_vocab), vocabulary_(std::move(vocabulary)) {}
 
   std::string_view name() const override { return "draft plan"; }
   std::unique_ptr<DraftText> begin(const std::string& owner,
@@ -35,24 +34,13 @@ class PlanDrafter : public Drafter {
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
   Status draft(std::span<DraftItem> items) override;
-  double first_seconds() const override { return first_seconds_; }
 
  private:
-  // A text in the pass at hand, and what it computes next.
-  struct Open {
-    DraftItem* item = nullptr;
-    PlanText* text = nullptr;
-    std::vector<int32_t> next;
-  };
   void follow(PlanText& text, std::span<const int32_t> tokens) const;
   std::vector<Open> open(std::span<DraftItem> items);
-  Result<bool> forward(std::vector<Open>& texts, Want want);
-  Status take_draft_tokens(std::vector<Open>& texts);
+  std::optional<Drafted> sample(EngineText& text, int64_t row) const override;
 
-  std::unique_ptr<Engine> engine_;
   const DraftVocabulary vocabulary_;
-  const int64_t model_vocab_;
-  double first_seconds_ = 0;
 };
 
 std::unique_ptr<DraftText> PlanDrafter::begin(const std::string& owner,
@@ -123,21 +111,6 @@ std::vector<PlanDrafter::Open> PlanDrafter::open(std::span<DraftItem> items) {
   return texts;
 }
 
-// Computes `next` of each. False: there is no room for one of them, which lost what it held.
-Result<bool> PlanDrafter::forward(std::vector<Open>& texts, Want want) {
-  std::vector<BatchItem> items;
-  for (const Open& open : texts) {
-    BatchItem item;
-    item.want = want;
-    item.rollback = want == Want::None ? 0 : open.item->most;
-    items.push_back(item);
-  }
-  if (KTX_TRY(forward_texts(*engine_, items, texts))) return true;
-  texts.back().text->truncate(0);
-  texts.pop_back();
-  return false;
-}
-
 Status PlanDrafter::read(std::span<DraftItem> items, int64_t tokens) {
   for (DraftItem& item : items) {
     auto& text = static_cast<PlanText&>(*item.text);
@@ -147,7 +120,8 @@ Status PlanDrafter::read(std::span<DraftItem> items, int64_t tokens) {
       const auto from = text.ids.begin() + static_cast<ptrdiff_t>(text.held.size());
       std::vector<Open> open;
       open.push_back({&item, &text, {from, from + count}});
-      if (!KTX_TRY(forward(open, Want::None))) break;
+      KTX_TRY(forward(open, Want::None));
+      if (open.empty()) break;
       tokens -= count;
       engine_->keep_prefix(text.sequence, text.held);
     }
@@ -155,24 +129,10 @@ Status PlanDrafter::read(std::span<DraftItem> items, int64_t tokens) {
   return {};
 }
 
-// A draft token for each from its row of logits; those that are done go.
-Status PlanDrafter::take_draft_tokens(std::vector<Open>& texts) {
-  int64_t row = 0;
-  std::vector<Open> left;
-  for (Open& open : texts) {
-    const std::optional<int32_t> sampled = open.text->sample(row++);
-    if (!sampled) continue;
-    const int32_t id = *sampled;
-    const int32_t draft_token =
-        vocabulary_.same() ? id : vocabulary_.from_draft[static_cast<size_t>(id)];
-    if (draft_token < 0 || draft_token >= model_vocab_) continue;
-    open.item->draft_tokens.push_back(draft_token);
-    if (static_cast<int64_t>(open.item->draft_tokens.size()) >= open.item->most) continue;
-    open.next.assign(1, id);
-    left.push_back(std::move(open));
-  }
-  texts = std::move(left);
-  return {};
+std::optional<EngineDrafter::Drafted> PlanDrafter::sample(EngineText& text, int64_t row) const {
+  const std::optional<int32_t> id = text.sample(row, text.held);
+  if (!id) return std::nullopt;
+  return Drafted{*id, vocabulary_.same() ? *id : vocabulary_.from_draft[static_cast<size_t>(*id)]};
 }
 
 Status PlanDrafter::draft(std::span<DraftItem> items) {
@@ -187,12 +147,8 @@ Status PlanDrafter::draft(std::span<DraftItem> items) {
     left -= count;
     return false;
   });
-  while (!texts.empty()) {
-    if (!KTX_TRY(forward(texts, Want::Last))) continue;
-    KTX_TRY(take_draft_tokens(texts));
-    if (first_seconds_ == 0) first_seconds_ = timer.seconds();
-  }
-  return {};
+  KTX_TRY(forward(texts, Want::Last));
+  return draft_on(texts, timer);
 }
 
 }  // namespace

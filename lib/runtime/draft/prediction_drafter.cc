@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/runtime/draft/engine_text.h"
-#include "lib/support/timer.h"
+#include "lib/runtime/draft/engine_drafter.h"
 
 namespace ktx::runtime {
 namespace {
@@ -35,6 +34,7 @@ struct PredictionText : EngineText {
     truncate(0);
     begin = rows_begin + 1;
   }
+  void lose() override { begin_anew(); }
 
   const int64_t first;     // the token that a whole text begins with
   const int64_t width;     // of a row
@@ -44,11 +44,10 @@ struct PredictionText : EngineText {
   std::vector<int32_t> drafted;  // `held` in the numbers of the logits, where a sampler asks for it
 };
 
-class PredictionDrafter : public Drafter {
+class PredictionDrafter : public EngineDrafter {
  public:
   PredictionDrafter(std::unique_ptr<Engine> engine, int64_t model_vocab)
-      : engine_(std::move(engine)),
-        model_vocab_(model_vocab),
+      : EngineDrafter(std::move(engine), model_vocab),
         is_head_(!engine_->plan().facts.hidden_values.empty()),
         width_(engine_->plan().facts.given_states()),
         given_width_(engine_->plan().facts.given_width),
@@ -71,38 +70,25 @@ class PredictionDrafter : public Drafter {
   int64_t behind(DraftText& text, std::span<const int32_t> tokens) override;
   Status read(std::span<DraftItem> items, int64_t tokens) override;
   Status draft(std::span<DraftItem> items) override;
-  double first_seconds() const override { return first_seconds_; }
 
  private:
-  // A text in the pass at hand, and what it reads next.
-  struct Open {
-    DraftItem* item = nullptr;  // null: nothing is drafted
-    PredictionText* text = nullptr;
-    std::vector<int32_t> next;
-    std::vector<float> hidden;  // given_width_ floats for each
-  };
   void follow(PredictionText& text, std::span<const int32_t> tokens);
   int64_t readable(const PredictionText& text, std::span<const int32_t> tokens) const;
   Open next_tokens(PredictionText& text, std::span<const int32_t> tokens, int64_t count) const;
   Status read_text(PredictionText& text, std::span<const int32_t> tokens, int64_t& budget);
-  Result<bool> forward(std::vector<Open>& texts, Want want);
   void drop_read_rows(PredictionText& text) const;
-  Status take_draft_tokens(std::vector<Open>& texts);
   int32_t logit_of(int32_t token) const {
     const bool known = token >= 0 && token < std::ssize(logits_);
     return known ? logits_[static_cast<size_t>(token)] : -1;
   }
-  std::optional<int32_t> sample(PredictionText& text, int64_t row) const;
-  Status take_own(int64_t row, int64_t token, std::vector<float>& hidden) const;
+  std::optional<Drafted> sample(EngineText& text, int64_t row) const override;
+  Status take_hidden_of(int64_t row, int64_t token, std::vector<float>& hidden) const override;
 
-  std::unique_ptr<Engine> engine_;
-  const int64_t model_vocab_;
   const bool is_head_;                     // it keeps the states for draft tokens further on itself
   const int64_t width_;                    // of the model's hidden states of a token, in floats
   const int64_t given_width_;              // of what comes with a token: those, and the head's own
   const std::span<const int32_t> tokens_;  // by logit; empty: all
   std::vector<int32_t> logits_;            // by token; -1: none
-  double first_seconds_ = 0;
 };
 
 std::unique_ptr<DraftText> PredictionDrafter::begin(const std::string& owner,
@@ -195,7 +181,8 @@ Status PredictionDrafter::read_text(PredictionText& text, std::span<const int32_
     if (count <= 0) break;
     std::vector<Open> open;
     open.push_back(next_tokens(text, tokens, count));
-    if (!KTX_TRY(forward(open, Want::None))) break;
+    KTX_TRY(forward(open, Want::None));
+    if (open.empty()) break;
     drop_read_rows(text);
     budget -= count;
     if (text.is_whole()) engine_->keep_prefix(text.sequence, text.held);
@@ -211,21 +198,6 @@ Status PredictionDrafter::read(std::span<DraftItem> items, int64_t tokens) {
   return {};
 }
 
-// Reads `next` of each. False: there is no room for one of them, which lost what it held.
-Result<bool> PredictionDrafter::forward(std::vector<Open>& texts, Want want) {
-  std::vector<BatchItem> items;
-  for (const Open& open : texts) {
-    BatchItem item;
-    item.hidden = open.hidden;
-    item.want = want;
-    items.push_back(item);
-  }
-  if (KTX_TRY(forward_texts(*engine_, items, texts))) return true;
-  texts.back().text->begin_anew();
-  texts.pop_back();
-  return false;
-}
-
 void PredictionDrafter::drop_read_rows(PredictionText& text) const {
   const int64_t read = std::min(text.next() - 1, text.rows_end()) - text.rows_begin;
   if (read <= 0) return;
@@ -233,45 +205,26 @@ void PredictionDrafter::drop_read_rows(PredictionText& text) const {
   text.rows_begin += read;
 }
 
-// The token that follows, from a row of logits.
-std::optional<int32_t> PredictionDrafter::sample(PredictionText& text, int64_t row) const {
-  if (tokens_.empty()) return text.sample(row);
-  const bool needs_history = text.sampler.best_needed() < 0;
+std::optional<EngineDrafter::Drafted> PredictionDrafter::sample(EngineText& given,
+                                                                int64_t row) const {
+  auto& text = static_cast<PredictionText&>(given);
+  const bool needs_history = !tokens_.empty() && text.sampler.best_needed() < 0;
   text.drafted.clear();
   for (size_t i = 0; needs_history && i < text.held.size(); ++i) {
     text.drafted.push_back(logit_of(text.held[i]));
   }
-  const std::optional<int32_t> sampled = text.sample(row, text.drafted);
-  if (!sampled) return std::nullopt;
-  return tokens_[static_cast<size_t>(*sampled)];
+  const std::optional<int32_t> id = text.sample(row, tokens_.empty() ? text.held : text.drafted);
+  if (!id) return std::nullopt;
+  const int32_t token = tokens_.empty() ? *id : tokens_[static_cast<size_t>(*id)];
+  return Drafted{token, token};
 }
 
-// The hidden states that the draft token behind this one reads: `row` of the logits, `token` of the
-// pass.
-Status PredictionDrafter::take_own(int64_t row, int64_t token, std::vector<float>& hidden) const {
+Status PredictionDrafter::take_hidden_of(int64_t row, int64_t token,
+                                         std::vector<float>& hidden) const {
   hidden.assign(static_cast<size_t>(given_width_), 0.0f);
   if (!is_head_) return engine_->hidden(row, hidden);
   const std::span<const float> own = KTX_TRY(engine_->hidden_of_tokens(token, 1));
   std::ranges::copy(own, hidden.begin() + width_);
-  return {};
-}
-
-// A draft token for each from its row of logits, and what it reads next; those that are done go.
-Status PredictionDrafter::take_draft_tokens(std::vector<Open>& texts) {
-  int64_t row = 0, end = 0;
-  std::vector<Open> left;
-  for (Open& open : texts) {
-    const int64_t own = row++;
-    end += std::ssize(open.next);
-    const std::optional<int32_t> sampled = sample(*open.text, own);
-    if (!sampled || *sampled >= model_vocab_) continue;
-    open.item->draft_tokens.push_back(*sampled);
-    if (std::ssize(open.item->draft_tokens) >= open.item->most) continue;
-    open.next.assign(1, *sampled);
-    KTX_TRY(take_own(own, end - 1, open.hidden));
-    left.push_back(std::move(open));
-  }
-  texts = std::move(left);
   return {};
 }
 
@@ -298,18 +251,13 @@ Status PredictionDrafter::draft(std::span<DraftItem> items) {
     texts.back().item = &item;
     text.sampler.set_state(item.sampler->state());
   }
-  std::vector<std::pair<PredictionText*, int64_t>> read;  // what comes from the model's states
-  while (!texts.empty()) {
-    if (!KTX_TRY(forward(texts, Want::Last))) continue;
-    if (read.empty()) {
-      for (const Open& open : texts) {
-        read.push_back({open.text, std::ssize(open.text->held)});
-        drop_read_rows(*open.text);
-      }
-    }
-    KTX_TRY(take_draft_tokens(texts));
-    if (first_seconds_ == 0) first_seconds_ = timer.seconds();
+  KTX_TRY(forward(texts, Want::Last));
+  std::vector<std::pair<EngineText*, int64_t>> read;  // what comes from the model's states
+  for (const Open& open : texts) {
+    read.push_back({open.text, std::ssize(open.text->held)});
+    drop_read_rows(static_cast<PredictionText&>(*open.text));
   }
+  KTX_TRY(draft_on(texts, timer));
   for (const auto& [text, length] : read) text->truncate(std::min(length, std::ssize(text->held)));
   return {};
 }
