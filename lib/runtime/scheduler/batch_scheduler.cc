@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "lib/runtime/scheduler/running_request.h"
-#include "lib/runtime/scheduler/step_items.h"
 
 namespace ktx::runtime {
 namespace {

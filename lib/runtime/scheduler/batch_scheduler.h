@@ -126,8 +126,8 @@ class BatchScheduler {
   }
 
  private:
-  struct Running;    // running_request.h
-  struct StepItems;  // step_items.h
+  struct Running;  // running_request.h
+  struct StepItems;
   struct Choice;
   using Clock = std::chrono::steady_clock;
 
@@ -163,7 +163,6 @@ class BatchScheduler {
   void keep_prefixes(const StepItems& step);
   std::vector<std::optional<Result<Choice>>> choose_first(const StepItems& step);
   Result<Choice> choose(Running& running, int64_t row);
-  Result<Choice> choose_unguarded(Running& running, int64_t row);
   bool next_token(Running& running, Result<Choice> choice);
   void limit_rows(std::vector<int64_t>& shares) const;
   void take_scores(Running& running, int64_t row);

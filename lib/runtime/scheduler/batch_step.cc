@@ -18,7 +18,6 @@
 #include "lib/runtime/cache/snapshot_places.h"
 #include "lib/runtime/scheduler/batch_plan.h"
 #include "lib/runtime/scheduler/running_request.h"
-#include "lib/runtime/scheduler/step_items.h"
 
 namespace ktx::runtime {
 namespace {
@@ -289,11 +288,6 @@ void BatchScheduler::take_results(const StepItems& step) {
   }
 }
 
-bool BatchScheduler::StepItems::tells_prompt(size_t i) const {
-  return items[i].want == Want::All && who[i]->draft_tokens == 0 &&
-         who[i]->request.prompt_logprobs >= 0;
-}
-
 // Each row of a prompt has the log-probabilities of the token behind it. False: the request ended.
 bool BatchScheduler::tell_prompt(Running& running, int64_t row, int64_t rows) {
   const GenerationRequest& request = running.request;
@@ -372,23 +366,19 @@ std::vector<std::optional<Result<BatchScheduler::Choice>>> BatchScheduler::choos
 
 // Also on the engine's threads, which nothing may leave by a throw.
 Result<BatchScheduler::Choice> BatchScheduler::choose(Running& running, int64_t row) {
-  try {
-    return choose_unguarded(running, row);
-  } catch (...) {
-    return Error{exception_text()};
-  }
-}
-
-Result<BatchScheduler::Choice> BatchScheduler::choose_unguarded(Running& running, int64_t row) {
   const GenerationRequest& request = running.request;
   Choice choice;
-  choice.id = KTX_TRY(choose_token(engine_, row, request, running.sampler, running.tokens));
-  if (request.logprobs >= 0 && request.sampled_logprobs) {
-    choice.best = running.sampler.drawn_from(choice.id, request.logprobs);
-  } else if (request.logprobs >= 0) {
-    choice.best = engine_.has_logits(row)
-                      ? KTX_TRY(logprobs(engine_.logits(row), choice.id, request.logprobs))
-                      : KTX_TRY(logprobs(engine_.best(row), choice.id, request.logprobs));
+  try {
+    choice.id = KTX_TRY(choose_token(engine_, row, request, running.sampler, running.tokens));
+    if (request.logprobs >= 0 && request.sampled_logprobs) {
+      choice.best = running.sampler.drawn_from(choice.id, request.logprobs);
+    } else if (request.logprobs >= 0) {
+      choice.best = engine_.has_logits(row)
+                        ? KTX_TRY(logprobs(engine_.logits(row), choice.id, request.logprobs))
+                        : KTX_TRY(logprobs(engine_.best(row), choice.id, request.logprobs));
+    }
+  } catch (...) {
+    return Error{exception_text()};
   }
   return choice;
 }

@@ -120,4 +120,27 @@ struct BatchScheduler::Running : TextRun {
   Clock::time_point submitted, admitted, first_token, last_token;
 };
 
+// What a step computes, and for whom: item i is who[i]'s.
+struct BatchScheduler::StepItems {
+  std::vector<BatchItem> items;  // of their tokens the number alone, once the step has begun
+  std::vector<Running*> who;
+  double seconds = 0;  // in the engine so far
+
+  int64_t count(size_t i) const { return static_cast<int64_t>(items[i].tokens.size()); }
+  // Rows of logits that item i has.
+  int64_t rows(size_t i) const {
+    return items[i].want == Want::None ? 0 : items[i].want == Want::All ? count(i) : 1;
+  }
+  // The rows of item i are those of its tokens, one by one, and not of draft tokens.
+  bool tells_prompt(size_t i) const {
+    return items[i].want == Want::All && who[i]->draft_tokens == 0 &&
+           who[i]->request.prompt_logprobs >= 0;
+  }
+  int64_t tokens() const {
+    int64_t sum = 0;
+    for (size_t i = 0; i < items.size(); ++i) sum += count(i);
+    return sum;
+  }
+};
+
 }  // namespace ktx::runtime
