@@ -1,5 +1,7 @@
 #include "lib/text/grammar/grammar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <mutex>
@@ -11,6 +13,7 @@
 #include "lib/text/grammar/grammar_automaton.h"
 #include "lib/text/grammar/json_schema.h"
 #include "lib/text/grammar/plain_texts.h"
+#include "lib/text/grammar/schema_plain.h"
 #include "lib/text/grammar/token_masks.h"
 #include "lib/text/grammar/token_terminals.h"
 #include "lib/text/grammar/tool_call_schema.h"
@@ -135,8 +138,9 @@ Result<Grammar> Grammar::from_rules(const grammar::GrammarRules& rules,
   if (rules.distinct_items) {
     compiled->schemas = std::move(schemas);
     for (size_t i = 0; i < compiled->schemas.size(); ++i) {
-      const nlohmann::ordered_json& schema = compiled->schemas[i];
+      nlohmann::ordered_json& schema = compiled->schemas[i];
       const auto root = nlohmann::ordered_json::json_pointer(roots.empty() ? "" : roots[i]);
+      schema[root] = grammar::plain_schema(nlohmann::ordered_json(schema[root]));
       compiled->places.push_back({&schema, &schema[root]});
     }
   }
@@ -202,8 +206,20 @@ Result<Grammar> Grammar::compile_tool_call(std::span<const CallableTool> tools,
   } else if (format != nullptr) {
     add(format->schema, "");
   }
-  return from_rules(KTX_TRY(grammar::tool_call_rules(tools, form, format)), std::move(vocabulary),
-                    std::move(schemas), std::move(roots));
+  const auto compiled = [&](std::span<const CallableTool> callable,
+                            const std::string& note) -> Result<Grammar> {
+    grammar::GrammarRules rules = KTX_TRY(grammar::tool_call_rules(callable, form, format));
+    if (!note.empty()) rules.notes.push_back(note);
+    return from_rules(rules, vocabulary, schemas, roots);
+  };
+  Result<Grammar> out = compiled(tools, "");
+  if (out || form == CallForm::Forced) return out;
+  // Together they are too much for one automaton, though none has to be called.
+  std::vector<CallableTool> open(tools.begin(), tools.end());
+  for (CallableTool& tool : open) tool.parameters = {{"type", "object"}, {"minProperties", 0}};
+  Result<Grammar> looser = compiled(
+      open, fmt::format("{}; the arguments of all tools are any object", out.error().message));
+  return looser ? looser : out;
 }
 
 grammar::GbnfTokens GrammarVocabulary::gbnf_tokens() const {

@@ -15,6 +15,7 @@
 #include "lib/text/grammar/schema_keywords.h"
 #include "lib/text/grammar/schema_negation.h"
 #include "lib/text/grammar/schema_numbers.h"
+#include "lib/text/grammar/schema_plain.h"
 #include "lib/text/grammar/schema_pointer.h"
 #include "lib/text/grammar/schema_strings.h"
 #include "lib/text/grammar/schema_values.h"
@@ -49,7 +50,6 @@ Status refuse_own_keywords(const Json& root) {
 }  // namespace
 
 Result<int> SchemaConverter::convert() {
-  KTX_TRY(check_extent(root_));
   KTX_TRY(refuse_own_keywords(root_));
   const int value = KTX_TRY(rule_of("#"));
   while (!pending_.empty()) {
@@ -146,6 +146,39 @@ Result<bool> SchemaConverter::is_impossible(Json& json, const std::string& path,
 }
 
 Result<int> SchemaConverter::schema(const Json& json, const std::string& path, int depth) {
+  Result<int> out = whole_schema(json, path, depth);
+  const bool spent = g_.too_large() || work_.conversions > kMaxConversions || depth > kMaxDepth;
+  return out || !work_.lenient || spent ? std::move(out)
+                                        : looser_schema(json, out.error(), path, depth);
+}
+
+// The same without what the error is about, as far as can be told: choices that may overlap, then
+// all but types, names and listed values, then all but types.
+Result<int> SchemaConverter::looser_schema(const Json& json, const Error& error,
+                                           const std::string& path, int depth) {
+  add_note(fmt::format("{}; this part is passed over", error.message), &g_.notes);
+  if (!json.is_object()) return json_.any_value();
+  Json choices = json;
+  if (json.contains("oneOf") && !json.contains("anyOf")) choices["anyOf"] = choices["oneOf"];
+  choices.erase("oneOf");
+  const auto only = [&](std::initializer_list<const char*> names) {
+    Json out = Json::object();
+    for (const char* name : names) {
+      if (json.contains(name)) out[name] = json[name];
+    }
+    return out;
+  };
+  const Json looser[] = {choices, only({"type", "properties", "required", "items", "enum"}),
+                         only({"type"})};
+  for (const Json& one : looser) {
+    if (one == json) continue;
+    Result<int> out = whole_schema(one, path, depth);
+    if (out || g_.too_large()) return out;
+  }
+  return json_.any_value();
+}
+
+Result<int> SchemaConverter::whole_schema(const Json& json, const std::string& path, int depth) {
   if (++work_.conversions > kMaxConversions || g_.too_large()) {
     return schema_error(path, "the schema is too large here; make it smaller or use $ref");
   }
@@ -320,7 +353,9 @@ Result<int> SchemaConverter::typed(const Json& json, const std::string& path, in
 
 Result<int> add_schema(const Json& schema, GrammarRules& rules, JsonParts& parts,
                        SchemaWork& work) {
-  return SchemaConverter(schema, rules, parts, work).convert();
+  KTX_TRY(check_extent(schema));
+  const Json plain = plain_schema(schema);
+  return SchemaConverter(plain, rules, parts, work).convert();
 }
 
 Result<GrammarRules> schema_rules(const Json& schema) {

@@ -11,7 +11,7 @@ namespace ktx::text::grammar {
 namespace {
 
 constexpr uint32_t kNowhere = UINT32_MAX;
-constexpr size_t kMaxSetStates = 20'000;
+constexpr size_t kMaxSetStates = 40'000;
 constexpr size_t kMaxPartStates = 400'000;
 
 Error too_many_states() {

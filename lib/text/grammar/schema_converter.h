@@ -39,6 +39,9 @@ class SchemaConverter {
   Result<bool> is_impossible(Json& json, const std::string& path, int depth);
 
   Result<int> schema(const Json& json, const std::string& path, int depth);
+  Result<int> whole_schema(const Json& json, const std::string& path, int depth);
+  Result<int> looser_schema(const Json& json, const Error& error, const std::string& path,
+                            int depth);
   Result<int> any_of(const Json& json, const char* keyword, const std::string& path, int depth);
   Result<std::vector<Json>> branches_of(const Json& json, const char* keyword,
                                         const std::string& path);

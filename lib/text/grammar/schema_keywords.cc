@@ -81,6 +81,13 @@ Error wrong_type(const std::string& path, std::string_view keyword, const Json& 
   return schema_error(path, fmt::format("'{}' is {}, expected {}", keyword, type, wanted));
 }
 
+void add_note(std::string note, std::vector<std::string>* notes) {
+  if (notes == nullptr || notes->size() == kMaxNotes) return;
+  if (std::find(notes->begin(), notes->end(), note) == notes->end()) {
+    notes->push_back(std::move(note));
+  }
+}
+
 Status check_keywords(const Json& json, const std::string& path, std::vector<std::string>* notes) {
   for (const auto& [name, value] : json.items()) {
     const Keyword* row = find_keyword(name);
@@ -90,13 +97,10 @@ Status check_keywords(const Json& json, const std::string& path, std::vector<std
         return schema_error(
             path, fmt::format("unknown keyword '{}'; did you mean '{}'?", printable(name), meant));
       }
-      if (notes == nullptr || notes->size() == kMaxNotes) continue;
-      std::string note = schema_error(path, fmt::format("unknown keyword '{}' is passed over",
-                                                        printable(name, 40)))
-                             .message;
-      if (std::find(notes->begin(), notes->end(), note) == notes->end()) {
-        notes->push_back(std::move(note));
-      }
+      add_note(schema_error(path,
+                            fmt::format("unknown keyword '{}' is passed over", printable(name, 40)))
+                   .message,
+               notes);
       continue;
     }
     if (row->use == Use::Refused && !is_neutral(*row, value)) {

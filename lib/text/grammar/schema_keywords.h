@@ -28,6 +28,9 @@ Error schema_error(const std::string& path, std::string_view what);
 Error wrong_type(const std::string& path, std::string_view keyword,
                  const nlohmann::ordered_json& value, std::string_view wanted);
 
+// Once each, and no more than a few.
+void add_note(std::string note, std::vector<std::string>* notes);
+
 // Refuses keywords that no grammar can keep (schema_keywords.def) and names that are one of them
 // but for a typing error ("minLenght", "min_length", "minimumLength"). Other unknown keywords are
 // annotations, as the specification says; what is passed over goes to `notes` (may be null).

@@ -164,7 +164,17 @@ Result<int> number_schema(const Json& json, const std::string& path, bool intege
     if (!bounded) return integer ? parts.integer() : parts.number();
     return number_in_range(g, bounds);
   }
-  if (all_steps.size() == 1 && unlike.empty() && all_steps[0].fraction.empty()) {
+  const bool one_whole_step =
+      all_steps.size() == 1 && unlike.empty() && all_steps[0].fraction.empty();
+  // Listed they have up to 18 digits; where no bound says that this is enough, remainders do not
+  // end there.
+  constexpr int64_t kMaxRemainders = 100;
+  const bool open = (!bounds.low || !bounds.high) && integer;
+  if (one_whole_step && open && std::stoll(all_steps[0].whole) <= kMaxRemainders) {
+    Result<RegularSet> out = checked_numbers(bounds, all_steps, unlike, work);
+    if (out) return g.set(out.take());
+  }
+  if (one_whole_step) {
     const Result<int> out = whole_multiples(g, bounds, std::stoll(all_steps[0].whole));
     if (out) return *out;
   }

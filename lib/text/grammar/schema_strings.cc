@@ -71,6 +71,13 @@ Result<RegularSet> set_of(const Strings& strings, bool with_format, SchemaWork& 
   }
   return out;
 }
+// A format may be passed over, lengths and patterns may not: it says less than they do where both
+// exclude each other (zod's pattern of a time has no zone, which the format has).
+Result<RegularSet> set_with_format(const Strings& strings, SchemaWork& work) {
+  Result<RegularSet> out = set_of(strings, true, work);
+  const bool kept = out && !out->is_empty();
+  return kept || strings.format.empty() ? std::move(out) : set_of(strings, false, work);
+}
 
 }  // namespace
 
@@ -96,7 +103,7 @@ Result<RegularSet> listed_strings(const Json& values, SchemaWork& work) {
 Result<RegularSet> string_set(const Json& json, const std::string& path, SchemaWork& work) {
   const Strings strings = KTX_TRY(read(json, path));
   if (strings.max != kNoLimit && strings.max < strings.min) return RegularSet{};
-  Result<RegularSet> out = set_of(strings, true, work);
+  Result<RegularSet> out = set_with_format(strings, work);
   if (out) return out;
   return schema_error(path, out.error().message);
 }
@@ -119,9 +126,7 @@ Result<int> string_schema(const Json& json, const std::string& path, GrammarRule
       json_text(Json::array({min, max, strings.patterns, strings.format, strings.unlike}));
   const auto known = work.string_sets.find(key);
   if (known != work.string_sets.end()) return known->second;
-  Result<RegularSet> set = set_of(strings, true, work);
-  // A format may be passed over, lengths and patterns may not.
-  if (!set && !strings.format.empty()) set = set_of(strings, false, work);
+  Result<RegularSet> set = set_with_format(strings, work);
   if (!set) return schema_error(path, set.error().message);
   return work.string_sets[key] = g.set(set.take());
 }

@@ -12,6 +12,7 @@
 namespace ktx::text::grammar {
 
 struct SchemaWork {
+  bool lenient = false;  // what no grammar can keep is passed over with a note
   MergeWork merging;
   RegularWork regular;
   int merge_count = 0;

@@ -41,6 +41,7 @@ struct EscapeRow {
 };
 constexpr int kManyCharacters = 1'000'000;  // lengths are not counted further
 constexpr int kMaxLookAheads = 4;           // in each other
+constexpr int kMaxSplits = 32;              // groups with look-aheads, each time one is read
 
 constexpr EscapeRow kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'},
                                   {'f', '\f'}, {'v', '\v'}, {'0', 0}};
@@ -224,15 +225,13 @@ class Parser {
     do {
       // Each alternative of the whole pattern has its own anchors and look-aheads.
       const bool outer = depth == 0;
-      bool at_begin = (outer && take("^")) || looking_ > 0;
+      bool at_begin = (outer && take_begin()) || looking_ > 0;
       take_any_case();
       const std::vector<LookAhead> looks =
           outer ? KTX_TRY(look_aheads()) : std::vector<LookAhead>();
-      at_begin = (outer && take("^")) || at_begin;
-      std::vector<Part> parts = KTX_TRY(sequence(depth));
-      const bool at_end = outer && take("$");
-      const bool open = outer && (form_ == Form::JsonString || looking_ > 0);
-      if (open && !at_end) parts.push_back(anything());
+      at_begin = (outer && take_begin()) || at_begin;
+      std::vector<Part> parts = outer ? KTX_TRY(tail({})) : KTX_TRY(sequence(depth));
+      const bool open = outer && is_open();
       if (!looks.empty()) parts = {KTX_TRY(looked_at(parts, looks))};
       if (open && !at_begin) parts.insert(parts.begin(), anything());
       const LengthBounds here = sum(parts);
@@ -246,17 +245,128 @@ class Parser {
   }
   Result<std::vector<Part>> sequence(int depth) {
     std::vector<Part> parts;
-    while (at_ < text_.size() && peek() != '|' && peek() != ')') {
+    while (!is_end(at_)) {
       if (take_any_case()) continue;
-      if (peek() == '$' && depth == 0 && ends_behind(at_ + 1)) break;
       const Part part = KTX_TRY(primary(depth));
       parts.push_back(KTX_TRY(repetition(part)));
     }
     return parts;
   }
-  // Is that the end of an alternative of the whole pattern, or of a look-ahead?
-  bool ends_behind(size_t at) const {
-    return at == text_.size() || text_[at] == '|' || (looking_ > 0 && text_[at] == ')');
+  bool is_end(size_t at) const {
+    return at >= text_.size() || text_[at] == '|' || text_[at] == ')';
+  }
+  // Texts may go on where neither side is anchored.
+  bool is_open() const { return form_ == Form::JsonString || looking_ > 0; }
+  bool take_begin() { return take("^") || take("\\A"); }
+  bool take_end() { return take("$") || take("\\z") || take("\\Z"); }
+
+  // All that stands from here to the end of an alternative of the whole pattern or of a look-ahead,
+  // which is what a look-ahead speaks of:
+  //
+  //   ^a(?:b|(?=c)d)e$   from the group on:   (?:be|(?=c)de)$
+  //
+  // `behind`: where it goes on behind each open group whose alternatives are read so.
+  Result<std::vector<Part>> tail(std::vector<size_t> behind) {
+    std::vector<Part> parts;
+    for (;;) {
+      while (!behind.empty() && is_end(at_)) leave_group(behind);
+      if (is_end(at_)) break;
+      if (take_any_case()) continue;
+      if (is_last_end(at_, behind)) {
+        (void)take_end();
+        while (!behind.empty()) leave_group(behind);
+        (void)take_end();
+        return parts;
+      }
+      if (const std::vector<LookAhead> looks = KTX_TRY(look_aheads()); !looks.empty()) {
+        parts.push_back(KTX_TRY(looked_at(KTX_TRY(tail(std::move(behind))), looks)));
+        return parts;
+      }
+      if (const Group group = group_at(at_); group.looks) {
+        parts.push_back(KTX_TRY(split_group(group, behind)));
+        return parts;
+      }
+      const Part part = KTX_TRY(primary(0));
+      parts.push_back(KTX_TRY(repetition(part)));
+    }
+    if (is_open()) parts.push_back(anything());
+    return parts;
+  }
+  void leave_group(std::vector<size_t>& behind) {
+    at_ = behind.back();
+    behind.pop_back();
+  }
+  // Is that a $ with nothing behind it, in and behind each open group?
+  bool is_last_end(size_t at, const std::vector<size_t>& behind) const {
+    const auto skip = [&](size_t from) {
+      const std::string_view rest = text_.substr(from);
+      if (rest.starts_with('$')) return from + 1;
+      return rest.starts_with("\\z") || rest.starts_with("\\Z") ? from + 2 : from;
+    };
+    if (skip(at) == at) return false;
+    at = skip(at);
+    for (size_t i = behind.size(); i > 0 && is_end(at); --i) at = skip(behind[i - 1]);
+    return at >= text_.size() || text_[at] == '|' || (looking_ > 0 && text_[at] == ')');
+  }
+
+  // The group that opens there: where its alternatives begin, and whether look-aheads stand in it.
+  struct Group {
+    std::vector<size_t> begins;
+    size_t close = 0;
+    bool looks = false;
+  };
+  Group group_at(size_t open) const {
+    Group out;
+    if (open >= text_.size() || text_[open] != '(') return out;
+    int depth = 0;
+    bool in_class = false;
+    for (size_t i = open; i < text_.size(); ++i) {
+      const char c = text_[i];
+      if (c == '\\') {
+        ++i;
+      } else if (in_class || c == '[') {
+        in_class = c != ']';
+      } else if (c == '(') {
+        ++depth;
+        const std::string_view rest = text_.substr(i);
+        out.looks |= depth > 1 && (rest.starts_with("(?=") || rest.starts_with("(?!"));
+      } else if (c == '|' && depth == 1) {
+        out.begins.push_back(i + 1);
+      } else if (c == ')' && --depth == 0) {
+        out.close = i;
+        break;
+      }
+    }
+    const std::string_view rest = text_.substr(std::min(out.close + 1, text_.size()));
+    const bool repeated = rest.starts_with('*') || rest.starts_with('+') || rest.starts_with('{');
+    out.looks = out.looks && out.close > 0 && !repeated;
+    return out;
+  }
+  // Its alternatives, each with all that follows.
+  Result<Part> split_group(const Group& group, const std::vector<size_t>& behind) {
+    if (++splits_ > kMaxSplits) return error("too many groups with look-aheads");
+    const size_t open = at_;
+    ++at_;
+    if (take("?") && !take(":") && !take_name()) {
+      at_ = open;
+      return primary(0);  // names what is wrong
+    }
+    std::vector<size_t> begins = {at_};
+    begins.insert(begins.end(), group.begins.begin(), group.begins.end());
+    at_ = group.close + 1;
+    const bool optional = take("?");
+    if (optional) (void)take("?");  // lazy
+    std::vector<size_t> within = behind;
+    within.push_back(at_);
+    std::vector<int> ways;
+    const bool any_case = any_case_;
+    if (optional) ways.push_back(joined(KTX_TRY(tail(behind))));
+    for (const size_t begin : begins) {
+      at_ = begin;
+      any_case_ = any_case;
+      ways.push_back(joined(KTX_TRY(tail(within))));
+    }
+    return Part{g_.alternatives(std::move(ways)), {0, kNoLimit}, -1};
   }
   Result<Part> primary(int depth) {
     const char c = peek();
@@ -270,7 +380,7 @@ class Parser {
         any_case_ = true;
       } else if (take("?") && !take(":") && !take_name()) {
         if (std::string_view("=!<").find(peek()) != std::string_view::npos) {
-          return error("look-around is supported at the begin only");
+          return error("of look-around only look-aheads outside of repeated groups are supported");
         }
         return error("of flags only (?i) and (?i:...) are supported");
       }
@@ -445,6 +555,7 @@ class Parser {
   const LengthBounds wanted_;
   size_t at_ = 0;
   int looking_ = 0;  // look-aheads in each other
+  int splits_ = 0;
   bool any_case_ = false;
 };
 

@@ -7,10 +7,10 @@
 // \uHHHH \u{H…} (also two halves), \p{L} \p{Script=Greek} (unicode_properties.h), groups (also
 // (?:…)),
 // |, * + ? {n} {n,} {n,m} (also lazy), ^ at the begin and $ at the end; named groups are groups.
-// Look-aheads at the begin, which say what the text must (not) begin with, (?=.*\d) (?!foo), become
-// a set (regular_set.h). Not: other look-around, back references, \b, ^ and $ within. Without ^ or
-// $ other text may stand there. Characters that JSON escapes are written in one form (\n, \u001f);
-// all others as they are.
+// Look-aheads, which say how the rest of the text must (not) begin, (?=.*\d) (?!foo), become a set
+// (regular_set.h), within groups too, but for repeated ones. \A and \z are ^ and $. Not:
+// look-behind, back references, \b, ^ and $ within. Without ^ or $ other text may stand there.
+// Characters that JSON escapes are written in one form (\n, \u001f); all others as they are.
 #pragma once
 
 #include <string_view>

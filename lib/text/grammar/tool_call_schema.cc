@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 bool is_empty(const Json& schema, const char* keyword) {
   const auto value = schema.find(keyword);
-  return value == schema.end() || (value->is_structured() && value->empty());
+  return value == schema.end() || value->is_null() || (value->is_structured() && value->empty());
 }
 
 bool takes_nothing(const Json& schema) {
@@ -32,7 +32,7 @@ bool takes_nothing(const Json& schema) {
 Result<Json> arguments_schema(const Json& parameters) {
   if (!parameters.is_object()) return Error{"expected a JSON schema"};
   Json out = parameters;
-  if (parameters.contains("type")) {
+  if (parameters.contains("type") && !parameters["type"].is_null()) {
     const std::vector<std::string> types = KTX_TRY(type_names(parameters, "#"));
     if (std::find(types.begin(), types.end(), "object") == types.end()) {
       return schema_error("#", "the arguments of a tool are an object; write \"type\": \"object\"");
@@ -66,17 +66,25 @@ Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, CallFo
     for (size_t i = noted; i < g.notes.size(); ++i) {
       g.notes[i] = fmt::format("{}: {}", place, g.notes[i]);
     }
+    // A call that nobody forces is no reason to refuse a request.
+    if (!values && work.lenient && !g.too_large()) {
+      add_note(fmt::format("{}: {}; its arguments are any object", place, values.error().message),
+               &g.notes);
+      return parts.any_object();
+    }
     if (!values) return Error{fmt::format("{}: {}", place, values.error().message)};
     return values;
   };
   const std::string key = json_quoted(arguments_key(form));
   std::vector<int> calls;
+  work.lenient = form != CallForm::Forced;
   for (const CallableTool& tool : tools) {
     const int arguments = KTX_TRY(add(arguments_schema(tool.parameters), tool.place));
     const int name = parts.member(g.text("\"name\""), g.text(json_quoted(tool.name)));
     const int value = parts.member(g.text(key), arguments);
     calls.push_back(parts.object(g.sequence({name, parts.separator(), value})));
   }
+  work.lenient = false;
   const int answer = format != nullptr ? KTX_TRY(add(format->schema, format->place)) : -1;
   int whole = g.alternatives(std::move(calls));
   if (form == CallForm::Llama3) whole = g.alternatives({whole, answer});

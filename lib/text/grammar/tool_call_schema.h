@@ -23,6 +23,9 @@ namespace ktx::text::grammar {
 //             its own (lib/text/answers/generic_answer.h): {"tool_call": …}, {"tool_calls": […]},
 //             {"response": "…"}
 //   Llama3    {"name": …, "parameters": {…}}, or what follows `format`
+//
+// Where no call is forced, a part of a tool's schema that no grammar can keep is passed over with a
+// note; that of the format is an error.
 Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools,
                                      CallForm form = CallForm::Forced,
                                      const AnswerFormat* format = nullptr);

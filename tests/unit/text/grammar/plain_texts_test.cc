@@ -47,7 +47,7 @@ TEST(PlainTexts, ARegexMatchesTheWholeText) {
   EXPECT_TRUE(matches(*grammar, "你\"\n# -b"));
   EXPECT_FALSE(matches(*grammar, "x\"\n# -"));
   EXPECT_THAT(regex(R"((?=a)b)").error().message, HasSubstr("matches no text"));
-  EXPECT_THAT(regex(R"(a(?=b)b)").error().message, HasSubstr("look-around"));
+  EXPECT_THAT(regex(R"(a(?<=b)b)").error().message, HasSubstr("look-around"));
   EXPECT_THAT(regex("(a").error().message, HasSubstr("'(' without ')'"));
   EXPECT_THAT(regex("[ab]*a[ab]{30}").error().message, HasSubstr("too large"));
 }

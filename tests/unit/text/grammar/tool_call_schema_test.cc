@@ -203,5 +203,33 @@ TEST(ToolCallSchema, RandomCallsAreValid) {
   EXPECT_GT(ended, 20);
 }
 
+// A tool that need not be called is no reason to refuse a request.
+TEST(ToolCallSchema, WhatNoGrammarCanKeepIsPassedOverWhereNoCallIsForced) {
+  const std::vector<CallableTool> tools = {tool("f", R"x({"type": "object",
+      "properties": {"p": {"type": "string", "pattern": "(a)\\1"}, "n": {"type": "integer"},
+                     "r": {"$ref": "http://x/y"}, "s": {"type": "integer", "max_imum": 3}},
+      "required": ["p"]})x")};
+  EXPECT_THAT(error(tools), HasSubstr("tools[0].parameters: schema at #/properties/p: pattern"));
+  const Result<Grammar> generic =
+      Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Generic);
+  ASSERT_TRUE(generic.ok()) << generic.error().message;
+  const auto called = [](const std::string& arguments) {
+    return R"({"tool_call": )" + call("f", arguments) + "}";
+  };
+  EXPECT_TRUE(matches(*generic, called(R"({"p": "any text", "n": 3, "r": [1], "s": 9})")));
+  EXPECT_FALSE(matches(*generic, called(R"({"p": "any text", "n": "3"})")));
+  EXPECT_FALSE(matches(*generic, called(R"({"p": 1})")));
+  EXPECT_FALSE(matches(*generic, called("{}")));
+  EXPECT_TRUE(matches(*generic, R"({"response": "none"})"));
+  EXPECT_THAT(
+      generic->notes(),
+      ::testing::Contains(HasSubstr("tools[0].parameters: schema at #/properties/p: pattern")));
+  EXPECT_THAT(generic->notes(), ::testing::Contains(HasSubstr("'$ref' to 'http://x/y'")));
+  // The format is what the answer must follow.
+  const AnswerFormat format = {ordered_json::parse(R"x({"pattern": "(a)\\1"})x"), "'format'"};
+  EXPECT_FALSE(
+      Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Generic, &format).ok());
+}
+
 }  // namespace
 }  // namespace ktx::text
