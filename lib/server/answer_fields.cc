@@ -13,7 +13,7 @@ ReasoningLimit read_reasoning_limit(const ServedModel& model, FieldReader& in) {
   ReasoningLimit limit = model.reasoning_limit;
   for (const char* name :
        {"reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens"}) {
-    if (const auto most = in.maybe_whole(name, -1, int64_t{1} << 40)) limit.tokens = *most;
+    if (const auto most = in.maybe_count(name, -1)) limit.tokens = *most;
   }
   limit.message = in.text("reasoning_budget_message", limit.message);
   return limit;
@@ -32,7 +32,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   fields.max_tokens = model.max_tokens;
   // Zero is a request for the prompt's computation alone; -1 is "no limit".
   for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
-    if (const auto limit = in.maybe_whole(name, -1, int64_t{1} << 40)) fields.max_tokens = *limit;
+    if (const auto limit = in.maybe_count(name, -1)) fields.max_tokens = *limit;
   }
   fields.sampling = model.sampling;
   read_sampling(in, model.new_seed(), *model.tokenizer, fields.sampling);

@@ -54,6 +54,11 @@ std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInp
   return std::nullopt;
 }
 
+// Encoders were trained with their marks as they are spelled.
+Spelled spelled_as(const ServedModel& model) {
+  return model.facts().encoder || model.allow_control_tokens ? Spelled::Tokens : Spelled::Text;
+}
+
 int64_t read_dimensions(const ServedModel& model, FieldReader& in) {
   return in.whole("dimensions", 0, 1, model.engine->hidden_size());
 }
@@ -82,7 +87,8 @@ void post_native_embeddings(const ServerContext& context, const HttpRequest& req
   if (in.error()) return send_error(*reply, *in.error());
   std::vector<TextInput> texts;
   std::vector<std::vector<int32_t>> ids;
-  if (const auto error = read_texts(in.get(name), name, kMaxTexts, model, texts)) {
+  if (const auto error =
+          read_texts(in.get(name), name, kMaxTexts, model, texts, spelled_as(model))) {
     return send_error(*reply, *error);
   }
   if (const auto error = take_texts(model, texts, false, ids)) return send_error(*reply, *error);
@@ -121,7 +127,8 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
   if (in.error()) return send_error(*reply, *in.error());
   std::vector<TextInput> texts;
   std::vector<std::vector<int32_t>> ids;
-  if (const auto error = read_texts(in.get("input"), "input", kMaxTexts, model, texts)) {
+  if (const auto error =
+          read_texts(in.get("input"), "input", kMaxTexts, model, texts, spelled_as(model))) {
     return send_error(*reply, *error);
   }
   if (const auto error = take_texts(model, texts, false, ids)) return send_error(*reply, *error);
@@ -166,7 +173,8 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
   // Ollama clients send an empty input to preload a model. It is loaded already.
   const bool none = input == nullptr || *input == "" || *input == Json::array();
   if (!none) {
-    if (const auto error = read_texts(input, old ? "prompt" : "input", kMaxTexts, model, texts)) {
+    if (const auto error = read_texts(input, old ? "prompt" : "input", kMaxTexts, model, texts,
+                                      spelled_as(model))) {
       return fail(*error);
     }
     if (const auto error = take_texts(model, texts, truncate, ids)) return fail(*error);

@@ -116,6 +116,13 @@ std::optional<int64_t> FieldReader::maybe_whole(const char* name, int64_t low, i
   return std::nullopt;
 }
 
+std::optional<int64_t> FieldReader::maybe_count(const char* name, int64_t low) {
+  const Json* value = get(name);
+  const bool large =
+      value != nullptr && value->is_number() && value->get<double>() > double{kNoCountLimit};
+  return large ? kNoCountLimit : maybe_whole(name, low, kNoCountLimit);
+}
+
 std::optional<uint64_t> FieldReader::maybe_seed(const char* name) {
   const Json* value = get(name);
   if (value == nullptr) return std::nullopt;

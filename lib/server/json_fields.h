@@ -47,6 +47,10 @@ class FieldReader {
   std::optional<double> maybe_number(const char* name, double low, double high);
   int64_t whole(const char* name, int64_t otherwise, int64_t low, int64_t high);
   std::optional<int64_t> maybe_whole(const char* name, int64_t low, int64_t high);
+  // A count for which any large number says "no limit", as the largest integer of a client's
+  // language does: one above kNoCountLimit is that.
+  static constexpr int64_t kNoCountLimit = int64_t{1} << 40;
+  std::optional<int64_t> maybe_count(const char* name, int64_t low);
   // Any 64 bits: what clients know as a negative number, too.
   std::optional<uint64_t> maybe_seed(const char* name);
   bool flag(const char* name, bool otherwise);

@@ -42,8 +42,7 @@ void read_thinking(FieldReader& in, ChatInput& input, ReasoningLimit& limit) {
   if (row->on) set_switch(*row->on, input.extra);
   input.show_reasoning = string_or(*thinking, "display", "") != "omitted";
   FieldReader inner(*thinking, "thinking.");
-  if (const auto most = inner.maybe_whole("budget_tokens", 0, int64_t{1} << 40))
-    limit.tokens = *most;
+  if (const auto most = inner.maybe_count("budget_tokens", 0)) limit.tokens = *most;
   if (inner.error()) in.fail("thinking", inner.error()->message);
 }
 
@@ -54,7 +53,7 @@ void read_reasoning(const ServedModel& model, FieldReader& in, ChatInput& input,
   if (reasoning == nullptr) return;
   FieldReader inner(*reasoning, "reasoning.");
   if (inner.get("enabled") != nullptr) set_switch(inner.flag("enabled", true), input.extra);
-  if (const auto most = inner.maybe_whole("max_tokens", 0, int64_t{1} << 40)) limit.tokens = *most;
+  if (const auto most = inner.maybe_count("max_tokens", 0)) limit.tokens = *most;
   set_reasoning_effort(model, inner.text("effort"), true, input.extra);
   if (inner.error()) in.fail("reasoning", inner.error()->message);
 }

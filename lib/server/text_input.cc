@@ -18,15 +18,17 @@ ApiError wrong_form(const std::string& name) {
 }
 
 std::optional<ApiError> read_text(const std::string& given, const std::string& name,
-                                  const ServedModel& model, TextInput& text) {
+                                  const ServedModel& model, Spelled spelled, TextInput& text) {
   if (auto error = check_size(model, name, given.size())) return error;
-  text = {model.tokenizer->encode_prompt(given), given};
+  text::TextSpans outside;
+  if (spelled == Spelled::Text) outside.push_back({0, given.size()});
+  text = {model.tokenizer->encode_prompt(given, outside), given};
   return std::nullopt;
 }
 
 // llama.cpp's {"prompt_string": "...", "multimodal_data": [...]}.
 std::optional<ApiError> read_parts(const Json& object, const std::string& name,
-                                   const ServedModel& model, TextInput& text) {
+                                   const ServedModel& model, Spelled spelled, TextInput& text) {
   const auto string = object.find("prompt_string");
   if (string == object.end() || !string->is_string()) return wrong_form(name);
   const auto data = object.find("multimodal_data");
@@ -37,7 +39,7 @@ std::optional<ApiError> read_parts(const Json& object, const std::string& name,
                                 name),
                     name, ""};
   }
-  return read_text(string->get_ref<const std::string&>(), name, model, text);
+  return read_text(string->get_ref<const std::string&>(), name, model, spelled, text);
 }
 
 // One text of token ids and texts; the first of these begins as a prompt does.
@@ -87,12 +89,15 @@ std::optional<ApiError> check_size(const ServedModel& model, const std::string& 
 }
 
 std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
-                                   const ServedModel& model, std::vector<TextInput>& texts) {
+                                   const ServedModel& model, std::vector<TextInput>& texts,
+                                   Spelled spelled) {
   if (value == nullptr) return bad_place(name, "is missing");
   const auto read_one = [&](const Json& item) -> std::optional<ApiError> {
     TextInput& text = texts.emplace_back();
-    if (item.is_string()) return read_text(item.get_ref<const std::string&>(), name, model, text);
-    if (item.is_object()) return read_parts(item, name, model, text);
+    if (item.is_string()) {
+      return read_text(item.get_ref<const std::string&>(), name, model, spelled, text);
+    }
+    if (item.is_object()) return read_parts(item, name, model, spelled, text);
     if (item.is_array()) return read_ids(item, name, model, text);
     return wrong_form(name);
   };

@@ -24,9 +24,14 @@ struct TextInput {
 // times its size in memory as tokens: more than 4 MiB and 16 bytes for each token of the context.
 std::optional<ApiError> check_size(const ServedModel& model, const std::string& name, size_t bytes);
 
+// Whether control tokens that a text spells are such: those of a prompt are its author's, those of
+// a text to be looked up stand in it by chance or on purpose of others.
+enum class Spelled { Tokens, Text };
+
 // The field `name`; texts get the tokens that a prompt begins with. 400 for anything else, for ids
 // outside of the vocabulary, and for more than `most` texts.
 std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
-                                   const ServedModel& model, std::vector<TextInput>& texts);
+                                   const ServedModel& model, std::vector<TextInput>& texts,
+                                   Spelled spelled = Spelled::Tokens);
 
 }  // namespace ktx::server

@@ -164,7 +164,8 @@ TEST(Access, PagesMaySendWhatTheOfficialClientsSend) {
   }
   for (const char* header :
        {"authorization", "x-api-key", "anthropic-version", "x-stainless-lang",
-        "anthropic-dangerous-direct-browser-access", "x-stainless-new-one", "anthropic-later"}) {
+        "anthropic-dangerous-direct-browser-access", "x-stainless-new-one", "anthropic-later",
+        "x-stainless-custom-poll-interval", "range", "session_id", "conversation_id"}) {
     EXPECT_NE(allowed.find(std::string(", ") + header + ","), allowed.npos) << header;
   }
   EXPECT_EQ(allowed.find("evil"), allowed.npos);

@@ -114,6 +114,22 @@ TEST(FieldReader, NumbersOfAnySizeAreSafe) {
   EXPECT_FALSE(in.error());
 }
 
+TEST(FieldReader, ALargeCountIsNoLimit) {
+  Json body;
+  ASSERT_FALSE(parse_body(
+      R"({"a": 9223372036854775807, "b": 18446744073709551615, "c": 1e300, "d": 7, "e": -2})",
+      body));
+  FieldReader in(body);
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_EQ(in.maybe_count(name, -1), FieldReader::kNoCountLimit) << name;
+  }
+  EXPECT_EQ(in.maybe_count("d", -1), 7);
+  EXPECT_EQ(in.maybe_count("missing", -1), std::nullopt);
+  EXPECT_FALSE(in.error());
+  EXPECT_EQ(in.maybe_count("e", -1), std::nullopt);
+  EXPECT_TRUE(in.error());
+}
+
 TEST(FieldReader, TextsAreOneOrAList) {
   const Json body = {
       {"one", "a"}, {"two", {"a", "b"}}, {"bad", {"a", 1}}, {"many", {"a", "b", "c"}}};
