@@ -2,6 +2,7 @@
 // Nothing is stored: what needs that is refused by its name.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "lib/server/answer_fields.h"
@@ -19,6 +20,7 @@ namespace {
 struct ResponseRequest {
   AnswerFields fields;
   Json echoed;  // fields of the answer
+  bool logprobs = false;
   std::vector<ClientTool> tools;
   std::vector<AnswerSpec> specs;
 };
@@ -28,6 +30,7 @@ class ResponseAnswer final : public AnswerJob {
   ResponseAnswer(std::shared_ptr<ServedModel> model, HttpReplyPtr reply, ResponseRequest& request)
       : AnswerJob(std::move(model), std::move(reply)),
         stream_(request.fields.stream),
+        logprobs_(request.logprobs),
         id_(new_id("resp_")),
         created_(std::time(nullptr)),
         echoed_(std::move(request.echoed)),
@@ -64,7 +67,9 @@ class ResponseAnswer final : public AnswerJob {
   // The part of a message or of reasoning.
   Json part() const {
     if (open_ == "reasoning") return {{"type", "reasoning_text"}, {"text", text_}};
-    return {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}};
+    Json json = {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}};
+    if (logprobs_) json["logprobs"] = said_logprobs_;
+    return json;
   }
 
   void open_item(const std::string& type, Json item) {
@@ -92,8 +97,16 @@ class ResponseAnswer final : public AnswerJob {
     }
     text_ += text;
     Json delta = {{"delta", text}};
-    if (!reasoning) delta["logprobs"] = Json::array();
+    if (!reasoning) delta["logprobs"] = take_logprobs();
     part_event(reasoning ? "response.reasoning_text.delta" : "response.output_text.delta", delta);
+  }
+
+  // Those of tokens since the last delta, which are the message's from now on.
+  Json take_logprobs() {
+    Json list = std::move(new_logprobs_);
+    new_logprobs_ = Json::array();
+    said_logprobs_.insert(said_logprobs_.end(), list.begin(), list.end());
+    return list;
   }
 
   void close_item(const char* status = "completed") {
@@ -103,13 +116,15 @@ class ResponseAnswer final : public AnswerJob {
     if (open_ == "call") {
       close_call(item);
     } else {
+      if (open_ == "message") take_logprobs();
       item["content"] = Json::array({part()});
       Json said = {{"text", text_}};
-      if (open_ == "message") said["logprobs"] = Json::array();
+      if (open_ == "message") said["logprobs"] = said_logprobs_;
       part_event(open_ == "message" ? "response.output_text.done" : "response.reasoning_text.done",
                  said);
       part_event("response.content_part.done", {{"part", part()}});
       text_.clear();
+      said_logprobs_ = Json::array();
     }
     if (stream_) {
       event("response.output_item.done", {{"output_index", output_.size() - 1}, {"item", item}});
@@ -158,6 +173,14 @@ class ResponseAnswer final : public AnswerJob {
   void on_piece(size_t, Piece piece) override {
     so_far_ = std::move(piece.so_far);
     add_text("reasoning", piece.reasoning);
+    // Of a message alone: tokens of reasoning and of calls have no place in the protocol.
+    const bool other = piece.text.empty() && (!piece.reasoning.empty() || !piece.calls.empty() ||
+                                              !piece.call_pieces.empty());
+    if (other) new_logprobs_ = Json::array();
+    if (logprobs_ && !other) {
+      const Json list = chat_logprobs(model(), piece.logprobs)["content"];
+      new_logprobs_.insert(new_logprobs_.end(), list.begin(), list.end());
+    }
     add_text("message", piece.text);
     for (const text::ToolCall& call : piece.calls) {
       begin_call(call.name, call.id);
@@ -200,7 +223,7 @@ class ResponseAnswer final : public AnswerJob {
 
   void on_refused(const ApiError& error) override { send_error(reply(), error); }
 
-  const bool stream_;
+  const bool stream_, logprobs_;
   const std::string id_;
   const int64_t created_;
   const Json echoed_;
@@ -209,6 +232,7 @@ class ResponseAnswer final : public AnswerJob {
   std::string open_;  // the last item, while more of it comes: "message", "reasoning", "call"
   CallForm form_ = CallForm::Function;
   std::string text_;  // of the open item: its text or the arguments of the call
+  Json new_logprobs_ = Json::array(), said_logprobs_ = Json::array();
   Json output_ = Json::array();
   std::optional<runtime::RequestEnd> so_far_;
   ChoiceEnd end_;
@@ -272,10 +296,16 @@ std::optional<ApiError> read_response(const ServerContext& context, const Json& 
   const ServedModel& model = *context.model;
   FieldReader in(body);
   AnswerFields& fields = request.fields = read_answer_fields(model, in);
-  if (const auto limit = in.maybe_whole("max_output_tokens", 1, int64_t{1} << 40)) {
+  if (const auto limit = in.maybe_count("max_output_tokens", 1)) {
     fields.max_tokens = *limit;
   }
   fields.n = 1;
+  const Json* include = in.list("include");
+  const int64_t top = in.whole("top_logprobs", 0, 0, 20);
+  request.logprobs =
+      include != nullptr &&
+      std::find(include->begin(), include->end(), "message.output_text.logprobs") != include->end();
+  if (request.logprobs) fields.logprobs = static_cast<int>(top);
   refuse_stored(in);
   const std::string instructions = in.text("instructions");
   const Json* given = in.get("input");
