@@ -1,9 +1,13 @@
 // Endpoints about the models and their texts: list, properties, tokens, templates.
 #include <fmt/format.h>
 
+#include <chrono>
+
+#include "lib/server/anthropic_error.h"
 #include "lib/server/chat_prompt_input.h"
 #include "lib/server/client_tools.h"
 #include "lib/server/endpoints.h"
+#include "lib/server/ollama_format.h"
 #include "lib/server/openai_format.h"
 #include "lib/server/reasoning_fields.h"
 #include "lib/server/text_input.h"
@@ -51,12 +55,33 @@ Json model_json(ModelStore& models, const ModelStatus& status) {
   return json;
 }
 
+// The same in Anthropic's form.
+Json anthropic_model(const ModelStatus& status) {
+  const int64_t created = status.model ? status.model->created : status.plan.modified;
+  const auto time = std::chrono::system_clock::time_point(std::chrono::seconds(created));
+  return {{"type", "model"},
+          {"id", status.plan.name},
+          {"display_name", status.plan.name},
+          {"created_at", rfc3339(time)}};
+}
+
+Json anthropic_list(const std::vector<ModelStatus>& models) {
+  Json data = Json::array();
+  for (const ModelStatus& status : models) data.push_back(anthropic_model(status));
+  const Json first = data.empty() ? Json() : data.front()["id"];
+  const Json last = data.empty() ? Json() : data.back()["id"];
+  return {{"data", data}, {"has_more", false}, {"first_id", first}, {"last_id", last}};
+}
+
 }  // namespace
 
 void get_models(const ServerContext& context, const HttpRequest& request,
                 const HttpReplyPtr& reply) {
+  const std::vector<ModelStatus> models =
+      context.models->list(request.query_value("reload") == "1");
+  if (takes_anthropic_errors(request)) return send_json(reply, anthropic_list(models));
   Json data = Json::array(), listed = Json::array();
-  for (const ModelStatus& status : context.models->list(request.query_value("reload") == "1")) {
+  for (const ModelStatus& status : models) {
     data.push_back(model_json(*context.models, status));
     // llama.cpp's list beside OpenAI's.
     listed.push_back({{"name", status.plan.name},
@@ -73,14 +98,16 @@ void get_model(const ServerContext& context, const HttpRequest& request,
   // Requests may name any model where there is one, but only this one can be queried.
   const auto status =
       context.models->knows(name) ? context.models->status(name) : std::optional<ModelStatus>();
+  const bool anthropic = takes_anthropic_errors(request);
   if (!status) {
-    return send_error(
-        *reply,
-        {404,
-         fmt::format("the model '{}' does not exist; GET /v1/models lists those of this server",
-                     name.substr(0, 200)),
-         "model", "model_not_found"});
+    const ApiError error = {
+        404,
+        fmt::format("the model '{}' does not exist; GET /v1/models lists those of this server",
+                    name.substr(0, 200)),
+        "model", "model_not_found"};
+    return anthropic ? send_anthropic_error(*reply, error, request.id) : send_error(*reply, error);
   }
+  if (anthropic) return send_json(reply, anthropic_model(*status));
   send_json(reply, model_json(*context.models, *status));
 }
 
