@@ -139,11 +139,15 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
   const bool has_old_call = old_call != from.end() && old_call->is_object();
   const bool has_calls = from.contains("tool_calls") && !from["tool_calls"].is_null();
   const std::string refusal = string_or(from, "refusal", "");
-  if (content == from.end() && !has_calls && !has_old_call && refusal.empty()) {
+  // A tool may have nothing to say, and so may an assistant that reasoned or was stopped.
+  const bool may_be_silent = to["role"] == "tool" || name == "assistant";
+  if (content == from.end() && !may_be_silent) {
     return ApiError{400, fmt::format("'{}' has no content", where), where + ".content", ""};
   }
   ContentText said;
-  if (content != from.end()) {
+  if (content != from.end() && content->is_object() && to["role"] == "tool") {
+    said.text = dump(*content);
+  } else if (content != from.end()) {
     const bool system = name == "system" || name == "developer";
     const ContentPlace place = {Protocol::Chat, where + ".content", name == "user",
                                 first && system};

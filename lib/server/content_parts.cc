@@ -147,6 +147,10 @@ std::string as_json(const Json& part) {
 
 std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, Notes& notes,
                                   ContentText& out) {
+  if (part.is_string()) {
+    out.text += part.get_ref<const std::string&>();
+    return std::nullopt;
+  }
   if (!part.is_object()) {
     return bad_place(place.where, fmt::format("is {}, expected an object", show(part)));
   }
@@ -157,6 +161,7 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
   if (row == nullptr) return refuse_held(place.protocol, Held::Part, type, place.where);
   const auto add_text = [&](const char* key) -> std::optional<ApiError> {
     const auto text = part.find(key);
+    if (text != part.end() && text->is_null()) return std::nullopt;
     if (text == part.end() || !text->is_string()) {
       return bad_place(place.where, fmt::format("is a part without {}", key));
     }

@@ -68,6 +68,27 @@ TEST(ChatMessages, HaveEveryFormOfWhatTheAssistantDid) {
   EXPECT_EQ(messages[6]["content"], "[image left out: this model reads text only]");
 }
 
+// As histories of frameworks have them.
+TEST(ChatMessages, AssistantsAndToolsMayBeSilent) {
+  Json messages;
+  Notes notes;
+  const Json list = {{{"role", "user"}, {"content", {"a", "b"}}},
+                     {{"role", "assistant"}},
+                     {{"role", "user"}, {"content", "Hi"}},
+                     with_calls(2),
+                     {{"role", "tool"}, {"tool_call_id", "c"}},
+                     {{"role", "tool"}, {"content", {{"t", 21}, {"type", "weather"}}}}};
+  const auto error = read_messages(list, messages, notes);
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(messages[0]["content"], "ab");
+  EXPECT_EQ(messages[1]["content"], "");
+  EXPECT_EQ(messages[4]["content"], "");
+  EXPECT_EQ(messages[5]["content"], R"({"t":21,"type":"weather"})");
+  const auto silent = read_messages(Json::array({Json{{"role", "user"}}}), messages, notes);
+  ASSERT_TRUE(silent);
+  EXPECT_EQ(silent->message, "'messages[0]' has no content");
+}
+
 TEST(ChatMessages, MistakesAreNamedWithTheirPlace) {
   Json messages;
   Notes notes;

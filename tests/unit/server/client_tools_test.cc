@@ -51,6 +51,20 @@ TEST(ClientTools, ThoseOfAVendorsServerAreLeftOut) {
            {{{"type", "web_search_20250305"}, {"name", "web_search"}}, {{"name", "f"}}});
   EXPECT_THAT(names(anthropic), ElementsAre("f"));
   EXPECT_TRUE(read(ToolForm::Flat, {{{"type", "web_search"}}}).functions.is_null());
+  for (const char* type :
+       {"web_search", "web_search_preview", "mcp", "code_interpreter", "builtin_function",
+        "retrieval", "file_search", "x_search", "browser_search", "code_execution"}) {
+    const RequestTools chat =
+        read(ToolForm::Nested, {{{"type", type}, {"function", {{"name", "$web_search"}}}},
+                                {{"type", "function"}, {"function", {{"name", "f"}}}}});
+    EXPECT_THAT(names(chat), ElementsAre("f")) << type;
+    EXPECT_EQ(chat.notes.size(), 1u) << type;
+  }
+  const RequestTools others = read(ToolForm::Flat, {{{"type", "x_search"}},
+                                                    {{"type", "browser_search"}},
+                                                    {{"type", "code_execution"}},
+                                                    {{"type", "function"}, {"name", "f"}}});
+  EXPECT_THAT(names(others), ElementsAre("f"));
 }
 
 TEST(ClientTools, ThoseOfTheClientAreFunctions) {
@@ -155,7 +169,7 @@ TEST(ClientTools, MistakesAreNamedWithTheirPlace) {
   const std::tuple<ToolForm, Json, const char*> kWrong[] = {
       {ToolForm::Nested, {{"name", "f"}}, "'tools[0]' is no {\"type\": \"function\""},
       {ToolForm::Nested, {{"function", {{"name", ""}}}}, "'tools[0].function' has no name"},
-      {ToolForm::Nested, {{"type", "retrieval"}}, "'tools[0]' is of type 'retrieval', expected"},
+      {ToolForm::Nested, {{"type", "telepathy"}}, "'tools[0]' is of type 'telepathy', expected"},
       {ToolForm::Nested,
        {{"function", {{"name", "f"}, {"parameters", "x"}}}},
        "'tools[0].function.parameters' is \"x\", expected a JSON schema"},

@@ -33,6 +33,11 @@ TEST(ContentParts, TextsAreJoined) {
             "abc");
 }
 
+TEST(ContentParts, StringsArePartsAndNullIsNoText) {
+  EXPECT_EQ(read(Json::array({"a", "b", text("c")}), {}).text, "abc");
+  EXPECT_EQ(read(Json::array({text("a"), {{"type", "text"}, {"text", nullptr}}}), {}).text, "a");
+}
+
 TEST(ContentParts, DocumentsOfTextAreRead) {
   const ContentPlace user = {Protocol::Messages, "", true};
   const Json plain = {{"type", "document"},
@@ -133,7 +138,7 @@ TEST(ContentParts, WhatOtherServersDidIsToldWithoutTheirSecrets) {
 TEST(ContentParts, MistakesAreNamedWithTheirPlace) {
   const std::pair<Json, const char*> kCases[] = {
       {3, "'messages[3].content' is 3, expected a string or a list of parts"},
-      {{"a"}, "'messages[3].content[0]' is \"a\", expected an object"},
+      {{1}, "'messages[3].content[0]' is 1, expected an object"},
       {{text("a"), {{"type", "text"}}}, "'messages[3].content[1]' is a part without text"},
       {{{{"type", "hologram"}}}, "'messages[3].content[0]' is of type 'hologram', expected text"},
       {{{{"type", 7}}}, "'messages[3].content[0]' is of type ''"},

@@ -127,7 +127,8 @@ TEST(ConversationParts, EveryTypeOfTheProtocolsHasARow) {
 }
 
 TEST(ConversationParts, AreOfTheirProtocolAndKind) {
-  EXPECT_EQ(find_held(Protocol::Chat, Held::Tool, "web_search"), nullptr);
+  EXPECT_EQ(find_held(Protocol::Chat, Held::Tool, "local_shell"), nullptr);
+  EXPECT_EQ(find_held(Protocol::Responses, Held::Item, "ghost_snapshot")->as, HeldAs::Skipped);
   EXPECT_EQ(find_held(Protocol::Messages, Held::Part, "image_url"), nullptr);
   EXPECT_EQ(find_held(Protocol::Responses, Held::Part, "message"), nullptr);
   EXPECT_EQ(find_held(Protocol::Messages, Held::Tool, "web_search_20250305")->as, HeldAs::Skipped);
@@ -135,10 +136,10 @@ TEST(ConversationParts, AreOfTheirProtocolAndKind) {
 }
 
 TEST(ConversationParts, AnUnknownTypeIsRefusedByItsName) {
-  const ApiError error = refuse_held(Protocol::Chat, Held::Tool, "retrieval\n", "tools[2]");
+  const ApiError error = refuse_held(Protocol::Chat, Held::Tool, "telepathy\n", "tools[2]");
   EXPECT_EQ(error.status, 400);
   EXPECT_EQ(error.param, "tools[2]");
-  EXPECT_EQ(error.message, "'tools[2]' is of type 'retrieval\\x0a', expected function or custom");
+  EXPECT_EQ(error.message, "'tools[2]' is of type 'telepathy\\x0a', expected function or custom");
   EXPECT_THAT(
       refuse_held(Protocol::Responses, Held::Item, "item_reference", "input[0]").message,
       HasSubstr("'input[0]' is of type 'item_reference', which is not read (reference to an "
