@@ -231,5 +231,23 @@ TEST(ToolCallSchema, WhatNoGrammarCanKeepIsPassedOverWhereNoCallIsForced) {
       Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Generic, &format).ok());
 }
 
+TEST(ToolCallSchema, ToolsThatAreTooMuchTogetherTakeAnyObject) {
+  std::string properties;
+  // Host names as zod has them: of each length there are states of their own.
+  for (int i = 0; i < 3; ++i) {
+    properties += fmt::format(
+        R"x({}"p{}": {{"type": "string", "pattern": "^(?=.{{1,{}}}$)[a-z](?:[a-z-]{{0,61}}[a-z])?(?:\\.[a-z](?:[-a-z]{{0,61}}[a-z])?)*$"}})x",
+        i == 0 ? "" : ", ", i, 253 - i);
+  }
+  const std::vector<CallableTool> tools = {
+      tool("f", R"({"type": "object", "properties": {)" + properties + "}}")};
+  EXPECT_FALSE(compile(tools).ok());
+  const Result<Grammar> generic =
+      Grammar::compile_tool_call(tools, small_vocabulary(), CallForm::Generic);
+  ASSERT_TRUE(generic.ok()) << generic.error().message;
+  EXPECT_TRUE(matches(*generic, R"({"tool_call": {"name": "f", "arguments": {"p0": 1}}})"));
+  EXPECT_THAT(generic->notes(), ::testing::Contains(HasSubstr("any object")));
+}
+
 }  // namespace
 }  // namespace ktx::text
