@@ -262,6 +262,53 @@ TEST_F(ServeAgents, OllamasAnswersTellLogprobsAndTheirContext) {
   EXPECT_FALSE(chat.contains("context"));
 }
 
+TEST_F(ServeAgents, ResponsesHaveTheLogprobsThatAreToBeIncluded) {
+  Json body = {{"input", "Hi"},
+               {"max_output_tokens", 4},
+               {"include", {"message.output_text.logprobs"}},
+               {"top_logprobs", 2}};
+  const Json part = answer("/v1/responses", body)["output"].back()["content"][0];
+  ASSERT_FALSE(part["logprobs"].empty()) << part;
+  EXPECT_EQ(part["logprobs"][0]["top_logprobs"].size(), 2u);
+  std::string tokens;
+  for (const Json& token : part["logprobs"]) {
+    tokens += token["token"].get<std::string>();
+    EXPECT_LE(token["logprob"].get<double>(), 0);
+  }
+  EXPECT_EQ(tokens.rfind(part["text"].get<std::string>(), 0), 0u) << part;
+  body["stream"] = true;
+  Json streamed = Json::array(), done;
+  for (const nlohmann::json& event : post("/v1/responses", body).events()) {
+    if (event["type"] == "response.output_text.done") done = event["logprobs"];
+    if (event["type"] != "response.output_text.delta") continue;
+    streamed.insert(streamed.end(), event["logprobs"].begin(), event["logprobs"].end());
+  }
+  EXPECT_EQ(done, part["logprobs"]);
+  EXPECT_EQ(streamed[0], part["logprobs"][0]);
+  body.erase("include");
+  body["stream"] = false;
+  EXPECT_FALSE(answer("/v1/responses", body)["output"].back()["content"][0].contains("logprobs"));
+}
+
+TEST_F(ServeAgents, ModelsHaveAnthropicsFormForItsClients) {
+  const std::string version = "anthropic-version: 2023-06-01\r\n";
+  const Json list = server_->get("/v1/models", version).json();
+  ASSERT_EQ(list["data"].size(), 1u) << list;
+  const Json& model = list["data"][0];
+  EXPECT_EQ(model["type"], "model");
+  EXPECT_EQ(model["created_at"].get<std::string>().back(), 'Z');
+  EXPECT_EQ(list["has_more"], false);
+  EXPECT_EQ(list["first_id"], model["id"]);
+  EXPECT_EQ(list["last_id"], model["id"]);
+  const std::string id = model["id"];
+  EXPECT_EQ(server_->get("/v1/models/" + id, version).json(), model);
+  const HttpAnswer missing = server_->get("/v1/models/zz", version);
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(missing.json()["error"]["type"], "not_found_error");
+  EXPECT_EQ(missing.json()["request_id"], missing.headers.at("request-id"));
+  EXPECT_EQ(server_->get("/v1/models").json()["object"], "list");
+}
+
 TEST_F(ServeAgents, ErrorsOfMessagesHaveAnthropicsForm) {
   const TempDir folder;
   folder.write("keys", "one requests=1\n");

@@ -104,6 +104,22 @@ TEST_F(Told, AModelWithoutToolsCallsThemInTheGenericForm) {
   EXPECT_EQ(prompt({{"messages", {{{"role", "user"}, {"content", "Go."}}}}}), "user: Go.\n<|go|>");
 }
 
+TEST_F(Told, ASchemaThatNoGrammarKeepsIsNoReasonToRefuseTools) {
+  serve("{\"response\": \"x\"}");
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters":
+      {"type": "object", "properties": {"p": {"type": "string", "pattern": "(a)\\1"}}}}}])");
+  Json body = {
+      {"messages", {{{"role", "user"}, {"content", "a"}}}}, {"tools", tools}, {"max_tokens", 4}};
+  const HttpAnswer offered = server->post("/v1/chat/completions", body.dump());
+  EXPECT_EQ(offered.status, 200) << offered.body;
+  ASSERT_EQ(offered.headers.count("x-ktx-note"), 1u);
+  EXPECT_THAT(offered.headers.at("x-ktx-note"), HasSubstr("#/properties/p: pattern"));
+  body["tool_choice"] = "required";
+  const HttpAnswer forced = server->post("/v1/chat/completions", body.dump());
+  EXPECT_EQ(forced.status, 400);
+  EXPECT_THAT(forced.body, HasSubstr("tools[0].function.parameters"));
+}
+
 TEST_F(Told, TheGenericFormHasTextsToo) {
   serve("{\"response\": \"Hello \\\"you\\\"\\n!\"}");
   for (const bool stream : {false, true}) {
@@ -176,6 +192,13 @@ TEST_F(Told, TextOfARequestIsNoControlToken) {
     EXPECT_EQ(tokens(*server, "<|stop|>", role) - tokens(*server, "", role), 8) << role;
     EXPECT_EQ(tokens(allowing, "<|stop|>", role) - tokens(allowing, "", role), 1) << role;
   }
+  // Texts for embeddings are looked up.
+  const auto embedded = [&](const ServerProcess& on) {
+    return on.post("/v1/embeddings", R"({"input": "a<|stop|>"})")
+        .json()["usage"]["prompt_tokens"]
+        .get<int>();
+  };
+  EXPECT_EQ(embedded(*server) - embedded(allowing), 7);
   // A prompt as its author wrote it has them.
   const Json raw = {{"content", "<|stop|>"}};
   EXPECT_EQ(server->post("/tokenize", raw.dump()).json()["tokens"].size(), 1u);
