@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/block_scores.h"
 #include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
@@ -77,6 +78,9 @@ Result<AttentionFn> find_attention(std::string_view family, Isa isa) {
 }
 Result<PositionScoresFn> find_position_scores(std::string_view family, Isa isa) {
   return find<PositionScoresArgs>(family, isa);
+}
+Result<BlockScoresFn> find_block_scores(std::string_view family, Isa isa) {
+  return find<BlockScoresArgs>(family, isa);
 }
 Result<RowsFn> find_rows(std::string_view family, Isa isa) {
   return find<RowsArgs>(family, isa);

@@ -11,6 +11,9 @@
 // holds the number of the last one. "Positions" below are then numbers in that list; where it has
 // all positions, the bits are those of attention over all.
 //
+// Block attention: `chosen` lists blocks of chosen_block positions, for each KV head its own. Its
+// positions are those of the blocks in their order, the last one's up to the token's own.
+//
 // A sink of a head is one more score of its softmax, without a value (gpt-oss).
 // value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
 // Keys and values from `first` to each token's position must have been stored; what stands before
@@ -68,6 +71,8 @@ struct AttentionArgs {
   KvView kv;
   const int32_t* chosen = nullptr;  // [T, chosen_stride], rising; null: all positions
   int64_t chosen_stride = 0;
+  int64_t chosen_each = 0;   // elements from a KV head's list to the next one's; 0: one for all
+  int64_t chosen_block = 1;  // positions of an element
   int64_t token_begin = 0;
   int64_t token_end = 0;
   int64_t head_begin = 0;  // q heads
@@ -89,7 +94,15 @@ inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {
   return int64_t{attrs.value_dim} + 2;  // and maximum and sum of the weights
 }
 
-// Families: "kv_store", "attention", "sparse_attention".
+// Position j of the list of a token and KV head; j itself where all are seen.
+inline int64_t seen_position(const AttentionArgs& a, int64_t token, int64_t kv_head, int64_t j) {
+  if (!a.chosen) return j;
+  const int32_t* list = a.chosen + token * a.chosen_stride + kv_head * a.chosen_each;
+  if (a.chosen_block == 1) return list[j];
+  return list[j / a.chosen_block] * a.chosen_block + j % a.chosen_block;
+}
+
+// Families: "kv_store", "attention", "sparse_attention", "block_attention".
 Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa);
 Result<AttentionFn> find_attention(std::string_view family, Isa isa);
 

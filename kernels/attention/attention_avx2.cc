@@ -8,6 +8,7 @@ namespace ktx::kernels {
 
 void attention_avx2(const AttentionArgs& a);
 void position_scores_avx2(const PositionScoresArgs& a);
+void block_scores_avx2(const BlockScoresArgs& a);
 
 void attention_avx2(const AttentionArgs& a) {
   if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx2>>(a);
@@ -16,6 +17,10 @@ void attention_avx2(const AttentionArgs& a) {
 
 void position_scores_avx2(const PositionScoresArgs& a) {
   position_scores<Avx2>(a);
+}
+
+void block_scores_avx2(const BlockScoresArgs& a) {
+  block_scores<Avx2>(a);
 }
 
 }  // namespace ktx::kernels

@@ -10,6 +10,7 @@ namespace ktx::kernels {
 
 void attention_avx512(const AttentionArgs& a);
 void position_scores_avx512(const PositionScoresArgs& a);
+void block_scores_avx512(const BlockScoresArgs& a);
 
 void attention_bf16_floats(const AttentionArgs& a) {
   attention<RoundedDots<Avx512>>(a);
@@ -25,6 +26,10 @@ void attention_avx512(const AttentionArgs& a) {
 
 void position_scores_avx512(const PositionScoresArgs& a) {
   position_scores<Avx512>(a);
+}
+
+void block_scores_avx512(const BlockScoresArgs& a) {
+  block_scores<Avx512>(a);
 }
 
 }  // namespace ktx::kernels

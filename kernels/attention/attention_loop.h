@@ -122,7 +122,7 @@ class CacheRows {
  public:
   CacheRows(const AttentionArgs& a, int64_t token, int64_t kv_head, int64_t first, bool of_keys)
       : args_(a),
-        chosen_(a.chosen ? a.chosen + token * a.chosen_stride : nullptr),
+        token_(token),
         sequence_(a.kv.sequence[token]),
         position_(a.kv.position[token]),
         kv_head_(kv_head),
@@ -135,21 +135,28 @@ class CacheRows {
     return rows_ + (j - begin_) * row_bytes_;
   }
   int64_t row_bytes() const { return row_bytes_; }
-  // How many there are up to the token's own position; 0 where positions are chosen.
-  int64_t stored() const { return chosen_ ? 0 : position_ + 1 - first_; }
+  // How many there are up to the token's own position; 0 where single positions are chosen.
+  int64_t stored() const {
+    return args_.chosen && args_.chosen_block == 1 ? 0 : position_ + 1 - first_;
+  }
 
  private:
   void find_block(int64_t j) {
     const int64_t block_tokens = args_.kv.layout.block_tokens;
-    const int64_t position = chosen_ ? chosen_[first_ + j] : first_ + j;
+    const int64_t position = seen_position(args_, token_, kv_head_, first_ + j);
     begin_ = j;
-    end_ = j + (chosen_ ? 1 : block_tokens - position % block_tokens);
+    end_ = j + block_tokens - position % block_tokens;
+    if (args_.chosen) {  // neighbours in the list are neighbours in its block
+      const int64_t block = args_.chosen_block;
+      const int64_t left = block == 1 ? 1 : block - (first_ + j) % block;
+      end_ = j + left < end_ ? j + left : end_;
+    }
     rows_ = of_keys_ ? key_row(args_.kv, sequence_, kv_head_, position)
                      : value_row(args_.kv, sequence_, kv_head_, position);
   }
 
   const AttentionArgs& args_;
-  const int32_t* chosen_;
+  int64_t token_;
   int32_t sequence_;
   int64_t position_, kv_head_, first_;
   bool of_keys_;
@@ -161,7 +168,7 @@ class CacheRows {
 // Asks for rows of the cache some 8 KiB before they are read, also in the block that follows
 // (no prefetcher knows where that one is), on processors that gain by it (stream_prefetch.h). A
 // token behind 4,096 positions, 32 heads of 64, one Zen 5 core: 7.9 ms instead of 19.4. Not where
-// positions are chosen.
+// single positions are chosen.
 class RowsAhead {
  public:
   // `rows`: what is read from now on.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/block_scores.h"
 #include "kernels/attention/kv_row.h"
 #include "kernels/attention/position_scores.h"
 #include "lib/formats/dtype.h"
@@ -12,6 +13,7 @@ namespace ktx::kernels {
 
 void attention_scalar(const AttentionArgs& a);
 void position_scores_scalar(const PositionScoresArgs& a);
+void block_scores_scalar(const BlockScoresArgs& a);
 
 namespace {
 
@@ -34,9 +36,7 @@ struct Cache {
   int64_t token;
   int64_t kv_head;
 
-  int64_t place(int64_t position) const {
-    return args.chosen ? args.chosen[token * args.chosen_stride + position] : position;
-  }
+  int64_t place(int64_t j) const { return seen_position(args, token, kv_head, j); }
   const std::byte* key(int64_t position) const {
     return key_row(args.kv, args.kv.sequence[token], kv_head, place(position));
   }
@@ -119,6 +119,27 @@ void position_scores_scalar(const PositionScoresArgs& a) {
         total += std::max(0.0, score * a.attrs.scale) * a.weights[t * a.weights_stride + h];
       }
       scores[p - a.position_begin] = static_cast<float>(total);
+    }
+  }
+}
+
+void block_scores_scalar(const BlockScoresArgs& a) {
+  const int64_t dim = a.attrs.key_dim, block = a.attrs.block;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    for (int64_t h = 0; h < a.attrs.heads; ++h) {
+      const float* q = a.q + t * a.q_stride + h * dim;
+      for (int64_t b = a.block_begin; b < a.block_end; ++b) {
+        double best = -INFINITY;
+        for (int64_t p = b * block; p < (b + 1) * block; ++p) {
+          const std::byte* key = key_row(a.kv, a.kv.sequence[t], 0, p);
+          double score = 0;
+          for (int64_t d = 0; d < dim; ++d) {
+            score += double{q[d]} * element(a.kv.layout.type, key, d);
+          }
+          best = std::max(best, score);
+        }
+        *block_score(a, t, h, b) = static_cast<float>(best);
+      }
     }
   }
 }

@@ -1,9 +1,10 @@
-// Scores of positions over the spans of attention_span.h: the keys of a span stand transposed in
-// scratch once for all tokens, and each group of heads adds to a token's scores what it has of
-// them. Included by attention_<isa>.cc only.
+// Scores of positions and of blocks over the spans of attention_span.h: the keys of a span stand
+// transposed in scratch once for all tokens. Each group of heads adds to a token's scores what it
+// has of positions; of blocks each head has scores of its own. Included by attention_<isa>.cc only.
 #pragma once
 
 #include "kernels/attention/attention_loop.h"
+#include "kernels/attention/block_scores.h"
 #include "kernels/attention/position_scores.h"
 
 namespace ktx::kernels {
@@ -29,8 +30,11 @@ KTX_INLINE Span<D> load_index_keys(const Tile<D>& tile, int64_t first, int64_t c
   return {s.keys, s.values, tile.args.attrs.key_dim, s.key_pad, s.value_pad};
 }
 
-template <class V>
-void position_scores(const PositionScoresArgs& a) {
+// Calls take(token, head, scores of positions [first, first + count)) for each token of `a` and
+// head, token by token.
+template <class V, class Args, class Take>
+KTX_INLINE void score_heads(const Args& a, float scale, int64_t first, int64_t count,
+                            const Take& take) {
   using D = FloatDots<V>;
   AttentionArgs args;
   args.q = a.q;
@@ -39,12 +43,10 @@ void position_scores(const PositionScoresArgs& a) {
   args.kv = a.kv;
   args.scratch = a.scratch;
   const Scratch<D> scratch(args);
-  const int64_t count = a.position_end - a.position_begin, heads = a.attrs.heads;
-  const Span<D> span = load_index_keys<D>({args, scratch, 0, a.token_begin, a.token_end, 0, 1},
-                                          a.position_begin, count);
+  const int64_t heads = a.attrs.heads;
+  const Span<D> span =
+      load_index_keys<D>({args, scratch, 0, a.token_begin, a.token_end, 0, 1}, first, count);
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    float* total = a.scores + (t - a.token_begin) * kSpan;
-    for (int64_t j = 0; j < kSpan; j += 16) V::store(total + j, V::zero());
     for (int64_t head = 0; head < heads; head += kTileRows) {
       const int64_t end = head + kTileRows < heads ? head + kTileRows : heads;
       const Tile<D> tile{args, scratch, 0, t, t + 1, head, end};
@@ -53,14 +55,46 @@ void position_scores(const PositionScoresArgs& a) {
       each_group<V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
         constexpr int R = decltype(size)::value;
         alignas(64) Scores scores[R];
-        score_rows<D, R>(span, a.attrs.scale, rows + r, 0, count, scores);
-        for (int i = 0; i < R; ++i) {
-          const float weight = a.weights[t * a.weights_stride + head + r + i];
-          add_weighted<V>(total, scores[i], count, weight);
-        }
+        score_rows<D, R>(span, scale, rows + r, 0, count, scores);
+        for (int i = 0; i < R; ++i) take(t, head + r + i, scores[i]);
       });
     }
   }
+}
+
+template <class V>
+void position_scores(const PositionScoresArgs& a) {
+  for (int64_t i = 0; i < (a.token_end - a.token_begin) * kSpan; i += 16) {
+    V::store(a.scores + i, V::zero());
+  }
+  const int64_t count = a.position_end - a.position_begin;
+  score_heads<V>(a, a.attrs.scale, a.position_begin, count,
+                 [&](int64_t t, int64_t head, const float* scores) KTX_ALWAYS_INLINE {
+                   add_weighted<V>(a.scores + (t - a.token_begin) * kSpan, scores, count,
+                                   a.weights[t * a.weights_stride + head]);
+                 });
+}
+
+template <class V>
+KTX_INLINE float largest_of(const float* scores, int64_t count) {
+  typename V::F most = V::set1(-__builtin_inff());
+  int64_t j = 0;
+  for (; j + 16 <= count; j += 16) most = V::max(most, V::load(scores + j));
+  float largest = V::max_of(most);
+  for (; j < count; ++j) largest = scores[j] > largest ? scores[j] : largest;
+  return largest;
+}
+
+template <class V>
+void block_scores(const BlockScoresArgs& a) {
+  const int64_t block = a.attrs.block, blocks = a.block_end - a.block_begin;
+  score_heads<V>(a, 1, a.block_begin * block, blocks * block,
+                 [&](int64_t t, int64_t head, const float* scores) KTX_ALWAYS_INLINE {
+                   float* out = block_score(a, t, head, a.block_begin);
+                   for (int64_t b = 0; b < blocks; ++b) {
+                     out[b] = largest_of<V>(scores + b * block, block);
+                   }
+                 });
 }
 
 }  // namespace

@@ -163,8 +163,7 @@ void check_kv_store(OpCheck& s) {
   s.flow.slot_stored[a.slot] = true;
 }
 
-void check_attention(OpCheck& s) {
-  const auto& a = s.attrs<AttentionAttrs>();
+void check_attention(OpCheck& s, const AttentionAttrs& a) {
   if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
       !s.in_range("heads", a.heads, 1, kMaxHeads) ||
       !s.in_range("value_in_key", a.value_in_key, 0, 1)) {
@@ -192,6 +191,10 @@ void check_attention(OpCheck& s) {
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);
   s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+void check_attention(OpCheck& s) {
+  check_attention(s, s.attrs<AttentionAttrs>());
 }
 
 // Without windows: all positions are seen.
@@ -232,6 +235,41 @@ void check_sparse_attention(OpCheck& s) {
   s.shape("positions", s.in(1), ValueType::I32,
           std::get<ChoosePositionsAttrs>(writer->attrs).top_k);
   s.require(s.in(1).whole(), "positions are a part of a value");
+}
+
+void check_choose_blocks(OpCheck& s) {
+  const auto& a = s.attrs<ChooseBlocksAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("block", a.block, 1, kMaxIndexBlock) ||
+      !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions / a.block) ||
+      !s.in_range("local", a.local, 1, a.top_k)) {
+    return;
+  }
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.kv_heads == 1 && slot.value_dim == 0 && slot.key_dim == a.key_dim,
+            "one head of {} without values over a slot with {} of {} and values of {}", a.key_dim,
+            slot.kv_heads, slot.key_dim, slot.value_dim);
+  s.require(slot.window == 0, "a slot that keeps {} positions", slot.window);
+  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  s.shape("blocks", s.out(0), ValueType::I32, int64_t{a.heads} * a.top_k);
+  s.require(s.out(0).whole(), "blocks are a part of a value");
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+void check_block_attention(OpCheck& s) {
+  const auto& a = s.attrs<BlockAttentionAttrs>();
+  check_attention(s, whole_attention(a));
+  const Producer* writer = s.written_by("blocks", s.in(1), StepOp::ChooseBlocks, 0);
+  if (!s.ok() || !writer) return;
+  const auto& choice = std::get<ChooseBlocksAttrs>(writer->attrs);
+  s.require(s.flow.kv_slots[a.slot].window == 0, "a slot that keeps {} positions",
+            s.flow.kv_slots[a.slot].window);
+  s.require(choice.block == a.block && choice.heads == a.kv_heads,
+            "{} key heads read blocks of {}, but {} heads choose blocks of {}", a.kv_heads, a.block,
+            choice.heads, choice.block);
+  s.shape("blocks", s.in(1), ValueType::I32, int64_t{choice.heads} * choice.top_k);
+  s.require(s.in(1).whole(), "blocks are a part of a value");
 }
 
 // Each state belongs to one step.

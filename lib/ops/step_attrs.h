@@ -179,6 +179,56 @@ constexpr int64_t last_chosen(int64_t top_k, int64_t position) {
   return position < top_k ? position : top_k - 1;
 }
 
+// The blocks of positions that block attention reads (MiniMax-M3's indexer). Positions stand in
+// blocks of `block`, counted from position 0. Each head scores a block by the best of its keys, of
+// a KV slot of one head,
+//
+//   score[b] = largest of q[h] . key[s] over positions s of block b
+//
+// The last `local` blocks up to the token's own are taken in any case, and of those before them the
+// best, until there are top_k; of two equals the lower one. All where they are no more.
+struct ChooseBlocksAttrs {
+  int32_t slot = 0;
+  int32_t heads = 1;  // each chooses for itself
+  int32_t key_dim = 0;
+  int32_t top_k = 0;  // blocks of a head
+  int32_t block = 0;  // positions
+  int32_t local = 1;  // blocks, the token's own among them
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot), f("heads", heads), f("key_dim", key_dim), f("top_k", top_k), f("block", block),
+        f("local", local);
+  }
+};
+
+// Of the positions of the blocks that a token at `position` chooses, the number of the last one,
+// which is its own. (It ends the last block, and all blocks before that are whole.)
+constexpr int64_t last_of_blocks(int64_t top_k, int64_t block, int64_t position) {
+  return last_chosen(top_k, position / block) * block + position % block;
+}
+
+// Attention over chosen blocks: KV head g reads those that head g of a choose_blocks step has
+// chosen.
+struct BlockAttentionAttrs {
+  int32_t slot = 0;
+  int32_t heads = 1;
+  int32_t kv_heads = 1;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
+  int32_t block = 0;
+  float scale = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot), f("heads", heads), f("kv_heads", kv_heads), f("key_dim", key_dim),
+        f("value_dim", value_dim), f("block", block), f("scale", scale);
+  }
+};
+
+// The same attention over all positions.
+constexpr AttentionAttrs whole_attention(const BlockAttentionAttrs& a) {
+  return {a.slot, a.heads, a.kv_heads, a.key_dim, a.value_dim, 0, a.scale};
+}
+
 enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1 };
 enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
 
@@ -389,7 +439,7 @@ using StepAttrs =
                  KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
                  ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
                  DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs,
-                 SumExpertsAttrs, StateSpaceAttrs>;
+                 SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

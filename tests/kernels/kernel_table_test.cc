@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/block_scores.h"
 #include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
@@ -31,8 +32,8 @@ bool found_by_an_op(std::string_view family) {
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
          find_sum_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
          find_delta_rule(family, isa).ok() || find_state_space(family, isa).ok() ||
-         find_position_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
-         find_matmul(family, DType::BF16, isa).ok() ||
+         find_position_scores(family, isa).ok() || find_block_scores(family, isa).ok() ||
+         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
@@ -42,7 +43,8 @@ TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
     const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
-                        op.op == StepOp::SumExperts || op.op == StepOp::StateSpace;
+                        op.op == StepOp::SumExperts || op.op == StepOp::StateSpace ||
+                        op.op == StepOp::ChooseBlocks || op.op == StepOp::BlockAttention;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

@@ -59,11 +59,13 @@ CacheWork cache_work(const plan::PlanView& plan, const plan::StepRecord& step, p
                      std::span<const runtime::SequenceRun> runs) {
   CacheWork work;
   const StepOp op = static_cast<StepOp>(step.op);
-  if (op != StepOp::Attention && op != StepOp::SparseAttention) return work;
-  const auto attrs = plan.attrs_of<AttentionAttrs>(step);
-  const auto most = op == StepOp::SparseAttention
-                        ? int64_t{plan.values[plan.inputs(step)[1].value].width}
-                        : std::numeric_limits<int64_t>::max();
+  const bool blocks = op == StepOp::BlockAttention;
+  if (op != StepOp::Attention && op != StepOp::SparseAttention && !blocks) return work;
+  const auto attrs = blocks ? whole_attention(plan.attrs_of<BlockAttentionAttrs>(step))
+                            : plan.attrs_of<AttentionAttrs>(step);
+  auto most = std::numeric_limits<int64_t>::max();
+  if (op != StepOp::Attention) most = plan.values[plan.inputs(step)[1].value].width;
+  if (blocks) most = most / attrs.kv_heads * plan.attrs_of<BlockAttentionAttrs>(step).block;
   const auto position_bytes =
       static_cast<double>(plan::kv_token_bytes(plan.kv_slots[attrs.slot], kv_type));
   int64_t seen = 0, read = 0;

@@ -230,9 +230,18 @@ class Predictor {
       work.operations =
           2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
     }
+    const double all = static_cast<double>(before_) + rows / 2;
+    if (const auto* a = std::get_if<BlockAttentionAttrs>(&step.attrs)) {
+      const auto chosen = static_cast<double>(list_.values[step.inputs[1].value].row_elements);
+      const double seen = std::min(all, chosen / a->kv_heads * a->block);
+      work.operations =
+          2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
+    }
     if (const auto* a = std::get_if<ChoosePositionsAttrs>(&step.attrs)) {
-      const double seen = static_cast<double>(before_) + rows / 2;
-      work.operations = 2.0 * a->heads * a->key_dim * rows * seen / kAttentionShare;
+      work.operations = 2.0 * a->heads * a->key_dim * rows * all / kAttentionShare;
+    }
+    if (const auto* a = std::get_if<ChooseBlocksAttrs>(&step.attrs)) {
+      work.operations = 2.0 * a->heads * a->key_dim * rows * all / kAttentionShare;
     }
     const size_t products = product_weights(step.op);
     for (size_t i = 0; i < std::min(products, step.weights.size()); ++i) {

@@ -25,7 +25,10 @@ Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
 }
 
 bool shares_partials(StepOp op) {
-  return op == StepOp::Attention || op == StepOp::SparseAttention || op == StepOp::ChoosePositions;
+  static constexpr StepOp kOps[] = {StepOp::Attention, StepOp::SparseAttention,
+                                    StepOp::ChoosePositions, StepOp::BlockAttention,
+                                    StepOp::ChooseBlocks};
+  return std::ranges::find(kOps, op) != std::end(kOps);
 }
 
 // What a step touches, for its stage: memory, KV slots, and behind those the partial results.
@@ -65,13 +68,21 @@ Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx)
     const bool here = plan.string(record.device) == "cpu";
     const auto op = static_cast<StepOp>(record.op);
     if (!here || !shares_partials(op)) continue;
-    if (op == StepOp::ChoosePositions) {
-      const auto attrs = plan.attrs_of<ChoosePositionsAttrs>(record);
-      floats = std::max(floats, choice_partial_floats(attrs.top_k, ctx));
+    if (op == StepOp::ChoosePositions || op == StepOp::ChooseBlocks) {
+      int64_t most = 0;
+      if (op == StepOp::ChoosePositions) {
+        most = choice_partial_floats(1, plan.attrs_of<ChoosePositionsAttrs>(record).top_k, ctx);
+      } else {
+        const auto attrs = plan.attrs_of<ChooseBlocksAttrs>(record);
+        most = choice_partial_floats(attrs.heads, attrs.top_k, ctx);
+      }
+      floats = std::max(floats, most);
       rows = std::max<int64_t>(rows, 1);
       continue;
     }
-    const auto attrs = plan.attrs_of<AttentionAttrs>(record);
+    const auto attrs = op == StepOp::BlockAttention
+                           ? whole_attention(plan.attrs_of<BlockAttentionAttrs>(record))
+                           : plan.attrs_of<AttentionAttrs>(record);
     floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
                                   kernels::attention_partial_floats(attrs));
     rows = std::max<int64_t>(rows, attrs.heads);

@@ -135,9 +135,9 @@ struct AttentionPartials {
 // need of that memory for one token.
 constexpr int64_t kChoicePart = 512;  // positions, at least
 constexpr int64_t kMaxChoiceParts = 64;
-constexpr int64_t choice_partial_floats(int64_t top_k, int64_t ctx) {
+constexpr int64_t choice_partial_floats(int64_t lists, int64_t top_k, int64_t ctx) {
   const int64_t parts = std::min(kMaxChoiceParts, ceil_div(ctx, kChoicePart));
-  return parts * (top_k + 1) * 2;  // candidates and their number, of 8 bytes each
+  return parts * lists * (top_k + 1) * 2;  // candidates and their number, of 8 bytes each
 }
 
 class ExpertCounts;

@@ -129,6 +129,10 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::ChoosePositions, 0, 'o', 0, "positions", "trw"},
       {StepOp::SparseAttention, 0, 'i', 0, "q", "tr"},
       {StepOp::SparseAttention, 0, 'o', 0, "y", "tr"},
+      {StepOp::ChooseBlocks, 0, 'i', 0, "q", "trw"},
+      {StepOp::ChooseBlocks, 0, 'o', 0, "blocks", "trw"},
+      {StepOp::BlockAttention, 0, 'i', 0, "q", "trw"},
+      {StepOp::BlockAttention, 0, 'o', 0, "y", "tr"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -286,6 +290,23 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::SparseAttention, 0, &AttentionAttrs::slot, 3, "slot is 3"),
       attribute(StepOp::SparseAttention, 0, &AttentionAttrs::heads, 3, "q is 192 wide"),
       attribute(StepOp::SparseAttention, 0, &AttentionAttrs::window, 4, "a window of 4"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::slot, 3, "slot is 3"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::slot, 0,
+                "one head of 16 without values over a slot with 2 of 32"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::heads, 0, "heads is 0"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::heads, 1, "q is 32 wide, expected 16"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::top_k, 0, "top_k is 0"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::top_k, 16385, "top_k is 16385"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::top_k, 2,
+                "blocks is 6 wide, expected 4"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::block, 0, "block is 0"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::block, 257, "block is 257"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::local, 0, "local is 0"),
+      attribute(StepOp::ChooseBlocks, 0, &ChooseBlocksAttrs::local, 4, "local is 4"),
+      attribute(StepOp::BlockAttention, 0, &BlockAttentionAttrs::slot, 3, "slot is 3"),
+      attribute(StepOp::BlockAttention, 0, &BlockAttentionAttrs::heads, 3, "3 heads share 2"),
+      attribute(StepOp::BlockAttention, 0, &BlockAttentionAttrs::block, 8,
+                "2 key heads read blocks of 8, but 2 heads choose blocks of 4"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),
@@ -408,6 +429,11 @@ TEST_F(OpLies, AboutValues) {
          r.in(s, 1) = {r.id("ids"), 0, 2};
        },
        "positions does not come from a choose_positions step"},
+      {StepOp::ChooseBlocks, 0, wider("blocks"), "blocks are a part of a value"},
+      {StepOp::BlockAttention, 0, [](Records& r, StepRecord& s) { r.in(s, 1).value = r.id("ids"); },
+       "blocks does not come from a choose_blocks step"},
+      {StepOp::BlockAttention, 0, [](Records& r, StepRecord&) { r.slots[0].window = 64; },
+       "over a slot that keeps 64 positions"},
   });
 }
 

@@ -345,6 +345,12 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
            ChoosePositionsAttrs{2, 2, 16, 8, 0.1f});
     t.step(StepOp::SparseAttention, 1, {{absorbed}, {positions}}, {{latent}}, {},
            AttentionAttrs{1, kHeads, 1, kLatent + kRope, kLatent, 1, 0.1f});
+    // And three blocks of four positions for each KV head of the first layer.
+    const uint32_t blocks = t.value("blocks", ValueType::I32, RowKind::Token, 6);
+    t.step(StepOp::ChooseBlocks, 1, {{x, 0, 32}}, {{blocks}}, {},
+           ChooseBlocksAttrs{2, 2, 16, 3, 4, 1});
+    t.step(StepOp::BlockAttention, 1, {{qkv, 0, kQ}, {blocks}}, {{att}}, {},
+           BlockAttentionAttrs{0, kHeads, 2, kHeadDim, kHeadDim, 4, 0.18f});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

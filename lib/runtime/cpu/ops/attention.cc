@@ -1,4 +1,4 @@
-// kv_store, attention, text_attention and sparse_attention.
+// kv_store, attention, text_attention, sparse_attention and block_attention.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -45,16 +45,24 @@ class AttentionStep : public CpuStep {
   Status bind(const BindContext& context) {
     point_to(context.input(0), args_.q, args_.q_stride);
     point_to(context.output(0), args_.y, args_.y_stride);
-    args_.attrs = context.attrs<AttentionAttrs>();
+    const auto op = static_cast<StepOp>(context.step.op);
+    if (op == StepOp::BlockAttention) {
+      const auto attrs = context.attrs<BlockAttentionAttrs>();
+      args_.attrs = whole_attention(attrs);
+      args_.chosen_block = attrs.block;
+    } else {
+      args_.attrs = context.attrs<AttentionAttrs>();
+    }
     args_.kv = context.kv_view(args_.attrs.slot);
     pool_ = context.kv.pool_of(args_.attrs.slot);
     sinks_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     args_.sinks = sinks_.data();
-    if (static_cast<StepOp>(context.step.op) == StepOp::SparseAttention) {
+    if (op == StepOp::SparseAttention || op == StepOp::BlockAttention) {
       const BoundView chosen = context.input(1);
       args_.chosen = chosen.i32();
       args_.chosen_stride = chosen.stride();
-      top_k_ = chosen.width;
+      top_k_ = op == StepOp::BlockAttention ? chosen.width / args_.attrs.kv_heads : chosen.width;
+      args_.chosen_each = op == StepOp::BlockAttention ? top_k_ : 0;
     }
     threads_ = context.threads;
     partials_ = context.partials;
@@ -127,11 +135,12 @@ class AttentionStep : public CpuStep {
   }
 
  private:
-  // Chosen positions are taken by their numbers.
+  // Chosen positions, and those of chosen blocks, are taken by their numbers.
   void number_chosen(const Batch& batch) {
     last_chosen_.resize(static_cast<size_t>(batch.tokens));
     for (int64_t t = 0; t < batch.tokens; ++t) {
-      last_chosen_[t] = static_cast<int32_t>(last_chosen(top_k_, batch.position[t]));
+      last_chosen_[t] =
+          static_cast<int32_t>(last_of_blocks(top_k_, args_.chosen_block, batch.position[t]));
     }
     args_.kv.position = last_chosen_.data();
   }
@@ -158,7 +167,7 @@ class AttentionStep : public CpuStep {
 
   kernels::AttentionArgs args_;
   bool whole_text_ = false;
-  int64_t top_k_ = 0;  // of chosen positions; 0: all positions
+  int64_t top_k_ = 0;  // chosen positions or blocks of a head; 0: all positions
   std::vector<int32_t> last_chosen_;
   KvPool pool_ = KvPool::Whole;
   kernels::AttentionFn run_ = nullptr;
@@ -193,6 +202,10 @@ Result<std::unique_ptr<CpuStep>> make_text_attention(const BindContext& context)
 }
 
 Result<std::unique_ptr<CpuStep>> make_sparse_attention(const BindContext& context) {
+  return make_step<AttentionStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_block_attention(const BindContext& context) {
   return make_step<AttentionStep>(context);
 }
 
