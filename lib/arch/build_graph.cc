@@ -278,7 +278,7 @@ class Builder {
       case When::TextTypes:
         return p.text_types > 0;
       case When::Indexer:
-        return p.shape(layer).positions_of_layer < 0;
+        return p.shape(layer).indexer;
       case When::GivenNorm:
         return p.given_norm;
     }
@@ -547,6 +547,7 @@ LayerShape prediction_shape(const HyperParams& params, const input::GgufFile& gg
   }
   shape.delta_net = false;
   shape.positions_of_layer = -1;
+  shape.indexer = params.index_heads > 0;
   shape.experts = gguf.has(fmt::format("blk.{}.ffn_gate_inp.weight", params.layers));
   return shape;
 }

@@ -87,6 +87,12 @@ class Reader {
     p_.glu.activation = static_cast<int32_t>(family_.activation);
     if (family_.activation == Activation::GptOss) {  // which calls itself silu
       p_.glu.limit = static_cast<float>(in_.number("swiglu_limit", 1e-6, 1e6));
+      constexpr double kAlpha = 1.702;
+      const double alpha = in_.number_or_null("swiglu_alpha", 0, 1e6).value_or(kAlpha);
+      if (std::abs(alpha - kAlpha) > 1e-6) {
+        in_.fail(fmt::format("'swiglu_alpha' is {}, expected {}: other units are not known", alpha,
+                             kAlpha));
+      }
       return;
     }
     const std::string act = in_.text("hidden_act");
@@ -217,6 +223,7 @@ class Reader {
     if (family_.has_role(ir::Role::DeltaNet)) read_delta_nets();
     if (family_.has_role(ir::Role::StateSpace)) read_state_spaces();
     if (family_.has_role(ir::Role::ShortConv)) read_short_convs();
+    if (family_.has_role(ir::Role::Indexer)) read_block_indexers();
     read_window();
     read_rotated_layers();
     read_kinds_of_layers();
@@ -572,7 +579,39 @@ class Reader {
     int32_t last = 0;
     for (size_t i = 0; i < full.size(); ++i) {
       if (full[i]) last = static_cast<int32_t>(i);
+      p_.shapes[i].indexer = full[i];
       p_.shapes[i].positions_of_layer = full[i] ? -1 : last;
+    }
+  }
+
+  // Block attention, in the layers that the config lists by kind.
+  void read_block_indexers() {
+    p_.index_heads = small("index_n_heads", 1, kMaxHeads);
+    p_.index_dim = small("index_head_dim", 2, kMaxHeadDim);
+    p_.index_block = small("index_block_size", 1, kMaxIndexBlock);
+    p_.index_top_k =
+        small("index_topk_blocks", 1, kMaxChosenPositions / std::max(p_.index_block, 1));
+    p_.index_local = small("index_local_blocks", 1, std::max(p_.index_top_k, 1));
+    const auto types = in_.config().strings("layer_types");
+    if (!types || types->size() != p_.shapes.size()) {
+      return in_.fail(fmt::format(
+          "'layer_types' has {} entries for {} layers: it says in which ones attention reads chosen "
+          "blocks",
+          types ? types->size() : 0, p_.shapes.size()));
+    }
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      LayerShape& shape = p_.shapes[i];
+      shape.indexer = (*types)[i] == "sparse_attention";
+      if (!shape.indexer && (*types)[i] != "full_attention") {
+        return in_.fail(fmt::format(
+            "'layer_types' has '{}' for layer {}, expected full_attention or sparse_attention",
+            printable((*types)[i]), i));
+      }
+      if (shape.indexer && shape.kv_heads != p_.index_heads) {
+        return in_.fail(fmt::format(
+            "'index_n_heads' is {} and 'num_key_value_heads' {}: each key head has an index head",
+            p_.index_heads, shape.kv_heads));
+      }
     }
   }
 
@@ -667,6 +706,10 @@ class Reader {
       p_.rotary_dim = static_cast<int32_t>(*part * head_dim + 1e-6);
     }
     if (p_.local_rotary_dim == head_dim) p_.local_rotary_dim = p_.rotary_dim;
+    if (p_.index_block > 0 && p_.index_dim < p_.rotary_dim) {
+      in_.fail(fmt::format("'index_head_dim' {} is below the {} rotated elements of a head",
+                           p_.index_dim, p_.rotary_dim));
+    }
     if (head_dim > 0 && (p_.rotary_dim < 2 || p_.rotary_dim % 2 != 0)) {
       in_.fail(fmt::format("{} of the {} elements of a head are rotated, expected an even number",
                            p_.rotary_dim, head_dim));
@@ -905,7 +948,7 @@ class Reader {
     const bool called_shared = p_.experts == 0 && family_.shared == SharedKind::Width &&
                                in_.has("shared_expert_intermediate_size");
     const std::vector<int64_t> widths = by_layer(
-        called_shared ? "shared_expert_intermediate_size" : "intermediate_size", 1, kMaxWidth);
+        called_shared ? "shared_expert_intermediate_size" : family_.dense_width_key, 1, kMaxWidth);
     const bool doubled = in_.flag("use_double_wide_mlp").value_or(false);
     for (size_t i = 0; i < widths.size(); ++i) {
       LayerShape& shape = p_.shapes[i];

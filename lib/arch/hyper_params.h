@@ -58,7 +58,8 @@ struct LayerShape {
   bool state_space = false;
   bool short_conv = false;
   bool feed_forward = true;         // dense part or experts
-  int32_t positions_of_layer = -1;  // of sparse attention, that this layer takes; -1: its own
+  bool indexer = false;             // of sparse attention
+  int32_t positions_of_layer = -1;  // that a layer without one takes; -1: it has one
 };
 
 struct HyperParams {
@@ -105,7 +106,9 @@ struct HyperParams {
 
   int32_t index_heads = 0;  // of sparse attention's indexers; 0: attention reads all positions
   int32_t index_dim = 0;
-  int32_t index_top_k = 0;
+  int32_t index_top_k = 0;  // positions, or blocks where they have a size
+  int32_t index_block = 0;  // positions of a block
+  int32_t index_local = 0;  // blocks
   bool interleaved_index = false;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none

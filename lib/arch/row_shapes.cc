@@ -64,7 +64,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::QAProj:
       return {p.hidden, p.q_lora_rank};
     case Role::IndexQProj:
-      return {p.q_lora_rank, int64_t{p.index_heads} * p.index_dim};
+      return {mla ? p.q_lora_rank : p.hidden, int64_t{p.index_heads} * p.index_dim};
     case Role::IndexKProj:
       return {p.hidden, p.index_dim};
     case Role::IndexWeightsProj:
@@ -130,7 +130,11 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
     return {p.state_space.width() / groups, p.norm_eps, 1, false, groups};
   }
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
-  if (role == Role::IndexKNorm) return {p.index_dim, kIndexNormEps, 1, true};
+  if (role == Role::IndexQNorm) width = p.index_dim;
+  if (role == Role::IndexKNorm) {
+    if (p.index_block == 0) return {p.index_dim, kIndexNormEps, 1, true};
+    width = p.index_dim;
+  }
   // The sum of this and the layer's embedding is divided by the root of two.
   if (role == Role::LayerInputsNorm) return {p.layer_input_width, p.norm_eps, inverse_root(2)};
   return {width, p.norm_eps};
@@ -179,6 +183,12 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.chunked = layer.window > 0 && p.chunked_windows;
     info.gated = p.gated_attention;
     info.whole_text = p.encoder;
+    if (layer.indexer) {
+      info.top_k = p.index_top_k;
+      info.index_dim = p.index_dim;
+      info.index_block = p.index_block;
+      info.index_local = p.index_local;
+    }
     return info;
   }
   if (role == Role::DeltaNet) return p.delta_net;

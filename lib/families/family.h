@@ -194,8 +194,9 @@ struct Family {
   UnitFunction unit = UnitFunction::GeluErf;
   bool encoder = false;  // tokens see those behind them, and there are no logits
   LayerPattern layers = LayerPattern::AllDense;
-  const char* experts_key = "";       // config key of the number of experts
-  const char* expert_width_key = "";  // and of the width of one
+  const char* experts_key = "";                       // config key of the number of experts
+  const char* expert_width_key = "";                  // and of the width of one
+  const char* dense_width_key = "intermediate_size";  // of dense feed-forward parts
   SharedKind shared = SharedKind::None;
   RouterKind router = RouterKind::None;
   std::span<const std::span<const ConfigKey>> keys = {};  // that a GGUF may hold as well

@@ -504,6 +504,20 @@ std::optional<ConfigScalar> read_indexer_types(GgufKeys& keys, std::string_view 
   return types;
 }
 
+// Which layers attend to chosen blocks, by the tensors of their indexers.
+std::optional<ConfigScalar> read_sparse_layers(GgufKeys& keys, std::string_view) {
+  constexpr int64_t kMostLayers = 4096;
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (keys.gguf.tensors().empty() || !count || *count > kMostLayers) return std::nullopt;
+  std::vector<std::string> types;
+  for (int64_t i = 0; i < *count; ++i) {
+    const bool sparse = keys.gguf.has(fmt::format("blk.{}.indexer.q_proj.weight", i));
+    types.emplace_back(sparse ? "sparse_attention" : "full_attention");
+  }
+  return types;
+}
+
 std::optional<ConfigScalar> read_proportional_rope(GgufKeys& keys, std::string_view) {
   if (!keys.gguf.has("rope_freqs.weight")) return std::nullopt;
   return std::string("proportional");

@@ -502,13 +502,43 @@ void spell_layer_kinds(HfConfig& config) {
   config.set("layer_types", kinds);
 }
 
-// transformers called layers with a state space "mamba" and those with attention "attention".
+// Which layers have experts, as a number for each (1) or as a list of kinds. Where those are all
+// behind the dense ones, that is a count of these.
+void count_dense_layers(HfConfig& config) {
+  if (const auto flags = config.ints("moe_layer_freq"); flags && !flags->empty()) {
+    std::vector<std::string> kinds;
+    for (const int64_t flag : *flags) kinds.emplace_back(flag != 0 ? "sparse" : "dense");
+    config.erase("moe_layer_freq");
+    config.set("mlp_layer_types", kinds);
+  }
+  const auto kinds = config.strings("mlp_layer_types");
+  if (!kinds || config.has("first_k_dense_replace")) return;
+  const auto first = std::ranges::find(*kinds, "sparse");
+  if (std::ranges::count(first, kinds->end(), "sparse") != kinds->end() - first) return;
+  config.set("first_k_dense_replace", static_cast<int64_t>(first - kinds->begin()));
+}
+
+// Which layers attend to chosen blocks, as a number for each.
+void spell_sparse_layers(HfConfig& config) {
+  constexpr std::string_view kFlags = "sparse_attention_config.sparse_attention_freq";
+  const auto flags = config.ints(kFlags);
+  if (!flags || config.has("layer_types")) return;
+  std::vector<std::string> kinds;
+  for (const int64_t flag : *flags) {
+    kinds.emplace_back(flag != 0 ? "sparse_attention" : "full_attention");
+  }
+  config.set("layer_types", kinds);
+}
+
+// transformers called layers with a state space "mamba" and those with attention "attention", and
+// has a family's name before "_sparse".
 void fold_layer_kinds(HfConfig& config) {
   auto kinds = config.strings("layer_types");
   if (!kinds) return;
   for (std::string& kind : *kinds) {
     if (kind == "mamba") kind = "linear_attention";
     if (kind == "attention") kind = "full_attention";
+    if (kind.ends_with("_sparse")) kind = "sparse_attention";
   }
   if (kinds != config.strings("layer_types")) config.set("layer_types", *kinds);
   const auto layers = static_cast<int64_t>(kinds->size());
@@ -521,6 +551,8 @@ void HfConfig::normalise() {
   fold_written_floats(*this);
   lift_language_model(*this);
   spell_layer_kinds(*this);
+  spell_sparse_layers(*this);
+  count_dense_layers(*this);
   adjust_width(*this);
   fold_layer_kinds(*this);
   apply_form(*this);

@@ -130,6 +130,12 @@ struct AttentionInfo {
   // Of each head q_proj has a gate behind the query; the output times its sigmoid goes to o_proj.
   bool gated = false;
   bool whole_text = false;  // a token sees those behind it, too (encoders)
+  // Block attention: so many blocks of index_block positions, which an indexer with a head of
+  // index_dim for each KV head chooses; the last index_local ones in any case.
+  int32_t top_k = 0;  // 0: all positions
+  int32_t index_dim = 0;
+  int32_t index_block = 0;
+  int32_t index_local = 0;
 };
 // As in DeltaRuleAttrs and CausalConvAttrs.
 struct DeltaNetInfo {

@@ -52,6 +52,8 @@ void fields(AttentionInfo& x, F&& f) {
   f("keys_as_values", x.keys_as_values);
   x.grown.fields(f);
   f("grown_by_count", x.grown_by_count), f("gated", x.gated), f("whole_text", x.whole_text);
+  f("top_k", x.top_k), f("index_dim", x.index_dim), f("index_block", x.index_block);
+  f("index_local", x.index_local);
 }
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "lib/formats/shape_limits.h"
 #include "lib/ir/module_graph.h"
 #include "lib/support/strings.h"
 
@@ -218,6 +219,21 @@ class Verifier {
       fail(fmt::format("softcap is {}", x->softcap));
     }
     check(x->grown);
+    if (x->top_k != 0) check_blocks(*x);
+  }
+  void check_blocks(const AttentionInfo& x) {
+    positive("top_k", x.top_k), positive("index_dim", x.index_dim);
+    positive("index_block", x.index_block), positive("index_local", x.index_local);
+    if (x.index_block > kMaxIndexBlock || x.index_local > x.top_k) {
+      fail(fmt::format("{} of {} chosen blocks of {} positions are the last ones", x.index_local,
+                       x.top_k, x.index_block));
+    }
+    if (x.whole_text || x.window != 0 || x.softcap != 0 || x.keys_of_layer >= 0 ||
+        module_->param("sinks") != nullptr) {
+      fail(
+          "block attention over the whole text, with a window, a softcap, sinks or another "
+          "layer's keys");
+    }
   }
   void check_delta_net() {
     const auto* x = expect_info<DeltaNetInfo>();

@@ -363,9 +363,76 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   const LayerCache& cache = caches_[info.keys_of_layer < 0 ? module.layer : info.keys_of_layer];
   const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
                              0, info.scale, info.window,   info.chunked,  info.softcap};
-  Vector out = attend(cache, q, attrs, weights(module, "sinks"));
+  Vector out = info.top_k > 0 ? attend_blocks(module, x, q, attrs)
+                              : attend(cache, q, attrs, weights(module, "sinks"));
   for (size_t i = 0; i < gate.size(); ++i) out[i] /= 1 + std::exp(-gate[i]);
   return linear(need(module, Role::OProj), out);
+}
+
+// The blocks that each KV head reads, rising, as ChooseBlocksAttrs says it.
+std::vector<std::vector<size_t>> Interpreter::choose_blocks(const ir::Module& attention,
+                                                            std::span<const float> x) {
+  const auto& info = std::get<ir::AttentionInfo>(attention.info);
+  const ir::Module& indexer = need(attention, Role::Indexer);
+  const auto dim = static_cast<size_t>(info.index_dim),
+             block = static_cast<size_t>(info.index_block);
+  Vector q = norm(need(indexer, Role::IndexQNorm), linear(need(indexer, Role::IndexQProj), x));
+  Vector key = norm(need(indexer, Role::IndexKNorm), linear(need(indexer, Role::IndexKProj), x));
+  for (size_t at = 0; at < q.size(); at += dim) {
+    rotate(rotary_of(attention), std::span(q).subspan(at, dim));
+  }
+  rotate(rotary_of(attention), key);
+  std::vector<Vector>& keys = caches_[attention.layer].index_keys;
+  keys.push_back(std::move(key));
+  const size_t blocks = (keys.size() + block - 1) / block;
+  std::vector<std::vector<size_t>> chosen;
+  for (int32_t head = 0; head < info.kv_heads; ++head) {
+    std::vector<std::pair<double, size_t>> scores;
+    for (size_t b = 0; b < blocks; ++b) {
+      double best = -INFINITY;
+      for (size_t t = b * block; t < std::min((b + 1) * block, keys.size()); ++t) {
+        best = std::max(best, dot(&q[head * dim], keys[t].data(), dim));
+      }
+      const bool local = b + static_cast<size_t>(info.index_local) >= blocks;
+      scores.emplace_back(local ? -INFINITY : -best, b);
+    }
+    std::sort(scores.begin(), scores.end());
+    scores.resize(std::min<size_t>(scores.size(), info.top_k));
+    std::vector<size_t>& list = chosen.emplace_back();
+    for (const auto& [score, b] : scores) list.push_back(b);
+    std::sort(list.begin(), list.end());
+  }
+  return chosen;
+}
+
+// Each KV head with its q heads by itself, over the positions of its blocks.
+Interpreter::Vector Interpreter::attend_blocks(const ir::Module& attention,
+                                               std::span<const float> x, std::span<const float> q,
+                                               AttentionAttrs attrs) {
+  const auto& info = std::get<ir::AttentionInfo>(attention.info);
+  const LayerCache& cache = caches_[attention.layer];
+  const size_t group = attrs.heads / attrs.kv_heads * attrs.key_dim;
+  attrs.heads /= attrs.kv_heads, attrs.kv_heads = 1;
+  const auto block = static_cast<size_t>(info.index_block);
+  Vector out;
+  size_t head = 0;
+  for (const std::vector<size_t>& list : choose_blocks(attention, x)) {
+    LayerCache some;
+    const auto part = [&](const Vector& row) {
+      const auto from = row.begin() + static_cast<std::ptrdiff_t>(head * attrs.key_dim);
+      return Vector(from, from + attrs.key_dim);
+    };
+    for (const size_t b : list) {
+      for (size_t t = b * block; t < std::min((b + 1) * block, cache.keys.size()); ++t) {
+        some.keys.push_back(part(cache.keys[t]));
+        some.values.push_back(part(cache.values[t]));
+      }
+    }
+    const Vector of_head = attend(some, q.subspan(head * group, group), attrs, {});
+    out.insert(out.end(), of_head.begin(), of_head.end());
+    ++head;
+  }
+  return out;
 }
 
 // Queries, keys and values in front of their convolution.

@@ -83,6 +83,10 @@ class Interpreter {
   Vector latent_attention(const ir::Module& module, std::span<const float> x);
   void choose_positions(const ir::Module& attention, const ir::Module& indexer,
                         std::span<const float> x, std::span<const float> q_latent);
+  std::vector<std::vector<size_t>> choose_blocks(const ir::Module& attention,
+                                                 std::span<const float> x);
+  Vector attend_blocks(const ir::Module& attention, std::span<const float> x,
+                       std::span<const float> q, AttentionAttrs attrs);
   std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
                                           std::span<const float> latent) const;
   Vector attend(const LayerCache& cache, std::span<const float> q, const AttentionAttrs& attrs,

@@ -1,12 +1,17 @@
-// The key cache of indexers, over the whole model with sparse attention: a text answers alike
-// however it was cut, saved, taken back, shared or run beside others, and up to index_topk
-// positions as with attention over all of them.
+// The key cache of indexers, over whole models with sparse attention and with attention over chosen
+// blocks: a text answers alike however it was cut, saved, taken back, shared or run beside others,
+// and up to so many positions as are chosen as with attention over all of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <fstream>
 #include <future>
 #include <memory>
+#include <nlohmann/json.hpp>
 
+#include "lib/input/hf_config.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
@@ -15,6 +20,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/test_models.h"
 #include "tests/support/text_session.h"
+#include "tools/dev/synth/synth_model.h"
 
 namespace ktx::testing {
 namespace {
@@ -24,18 +30,39 @@ using runtime::EngineOptions;
 using runtime::Outcome;
 using runtime::Session;
 
-constexpr const char* kModel = "deepseek_v32";
-constexpr int64_t kTopK = 32;  // positions of a token
+constexpr const char* kPositions = "deepseek_v32";  // trained
+constexpr const char* kBlocks = "minimax_m3";       // random weights
+constexpr int64_t kTopK = 32;                       // positions of a token
 
-class SparseAttentionCache : public ::testing::Test {
+// The model of kBlocks, with other values in its config.
+std::string blocks_config(const char* changes) {
+  auto config = nlohmann::json::parse(
+      read_file(source_dir() + "/tests/models/synthetic/minimax_m3/config.json"));
+  config.merge_patch(nlohmann::json::parse(changes));
+  return config.dump();
+}
+
+class SparseAttentionCache : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (test_model_gguf(kModel).empty()) GTEST_SKIP() << "no model " << kModel;
+    if (GetParam() == kPositions) {
+      gguf_ = test_model_gguf(kPositions);
+      if (gguf_.empty()) GTEST_SKIP() << "no model " << kPositions;
+    } else {
+      write_blocks_model("{}");
+    }
     compile({source_dir() + "/rules/cpu-only.yaml"});
   }
+  void write_blocks_model(const char* changes) {
+    const auto config = input::HfConfig::parse(blocks_config(changes), "config.json");
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    const auto writer = synth::synthesise(*config, {.types = "f32", .strong = true});
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    gguf_ = dir_.path("m.gguf");
+    ASSERT_TRUE(writer->write(gguf_));
+  }
   void compile(const std::vector<std::string>& more) const {
-    std::vector<std::string> command = {ktx_compile(), "-q", test_model_gguf(kModel), "-o",
-                                        dir_.path("m.ktxplan")};
+    std::vector<std::string> command = {ktx_compile(), "-q", gguf_, "-o", dir_.path("m.ktxplan")};
     command.insert(command.end(), more.begin(), more.end());
     const Finished run = run_program(command);
     ASSERT_EQ(run.status, 0) << run.err;
@@ -60,9 +87,13 @@ class SparseAttentionCache : public ::testing::Test {
   }
 
   const TempDir dir_;
+  std::string gguf_;
 };
 
-TEST_F(SparseAttentionCache, EachIndexerHasASlotOfItsOwnKeys) {
+class ChosenPositions : public SparseAttentionCache {};
+class ChosenBlocks : public SparseAttentionCache {};
+
+TEST_P(ChosenPositions, EachIndexerHasASlotOfItsOwnKeys) {
   const auto engine = open(64);
   ASSERT_EQ(engine->plan().kv_slots.size(), 6u)
       << "keys of attention and of indexers, three layers";
@@ -76,8 +107,8 @@ TEST_F(SparseAttentionCache, EachIndexerHasASlotOfItsOwnKeys) {
   EXPECT_EQ(engine->memory().kv_token.whole, static_cast<uint64_t>(2 * elements)) << "F16";
 }
 
-TEST_F(SparseAttentionCache, TextsGoOnAlikeHoweverTheyWereCut) {
-  const std::vector<int32_t> prompt = random_text(300, 1);
+TEST_P(SparseAttentionCache, TextsGoOnAlikeHoweverTheyWereCut) {
+  const std::vector<int32_t> prompt = random_text(700, 1);  // of several parts that threads score
   const std::vector<int32_t> answer = expected(prompt, 60);
   for (int64_t chunk : {1, 7, 64, 512}) {
     const auto engine = open(chunk);
@@ -87,7 +118,7 @@ TEST_F(SparseAttentionCache, TextsGoOnAlikeHoweverTheyWereCut) {
   }
 }
 
-TEST_F(SparseAttentionCache, ATextThatIsTakenBackGoesOnAlike) {
+TEST_P(SparseAttentionCache, ATextThatIsTakenBackGoesOnAlike) {
   const auto engine = open(64);
   Session s = session(*engine);
   std::vector<int32_t> prompt = random_text(200, 2);
@@ -104,7 +135,7 @@ TEST_F(SparseAttentionCache, ATextThatIsTakenBackGoesOnAlike) {
   }
 }
 
-TEST_F(SparseAttentionCache, ASessionSavedInThePromptGoesOnAlike) {
+TEST_P(SparseAttentionCache, ASessionSavedInThePromptGoesOnAlike) {
   const std::vector<int32_t> prompt = random_text(200, 6);
   const std::vector<int32_t> answer = expected(prompt, 20);
   const std::string path = dir_.path("s.session");
@@ -125,7 +156,7 @@ TEST_F(SparseAttentionCache, ASessionSavedInThePromptGoesOnAlike) {
 }
 
 // Texts with one beginning share its blocks, those of the indexers' keys among them.
-TEST_F(SparseAttentionCache, RequestsWithOneBeginningAnswerAsIfAlone) {
+TEST_P(SparseAttentionCache, RequestsWithOneBeginningAnswerAsIfAlone) {
   std::vector<std::vector<int32_t>> prompts, answers;
   for (uint64_t i = 0; i < 4; ++i) {
     prompts.push_back(random_text(192, 70));
@@ -173,13 +204,13 @@ std::vector<std::vector<float>> logits_of(Engine& engine, std::span<const int32_
   return rows;
 }
 
-TEST_F(SparseAttentionCache, UpToTopKPositionsTheBitsAreThoseOfDenseAttention) {
+TEST_P(ChosenPositions, UpToTopKPositionsTheBitsAreThoseOfDenseAttention) {
   EngineOptions options;
   options.all_logits = true;
   const std::vector<int32_t> text = random_text(120, 9);
   const auto sparse = logits_of(*open(512, options), text);
   // More positions than the text has.
-  const std::string config = read_file(test_model_dir(kModel) + "/config.json");
+  const std::string config = read_file(test_model_dir(kPositions) + "/config.json");
   std::string wide = config;
   const size_t at = wide.find("\"index_topk\": 32");
   ASSERT_NE(at, std::string::npos);
@@ -197,7 +228,7 @@ TEST_F(SparseAttentionCache, UpToTopKPositionsTheBitsAreThoseOfDenseAttention) {
   }
 }
 
-TEST_F(SparseAttentionCache, AGpuAnswersAsTheCpuDoes) {
+TEST_P(ChosenPositions, AGpuAnswersAsTheCpuDoes) {
   const std::vector<int32_t> prompt = random_text(150, 10);
   EngineOptions options;
   options.precision = runtime::Precision::Exact;
@@ -219,6 +250,81 @@ TEST_F(SparseAttentionCache, AGpuAnswersAsTheCpuDoes) {
     EXPECT_GT(log.launches, 0);
   }
 }
+
+// Two blocks of three positions: the last one and the best of those before it.
+TEST_P(ChosenBlocks, UpToTopKBlocksTheBitsAreThoseOfAllBlocks) {
+  EngineOptions options;
+  options.all_logits = true;
+  const std::vector<int32_t> text = random_text(160, 9);
+  const auto sparse = logits_of(*open(512, options), text);
+  write_blocks_model(R"({"index_topk_blocks": 400})");
+  compile({source_dir() + "/rules/cpu-only.yaml"});
+  const auto all = logits_of(*open(512, options), text);
+  ASSERT_EQ(sparse.size(), all.size());
+  for (size_t t = 0; t < text.size(); ++t) {
+    if (t < 6) {
+      EXPECT_EQ(sparse[t], all[t]) << t;
+    } else if (t > 12) {
+      EXPECT_NE(sparse[t], all[t]) << t;
+    }
+  }
+}
+
+// synthetic/minimax_m3/long.txt is of make_logits.py: of each token the best id, its logit and that
+// of id 0.
+TEST_P(ChosenBlocks, ALongTextAnswersAsTransformersDoes) {
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 200; ++i) text.push_back((i * 7 + i * i / 5) % 512);
+  EngineOptions options;
+  options.all_logits = true;
+  options.precision = runtime::Precision::Exact;
+  for (const char* isa : {"scalar", "avx2", "avx512"}) {
+    options.isa = *isa_from_name(isa);
+    if (*options.isa > detect_isa()) continue;
+    const auto found = logits_of(*open(512, options), text);
+    std::ifstream in(source_dir() + "/tests/models/synthetic/minimax_m3/long.txt");
+    size_t best = 0, t = 0;
+    for (float top = 0, first = 0; in >> best >> top >> first; ++t) {
+      ASSERT_LT(t, found.size());
+      EXPECT_EQ(std::ranges::max_element(found[t]) - found[t].begin(), std::ptrdiff_t(best)) << t;
+      EXPECT_NEAR(found[t][best], top, 1e-4 * (1 + std::abs(top))) << isa << " " << t;
+      EXPECT_NEAR(found[t][0], first, 1e-4 * (1 + std::abs(top))) << isa << " " << t;
+    }
+    EXPECT_EQ(t, text.size());
+  }
+}
+
+// What stays on the CPU and why is said; the rest goes to the GPU, with the CPU's answers.
+TEST_P(ChosenBlocks, StayOnTheCpuBesideAGpu) {
+  const std::vector<int32_t> prompt = random_text(150, 10);
+  EngineOptions options;
+  options.precision = runtime::Precision::Exact;
+  const auto cpu = open(64, options);
+  Session on_cpu = session(*cpu);
+  ASSERT_TRUE(on_cpu.set_prompt(prompt).ok());
+  const std::vector<int32_t> answer = next_tokens(on_cpu, 30);
+  compile(
+      {source_dir() + "/rules/all-gpu.yaml", "--target=" + source_dir() + "/targets/h200.yaml"});
+  HostGpuLog log;
+  options.open_gpu = HostGpu::opener({}, &log);
+  const auto engine = open(64, options);
+  ASSERT_TRUE(engine);
+  for (const plan::StepRecord& step : engine->plan().steps) {
+    if (static_cast<StepOp>(step.op) != StepOp::BlockAttention) continue;
+    EXPECT_EQ(engine->plan().string(step.device), "cpu");
+  }
+  Session s = session(*engine);
+  ASSERT_TRUE(s.set_prompt(prompt).ok());
+  EXPECT_EQ(next_tokens(s, 30), answer);
+  EXPECT_GT(log.launches, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SparseAttentionCache, ::testing::Values(kPositions, kBlocks),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, ChosenPositions, ::testing::Values(kPositions),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, ChosenBlocks, ::testing::Values(kBlocks),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace ktx::testing

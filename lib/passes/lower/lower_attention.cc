@@ -95,7 +95,12 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));
   const AttentionAttrs attrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim,
                              0,    a->scale, a->window,   a->chunked,  a->softcap};
-  if (a->whole_text) {
+  if (a->top_k > 0) {
+    const View blocks = KTX_TRY(chosen_blocks(attention, *a, in));
+    emit(attention, StepOp::BlockAttention, {q, blocks}, {out}, {},
+         BlockAttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, a->index_block,
+                             a->scale});
+  } else if (a->whole_text) {
     emit(attention, StepOp::TextAttention, {q}, {out}, {}, attrs);
   } else {
     emit(attention, StepOp::Attention, {q}, {out}, {sinks}, attrs);
@@ -105,6 +110,26 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
          GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
   }
   return term(attention, Role::OProj, out, "attn_out");
+}
+
+// The blocks that block attention reads, by KV head. The indexer's keys have a KV slot of their
+// own.
+Result<View> Lowering::chosen_blocks(const Module& attention, const ir::AttentionInfo& a, View in) {
+  const Module& indexer = *KTX_TRY(child(attention, Role::Indexer));
+  const View q = KTX_TRY(linear(indexer, Role::IndexQProj, in, "index_q"));
+  const View k = KTX_TRY(linear(indexer, Role::IndexKProj, in, "index_k"));
+  KTX_TRY(norm(*KTX_TRY(child(indexer, Role::IndexQNorm)), q, q));
+  KTX_TRY(norm(*KTX_TRY(child(indexer, Role::IndexKNorm)), k, k));
+  RopeAttrs rotated{.head_dim = a.index_dim, .y_head_dim = a.index_dim};
+  KTX_TRY(rope(attention, k, k, rotated));
+  rotated.heads = a.kv_heads;
+  KTX_TRY(rope(attention, q, q, rotated));
+  const int32_t slot = add_kv_slot(attention, 1, a.index_dim, 0);
+  emit(attention, StepOp::KvStore, {k, View{}}, {}, {}, KvStoreAttrs{slot});
+  const View blocks = value("blocks", int64_t{a.kv_heads} * a.top_k, ValueType::I32);
+  emit(attention, StepOp::ChooseBlocks, {q}, {blocks}, {},
+       ChooseBlocksAttrs{slot, a.kv_heads, a.index_dim, a.top_k, a.index_block, a.index_local});
+  return blocks;
 }
 
 // Of a layer with keys of its own. Values that are made of the key projection, too, come before

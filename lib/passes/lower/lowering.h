@@ -140,6 +140,8 @@ class Lowering {
   Result<View> head_halves(const Module& attention, const ir::AttentionInfo& a, int32_t half,
                            View in, const char* value_name);
 
+  Result<View> chosen_blocks(const Module& attention, const ir::AttentionInfo& a, View in);
+
   // lower_latent_attention.cc
   Result<Term> lower_mla(const Module& attention, View in);
   Result<LatentProjection> latent_projection(const Module& kv_b, const ir::MlaInfo& a);

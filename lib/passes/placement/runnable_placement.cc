@@ -101,11 +101,14 @@ void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSi
   }
 }
 
-// What of the module's steps with a state no GPU kernel computes; empty: nothing.
+// What of the module's steps without weights no GPU kernel computes; empty: nothing.
 std::string state_refusal(const ir::Module& module) {
   if (const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info)) {
     if (kernels::gpu_delta_rule_takes(net->head_dim)) return "";
     return fmt::format("a gated delta rule of heads of {}", net->head_dim);
+  }
+  if (const auto* attention = std::get_if<ir::AttentionInfo>(&module.info)) {
+    if (attention->top_k > 0) return "attention over chosen blocks";
   }
   if (std::holds_alternative<ir::StateSpaceInfo>(module.info)) return "a state-space layer";
   if (std::holds_alternative<ir::ShortConvInfo>(module.info)) return "a short convolution";
@@ -150,8 +153,8 @@ Placement all_on_cpu(const PricedModel& model, DiagSink& diags) {
   return placement;
 }
 
-// A delta net or a state space that no GPU kernel takes has its steps with a state on the CPU; its
-// products stay where they were placed.
+// A delta net, a state space or an attention over blocks that no GPU kernel takes has its steps
+// without weights on the CPU; its products stay where they were placed.
 void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags) {
   const ir::Module* first = nullptr;
   const rules::Rule* asked = nullptr;  // for one of them

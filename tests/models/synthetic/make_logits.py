@@ -127,7 +127,7 @@ for line in open(graph_file):
         modules.setdefault(path, {})[match[1]] = tensors[match[2]]
 
 for path, params in modules.items():
-    if path.endswith(".input_linear"):
+    if path.endswith((".input_linear", ".gate_up_proj")) and "gate" in params:
         put(path + ".weight", torch.cat([params["gate"], params["up"]]))
         continue
     if "gate" in params and "up" in params:
@@ -173,7 +173,7 @@ for path, params in modules.items():
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
             value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
-        one_more = ("gemma", "gemma3_text", "nemotron")  # files hold 1 + w
+        one_more = ("gemma", "gemma3_text", "nemotron", "minimax_m3_vl_text")  # files hold 1 + w
         if config.model_type in one_more and "norm" in path and name == "weight":
             value = value - 1
         put(key, value)

@@ -12,6 +12,7 @@
 #include "lib/arch/usual_types.h"
 #include "lib/input/gguf_writer.h"
 #include "tests/support/golden.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
 
@@ -142,7 +143,8 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/bert_scores",
                                    "synthetic/nomic_bert",
                                    "synthetic/glm_moe_dsa",
-                                   "synthetic/kimi_linear"}) {
+                                   "synthetic/kimi_linear",
+                                   "synthetic/minimax_m3"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -155,6 +157,33 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
     EXPECT_EQ(messages(diags), "");
     ktx::testing::expect_golden(fmt::format("ir/{}.ktxir", name), ir::print(*graph));
   }
+}
+
+// As published: lists of flags by layer, sizes of the indexer in an object of their own, and a
+// model that sees around it.
+TEST(BuildGraph, BlockAttentionIsTheSameInTheWordsOfAPublishedConfig) {
+  const char* const published =
+      R"({"model_type": "minimax_m3_vl", "vision_config": {}, "text_config": {
+      "model_type": "minimax_m3", "hidden_act": "swigluoai", "swiglu_alpha": 1.702,
+      "swiglu_limit": 7.0, "hidden_size": 128, "head_dim": 32, "num_attention_heads": 6,
+      "num_key_value_heads": 2, "num_hidden_layers": 4, "dense_intermediate_size": 160,
+      "intermediate_size": 96, "shared_intermediate_size": 64, "n_shared_experts": 1,
+      "num_local_experts": 10, "num_experts_per_tok": 3, "scoring_func": "sigmoid",
+      "use_routing_bias": true, "routed_scaling_factor": 2.0, "moe_layer_freq": [0, 1, 1, 1],
+      "sparse_attention_config": {"sparse_attention_freq": [0, 1, 1, 1],
+        "sparse_num_index_heads": 2, "sparse_index_dim": 24, "sparse_block_size": 3,
+        "sparse_topk_blocks": 2, "sparse_local_block": 1},
+      "rotary_dim": 16, "rope_theta": 5000000, "rms_norm_eps": 1e-6, "vocab_size": 512,
+      "max_position_embeddings": 4096, "tie_word_embeddings": false}})";
+  DiagSink diags;
+  const auto a = input::HfConfig::parse(published, "config.json");
+  const auto b = input::HfConfig::read(source_dir() + "/tests/models/synthetic/minimax_m3");
+  ASSERT_TRUE(a.ok() && b.ok());
+  const auto of_a = build_graph(*a, diags);
+  const auto of_b = build_graph(*b, diags);
+  ASSERT_TRUE(of_a.ok() && of_b.ok()) << messages(diags);
+  EXPECT_EQ(messages(diags), "");
+  EXPECT_EQ(ir::print(*of_a), ir::print(*of_b));
 }
 
 // Without config.json the graph is the same: the metadata says enough.
@@ -366,7 +395,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mellum, minicpm, minimax-m2, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mellum, minicpm, minimax-m2, minimax-m3, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

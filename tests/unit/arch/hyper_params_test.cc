@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/arch/build_graph.h"
+#include "tests/support/paths.h"
+#include "tests/support/temp_dir.h"
 
 namespace ktx::arch {
 namespace {
@@ -209,6 +211,28 @@ TEST(HyperParams, APartOfAHeadIsRotated) {
       read(minimax, {{"rotary_dim", "absent"}, {"partial_rotary_factor", 0.5}}).params->rotary_dim,
       32);
   EXPECT_EQ(read(minimax, {{"rotary_dim", 65}}).messages, "'rotary_dim' is 65, expected 2 to 64\n");
+}
+
+TEST(HyperParams, BlockAttentionSaysWhatDoesNotFit) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/minimax_m3/config.json"));
+  ASSERT_TRUE(read(config).params.has_value());
+  EXPECT_TRUE(read(config).params->shape(1).indexer);
+  EXPECT_FALSE(read(config).params->shape(0).indexer);
+  EXPECT_EQ(read(config, {{"index_n_heads", 3}}).messages,
+            "'index_n_heads' is 3 and 'num_key_value_heads' 2: each key head has an index head\n");
+  EXPECT_EQ(read(config, {{"index_local_blocks", 3}}).messages,
+            "'index_local_blocks' is 3, expected 1 to 2\n");
+  EXPECT_EQ(read(config, {{"index_block_size", 257}}).messages,
+            "'index_block_size' is 257, expected 1 to 256\n");
+  EXPECT_EQ(read(config, {{"index_head_dim", 8}}).messages,
+            "'index_head_dim' 8 is below the 16 rotated elements of a head\n");
+  EXPECT_EQ(read(config, {{"swiglu_alpha", 1}}).messages,
+            "'swiglu_alpha' is 1, expected 1.702: other units are not known\n");
+  EXPECT_EQ(
+      read(config, {{"layer_types", json::array({"full_attention"})}}).messages,
+      "'layer_types' has 1 entries for 4 layers: it says in which ones attention reads chosen "
+      "blocks\n");
 }
 
 TEST(HyperParams, LayersWithExpertsByTheFamilysPattern) {

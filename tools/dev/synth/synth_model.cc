@@ -99,6 +99,7 @@ class Synthesiser {
   int64_t space_channels() const { return space_width() + 2 * space_groups_ * space_state_; }
   // All layers, or those that the config lists as full.
   bool has_indexer(int64_t layer) const {
+    if (!is_mla()) return index_heads_ > 0 && kind_of(layer) == "sparse_attention";
     const auto types = config_.strings("indexer_types");
     const bool full =
         !types || layer >= std::ssize(*types) || (*types)[static_cast<size_t>(layer)] == "full";
@@ -198,9 +199,9 @@ class Synthesiser {
     if (family_->has_role(ir::Role::ShortConv)) {
       conv_taps_ = config_.i64("conv_L_cache").value_or(3);
     }
-    ffn_ =
-        KTX_TRY(by_layer(no_dense && !config_.has("intermediate_size") ? family_->expert_width_key
-                                                                       : "intermediate_size"));
+    ffn_ = KTX_TRY(by_layer(no_dense && !config_.has(family_->dense_width_key)
+                                ? family_->expert_width_key
+                                : family_->dense_width_key));
     vocab_ = KTX_TRY(need("vocab_size"));
     const bool wants_experts = beside_dense() ? flag("enable_moe_block").value_or(false)
                                               : family_->layers != LayerPattern::AllDense &&
@@ -216,10 +217,10 @@ class Synthesiser {
       rope_ = KTX_TRY(need("qk_rope_head_dim"));
       nope_ = KTX_TRY(need("qk_nope_head_dim"));
       v_dim_ = KTX_TRY(need("v_head_dim"));
-      if (family_->has_role(ir::Role::Indexer)) {
-        index_heads_ = KTX_TRY(need("index_n_heads"));
-        index_dim_ = KTX_TRY(need("index_head_dim"));
-      }
+    }
+    if (family_->has_role(ir::Role::Indexer)) {
+      index_heads_ = KTX_TRY(need("index_n_heads"));
+      index_dim_ = KTX_TRY(need("index_head_dim"));
     }
     if (family_->has_config_key("first_k_dense_replace")) {
       dense_ = config_.i64("first_k_dense_replace").value_or(0);
@@ -370,6 +371,7 @@ class Synthesiser {
         u32("attention.value_length", head_dim_);
       }
     }
+    if (index_heads_ > 0) add_indexer_metadata();
     if (delta_value_heads_ > 0) add_delta_metadata();
     if (space_heads_ > 0) add_state_space_metadata();
     if (conv_taps_ > 0) u32("shortconv.l_cache", conv_taps_);
@@ -455,9 +457,17 @@ class Synthesiser {
       u32("attention.key_length_mla", nope_ + rope_);
       u32("attention.value_length_mla", v_dim_);
     }
-    if (index_heads_ == 0) return;
+  }
+
+  void add_indexer_metadata() {
     u32("attention.indexer.head_count", index_heads_);
     u32("attention.indexer.key_length", index_dim_);
+    if (!is_mla()) {
+      u32("attention.indexer.top_k", config_.i64("index_topk_blocks").value_or(16));
+      u32("attention.indexer.block_size", config_.i64("index_block_size").value_or(128));
+      u32("attention.indexer.local_blocks", config_.i64("index_local_blocks").value_or(1));
+      return;
+    }
     u32("attention.indexer.top_k", config_.i64("index_topk").value_or(2048));
     if (!family_->has_gguf_key("attention.indexer.types")) return;
     std::vector<uint32_t> types;
@@ -744,6 +754,7 @@ class Synthesiser {
   }
 
   void add_attention(int64_t layer, const std::string& blk) {
+    if (has_indexer(layer)) add_block_indexer(layer, blk + "indexer.");
     const int64_t head_dim = head_dim_of(layer);
     const int64_t q = of_layer(heads_, layer) * head_dim;
     const int64_t kv = of_layer(kv_heads_, layer) * head_dim;
@@ -877,6 +888,13 @@ class Synthesiser {
     ones(indexer + "k_norm.weight", index_dim_);
     noise(indexer + "k_norm.bias", index_dim_, 0.02f);
     matrix(indexer + "proj.weight", layer, {hidden_, index_heads_});
+  }
+
+  void add_block_indexer(int64_t layer, const std::string& indexer) {
+    matrix(indexer + "q_proj.weight", layer, {hidden_, index_heads_ * index_dim_});
+    matrix(indexer + "k_proj.weight", layer, {hidden_, index_dim_});
+    ones(indexer + "q_norm.weight", index_dim_);
+    ones(indexer + "k_norm.weight", index_dim_);
   }
 
   void add_experts(int64_t layer, const std::string& blk) {
