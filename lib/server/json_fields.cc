@@ -118,8 +118,9 @@ std::optional<int64_t> FieldReader::maybe_whole(const char* name, int64_t low, i
 
 std::optional<int64_t> FieldReader::maybe_count(const char* name, int64_t low) {
   const Json* value = get(name);
-  const bool large =
-      value != nullptr && value->is_number() && value->get<double>() > double{kNoCountLimit};
+  constexpr double kMostInteger = 18446744073709551616.0;
+  const double number = value != nullptr && value->is_number() ? value->get<double>() : 0;
+  const bool large = number > double{kNoCountLimit} && number <= kMostInteger;
   return large ? kNoCountLimit : maybe_whole(name, low, kNoCountLimit);
 }
 

@@ -48,7 +48,7 @@ class FieldReader {
   int64_t whole(const char* name, int64_t otherwise, int64_t low, int64_t high);
   std::optional<int64_t> maybe_whole(const char* name, int64_t low, int64_t high);
   // A count for which any large number says "no limit", as the largest integer of a client's
-  // language does: one above kNoCountLimit is that.
+  // language does: one above kNoCountLimit, of 64 bits at most, is that.
   static constexpr int64_t kNoCountLimit = int64_t{1} << 40;
   std::optional<int64_t> maybe_count(const char* name, int64_t low);
   // Any 64 bits: what clients know as a negative number, too.

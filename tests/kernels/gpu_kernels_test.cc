@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace ktx::kernels {
@@ -71,7 +72,9 @@ std::vector<GpuForm> forms() {
     GpuForm form;
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
-    if (op.op == StepOp::StateSpace) continue;                                  // the CPU's
+    constexpr StepOp kOfTheCpu[] = {StepOp::StateSpace, StepOp::ChooseBlocks,
+                                    StepOp::BlockAttention};
+    if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);
     }

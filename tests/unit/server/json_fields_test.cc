@@ -117,7 +117,7 @@ TEST(FieldReader, NumbersOfAnySizeAreSafe) {
 TEST(FieldReader, ALargeCountIsNoLimit) {
   Json body;
   ASSERT_FALSE(parse_body(
-      R"({"a": 9223372036854775807, "b": 18446744073709551615, "c": 1e300, "d": 7, "e": -2})",
+      R"({"a": 9223372036854775807, "b": 18446744073709551615, "c": 2e12, "f": 1e300, "d": 7, "e": -2})",
       body));
   FieldReader in(body);
   for (const char* name : {"a", "b", "c"}) {
@@ -128,6 +128,9 @@ TEST(FieldReader, ALargeCountIsNoLimit) {
   EXPECT_FALSE(in.error());
   EXPECT_EQ(in.maybe_count("e", -1), std::nullopt);
   EXPECT_TRUE(in.error());
+  FieldReader larger(body);
+  EXPECT_EQ(larger.maybe_count("f", -1), std::nullopt);
+  EXPECT_TRUE(larger.error());
 }
 
 TEST(FieldReader, TextsAreOneOrAList) {
