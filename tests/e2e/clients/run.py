@@ -10,6 +10,7 @@ The packages are installed into BUILD_FOLDER/clients-venv (those of `structured`
 `agents` into folders of their own) once. Exit status: 0 all passed,
 1 something failed, 77 skipped (no network, no venv, no browser): the reason is printed.
 """
+import fcntl
 import os
 import pathlib
 import re
@@ -41,6 +42,13 @@ def prepare_venv(build, suite):
     more = MORE_PACKAGES.get(suite, [])
     packages = more if suite == "agents" else PACKAGES + more
     folder = build / (f"clients-venv-{suite}" if more else "clients-venv")
+    # Suites run side by side, and two of them share a folder.
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return install(folder, packages)
+
+
+def install(folder, packages):
     python, stamp = folder / "bin" / "python", folder / "ready"
     if stamp.exists() and stamp.read_text() == " ".join(packages):
         return python
