@@ -205,6 +205,17 @@ void check_text_attention(OpCheck& s) {
   check_attention(s);
 }
 
+// An indexer's queries, and the slot of its keys.
+template <class Attrs>
+void check_indexer(OpCheck& s, const Attrs& a) {
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.kv_heads == 1 && slot.value_dim == 0 && slot.key_dim == a.key_dim,
+            "one head of {} without values over a slot with {} of {} and values of {}", a.key_dim,
+            slot.kv_heads, slot.key_dim, slot.value_dim);
+  s.require(slot.window == 0, "a slot that keeps {} positions", slot.window);
+  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+}
+
 void check_choose_positions(OpCheck& s) {
   const auto& a = s.attrs<ChoosePositionsAttrs>();
   if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
@@ -212,12 +223,7 @@ void check_choose_positions(OpCheck& s) {
       !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions)) {
     return;
   }
-  const KvShape& slot = s.flow.kv_slots[a.slot];
-  s.require(slot.kv_heads == 1 && slot.value_dim == 0 && slot.key_dim == a.key_dim,
-            "one head of {} without values over a slot with {} of {} and values of {}", a.key_dim,
-            slot.kv_heads, slot.key_dim, slot.value_dim);
-  s.require(slot.window == 0, "a slot that keeps {} positions", slot.window);
-  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  check_indexer(s, a);
   s.shape("weights", s.in(1), ValueType::F32, a.heads);
   s.shape("positions", s.out(0), ValueType::I32, a.top_k);
   s.require(s.out(0).whole(), "positions are a part of a value");
@@ -246,12 +252,7 @@ void check_choose_blocks(OpCheck& s) {
       !s.in_range("local", a.local, 1, a.top_k)) {
     return;
   }
-  const KvShape& slot = s.flow.kv_slots[a.slot];
-  s.require(slot.kv_heads == 1 && slot.value_dim == 0 && slot.key_dim == a.key_dim,
-            "one head of {} without values over a slot with {} of {} and values of {}", a.key_dim,
-            slot.kv_heads, slot.key_dim, slot.value_dim);
-  s.require(slot.window == 0, "a slot that keeps {} positions", slot.window);
-  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  check_indexer(s, a);
   s.shape("blocks", s.out(0), ValueType::I32, int64_t{a.heads} * a.top_k);
   s.require(s.out(0).whole(), "blocks are a part of a value");
   s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);

@@ -190,6 +190,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kAsciiSpace) + 1 - begin);
 }
 
+std::string_view unquoted(std::string_view name) {
+  name = trimmed(name);
+  const bool quoted =
+      name.size() > 1 && (name[0] == '"' || name[0] == '\'') && name.back() == name[0];
+  return quoted ? name.substr(1, name.size() - 2) : name;
+}
+
 nlohmann::ordered_json parse_call_json(std::string_view text) {
   using Json = nlohmann::ordered_json;
   const bool fits = json_nesting(text) <= static_cast<int>(kMaxCallJsonDepth) &&

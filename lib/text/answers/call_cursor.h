@@ -80,6 +80,8 @@ class CallCursor {
   } while (false)
 
 std::string_view trimmed(std::string_view text);
+// A name, trimmed, without the quotes that some models put around it.
+std::string_view unquoted(std::string_view name);
 
 // Discarded where it is no JSON, or nested deeper than we may go.
 nlohmann::ordered_json parse_call_json(std::string_view text);

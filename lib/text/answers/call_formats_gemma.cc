@@ -76,13 +76,6 @@ class GemmaArguments {
     return items("]", [&] { return value(depth); });
   }
 
-  // A string in quotes of JSON or Python, whose first one is next.
-  CallState quoted(std::string_view& text) {
-    const std::string_view quote = in_.next() == '"' ? "\"" : "'";
-    KTX_STEP(in_.literal(quote));
-    return in_.value(quote, text);
-  }
-
   // A bare word, or a string.
   CallState key() {
     std::string_view name;
@@ -94,10 +87,7 @@ class GemmaArguments {
     KTX_STEP(in_.until(":", bare));
     if (bare.find_first_of("{}[],<\n") != std::string_view::npos) return CallState::No;
     KTX_STEP(in_.literal(":"));
-    if (marked == CallState::No) name = trimmed(bare);
-    if (name.size() > 1 && (name[0] == '"' || name[0] == '\'') && name.back() == name[0]) {
-      name = name.substr(1, name.size() - 2);
-    }
+    if (marked == CallState::No) name = unquoted(bare);
     if (name.empty()) return CallState::No;
     json_ += print(name) + ": ";
     return CallState::Call;
@@ -108,16 +98,12 @@ class GemmaArguments {
     if (in_.at_end()) return in_.at_most();
     if (in_.next() == '{') return object(depth + 1);
     if (in_.next() == '[') return list(depth + 1);
-    if (in_.next() == '<') {
+    for (const std::string_view quote :
+         {kGemmaQuote, std::string_view("\""), std::string_view("'")}) {
+      if (in_.next() != quote[0]) continue;
       std::string_view text;
-      KTX_STEP(in_.literal(kGemmaQuote));
-      KTX_STEP(in_.value(kGemmaQuote, text));
-      json_ += print(text);
-      return CallState::Call;
-    }
-    if (in_.next() == '"' || in_.next() == '\'') {
-      std::string_view text;
-      KTX_STEP(quoted(text));
+      KTX_STEP(in_.literal(quote));
+      KTX_STEP(in_.value(quote, text));
       json_ += print(text);
       return CallState::Call;
     }

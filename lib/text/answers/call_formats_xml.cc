@@ -55,14 +55,6 @@ CallState end_xml(std::string_view name, const XmlArguments& arguments, CallRead
   return CallState::Call;
 }
 
-// Without the quotes that some put around it.
-std::string_view unquoted(std::string_view name) {
-  name = trimmed(name);
-  const bool quoted =
-      name.size() > 1 && (name[0] == '"' || name[0] == '\'') && name.back() == name[0];
-  return quoted ? name.substr(1, name.size() - 2) : name;
-}
-
 ValueTags value_tags(ToolCallFormat format, std::string_view close, std::string_view next) {
   return {close, next, call_trailers(format), call_openers(format)};
 }

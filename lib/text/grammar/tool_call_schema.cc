@@ -66,7 +66,7 @@ Result<GrammarRules> tool_call_rules(std::span<const CallableTool> tools, CallFo
     for (size_t i = noted; i < g.notes.size(); ++i) {
       g.notes[i] = fmt::format("{}: {}", place, g.notes[i]);
     }
-    // A call that nobody forces is no reason to refuse a request.
+    // The model need not make this call: its schema does not refuse the request.
     if (!values && work.lenient && !g.too_large()) {
       add_note(fmt::format("{}: {}; its arguments are any object", place, values.error().message),
                &g.notes);

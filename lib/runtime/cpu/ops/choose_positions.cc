@@ -18,8 +18,8 @@ using kernels::BestPositions;
 using kernels::Candidate;
 using kernels::kAttentionSpan;
 
-// What is chosen: units of `unit` positions, top_k of them for each of `lists` lists, of which the
-// last `kept` are not chosen but taken. A span has span_units of them.
+// Each of `lists` lists gets top_k units of `unit` positions: the last `kept` of them always, the
+// others by their scores.
 struct Choice {
   int64_t top_k = 0;
   int64_t lists = 1;
