@@ -193,7 +193,8 @@ __device__ __forceinline__ void wait_async() {
 #endif
 }
 
-__device__ __forceinline__ float warp_sum(float v) {
+template <class T>
+__device__ __forceinline__ T warp_sum(T v) {
   for (int o = 16; o > 0; o /= 2) v += __shfl_xor_sync(~0u, v, o);
   return v;
 }
