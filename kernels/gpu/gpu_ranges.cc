@@ -12,6 +12,7 @@ namespace {
 constexpr RowRange kNoRows = {1, 0};
 constexpr RowRange kAll = {};
 constexpr RowRange kOneRow = {1, 1};
+constexpr RowRange kRouterRange = {1, 8};  // each row reads the router's weights again
 constexpr RowRange kSkinnyRange = {2, kSkinnyRows};
 constexpr int64_t kLeastGemmRows = 17;
 constexpr RowRange kWideRange = {33, 2047};  // cuBLAS has more (cublas_products.def)
@@ -38,6 +39,16 @@ bool all_gemv(const GpuForm& form, const GpuMachine& machine) {
 
 bool is_experts(const GpuForm& form) {
   return form.op == StepOp::ExpertsGateUp || form.op == StepOp::ExpertsDown;
+}
+
+// Tokens of which hardly two share an expert.
+RowRange few_pairs(const GpuForm& form) {
+  return {1, std::max<int64_t>(1, form.experts / (4 * int64_t{form.top_k}))};
+}
+
+// From so many pairs to each expert on average.
+RowRange pairs_from(const GpuForm& form, int64_t pairs) {
+  return {ceil_div(pairs * form.experts, form.top_k), kAnyRows};
 }
 
 // Products of one launch: at most three, of equal columns and at most two formats that go together.
@@ -73,11 +84,9 @@ RowRange transposed(const GpuForm& form, const GpuMachine&) {
   return form.transposed && all_marlin(form) ? kAll : kNoRows;
 }
 
-// With few pairs for the experts there are, hardly two of them share one.
 RowRange gemv(const GpuForm& form, const GpuMachine& machine) {
   if (form.transposed || !all_gemv(form, machine)) return kNoRows;
-  if (!is_experts(form)) return kOneRow;
-  return {1, std::max<int64_t>(1, form.experts / (4 * int64_t{form.top_k}))};
+  return is_experts(form) ? few_pairs(form) : kOneRow;
 }
 
 RowRange skinny_gemm(const GpuForm& form, const GpuMachine&) {
@@ -93,22 +102,22 @@ RowRange cublas_gemm(const GpuForm& form, const GpuMachine& machine) {
   return kNoRows;
 }
 
-// Blocks of tokens of 33 and more are filled well enough; the skinny GEMMs have fewer.
+// Blocks of tokens of 33 and more are filled well enough; the skinny GEMMs have fewer. Experts:
+// H200, Qwen3-30B's shape.
 RowRange gemm_wgmma(const GpuForm& form, const GpuMachine& machine) {
-  const RowRange range = gemm(form, machine);
-  if (is_experts(form) || range.empty()) return range;
+  if (gemm(form, machine).empty()) return kNoRows;
+  if (is_experts(form)) return pairs_from(form, form.op == StepOp::ExpertsDown ? 1 : 6);
   return {kWideRange.least, kAnyRows};
 }
 
 // Its blocks take 256 rows of the weight and 64 tokens: below about one for every SM, reading the
-// weights from L2 once more for every 16 tokens is quicker. Of experts, from 12 pairs to each on
-// average.
+// weights from L2 once more for every 16 tokens is quicker.
 RowRange gemm(const GpuForm& form, const GpuMachine& machine) {
   const auto fits = [&](const GpuWeight& w) {
     return is_marlin(w) && marlin_gemm_fits(w.dtype, machine.shared_memory);
   };
   if (!std::all_of(form.weights.begin(), form.weights.end(), fits)) return kNoRows;
-  if (is_experts(form)) return {ceil_div(12 * int64_t{form.experts}, form.top_k), kAnyRows};
+  if (is_experts(form)) return pairs_from(form, 12);
   constexpr int64_t kTokens = 64;
   const int64_t strips = ceil_div(form.weights[0].rows, 256);
   const int64_t blocks = machine.multiprocessors * 3 / 4;
@@ -148,7 +157,7 @@ RowRange router_gemv(const GpuForm& form, const GpuMachine&) {
   const GpuWeight& w = form.weights[0];
   const bool goes = w.layout == Layout::Rows && w.dtype == DType::F32 && w.cols % 4 == 0 &&
                     form.aligned && form.norm;
-  return goes ? kOneRow : kNoRows;
+  return goes ? kRouterRange : kNoRows;
 }
 
 // form.weights: gate, up, down.
@@ -157,7 +166,7 @@ RowRange experts_gemv(const GpuForm& form, const GpuMachine& machine) {
   const bool goes = all_marlin(form) && gate == form.weights[1] && gemv_fits(gate, 1, machine) &&
                     gemv_fits(down, form.top_k, machine) && form.aligned &&
                     form.experts <= kFusedExperts && form.top_k <= kFusedTopK;
-  return goes ? kOneRow : kNoRows;
+  return goes ? few_pairs(form) : kNoRows;
 }
 
 RowRange rope_attention(const GpuForm& form, const GpuMachine& machine) {

@@ -67,14 +67,32 @@ class Layers {
       router.ids = ids_.data();
       router.weights = weights_.data();
       if (experts != Experts::Steps) {
-        go(launch_one_router(
-            {{x_.data(), norm_weight_.data(), 1e-6f}, router_.gpu(), logits_.data(), y_.data()},
-            stream));
-        CudaOneChoicesArgs choices{router, gate_.gpu(), gate_.gpu(), y_.data(), h_.data(),
-                                   kFew,   {},          nullptr,     nullptr};
-        CudaOneSumArgs sum{out_.gpu(),      {kExperts, kTop, 1}, ids_.data(),
-                           weights_.data(), h_.data(),           kFew,
-                           x_.data()};
+        CudaOneRouterArgs choice;
+        choice.x = {x_.data(), norm_weight_.data(), 1e-6f};
+        choice.x_stride = choice.normed_stride = kHidden;
+        choice.tokens = tokens_;
+        choice.w = router_.gpu();
+        choice.logits = logits_.data();
+        choice.logits_stride = kExperts;
+        choice.normed = y_.data();
+        go(launch_one_router(choice, stream));
+        CudaOneChoicesArgs choices;
+        choices.router = router;
+        choices.gate = choices.up = gate_.gpu();
+        choices.x = y_.data();
+        choices.x_stride = kHidden;
+        choices.h = h_.data();
+        choices.h_stride = kFew;
+        CudaOneSumArgs sum;
+        sum.down = out_.gpu();
+        sum.attrs = {kExperts, kTop, 1};
+        sum.tokens = tokens_;
+        sum.ids = ids_.data();
+        sum.weights = weights_.data();
+        sum.h = h_.data();
+        sum.h_stride = kFew;
+        sum.y = x_.data();
+        sum.y_stride = kHidden;
         if (experts == Experts::Together) {
           go(launch_one_experts(choices, sum, stream));
         } else {

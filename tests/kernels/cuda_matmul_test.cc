@@ -118,7 +118,7 @@ TEST_F(CudaMatmul, FloatWeightsAreMultipliedExactly) {
   for (DType dtype : {DType::F32, DType::F16, DType::BF16}) {
     for (const Shape shape : shapes(dtype)) {
       const GpuWeights w(random, dtype, shape.rows, shape.cols);
-      for (int64_t tokens : {1, 3, 8, 21}) check_product(random, w, tokens, {});
+      for (int64_t tokens : {1, 3, 8, 21, 64, 515}) check_product(random, w, tokens, {});
     }
   }
 }

@@ -1,6 +1,7 @@
-// Steps of one token that one launch does together: in decode a layer is bound by starting
-// and ending kernels, so fewer of them are faster. Each is the composition of launchers of
-// this folder, and rounds as that does but for the order of two factors.
+// Steps of one token (of a router and of experts: of few) that one launch does together: in decode
+// a layer is bound by starting and ending kernels, so fewer of them are faster. Each is the
+// composition of launchers of this folder, and rounds as that does but for the order of two
+// factors.
 //
 //   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to three matmuls
 //   launch_one_gate_up    y = glu(gate . norm(x), up . norm(x))
@@ -10,8 +11,8 @@
 //   launch_one_experts    the last two: the second asks for its weights while the first still
 //                         runs
 //
-// The norm is left out where `norm` is null. All for exactly one token; takes() says whether
-// the formats and shapes can go together.
+// The norm is left out where `norm` is null. Products, and gate and up, take exactly one token;
+// takes() says whether the formats and shapes can go together.
 #pragma once
 
 #include "kernels/cuda/common/cuda_stream.h"
@@ -51,10 +52,14 @@ bool one_gate_up_takes(const CudaOneGateUpArgs& args);
 Status launch_one_gate_up(const CudaOneGateUpArgs& args, CudaStream stream);
 
 struct CudaOneRouterArgs {
-  CudaOneX x;
+  CudaOneX x;            // [tokens, cols]
+  int64_t x_stride = 0;  // a multiple of 4
+  int64_t tokens = 0;
   CudaWeight w;             // rows of floats
-  float* logits = nullptr;  // [w.rows]
-  float* normed = nullptr;  // [w.cols]
+  float* logits = nullptr;  // [tokens, w.rows]
+  int64_t logits_stride = 0;
+  float* normed = nullptr;  // [tokens, w.cols]
+  int64_t normed_stride = 0;
   const float* bias = nullptr;
 };
 bool one_router_takes(const CudaOneRouterArgs& args);
@@ -63,9 +68,10 @@ Status launch_one_router(const CudaOneRouterArgs& args, CudaStream stream);
 struct CudaOneChoicesArgs {
   CudaRouterArgs router;  // ids and weights are written
   CudaWeight gate, up;
-  const float* x = nullptr;
-  float* h = nullptr;    // row k of choice k
-  int64_t h_stride = 0;  // a multiple of 4
+  const float* x = nullptr;  // [router.tokens, cols]
+  int64_t x_stride = 0;      // a multiple of 4
+  float* h = nullptr;        // row t * top_k + k: choice k of token t
+  int64_t h_stride = 0;      // a multiple of 4
   GluAttrs glu;
   const float* gate_bias = nullptr;  // [experts, rows of gate], or none
   const float* up_bias = nullptr;
@@ -76,11 +82,13 @@ Status launch_one_choices(const CudaOneChoicesArgs& args, CudaStream stream);
 struct CudaOneSumArgs {
   CudaWeight down;
   ExpertsAttrs attrs;
-  const int32_t* ids = nullptr;    // [top_k]; those below 0 have weight 0
-  const float* weights = nullptr;  // [top_k]
-  const float* h = nullptr;
+  int64_t tokens = 0;
+  const int32_t* ids = nullptr;    // [tokens, top_k]; those below 0 have weight 0
+  const float* weights = nullptr;  // [tokens, top_k]
+  const float* h = nullptr;        // as written by launch_one_choices
   int64_t h_stride = 0;
-  float* y = nullptr;
+  float* y = nullptr;  // [tokens, rows of down]
+  int64_t y_stride = 0;
   const float* bias = nullptr;  // [experts, rows of down], or none
 };
 bool one_sum_takes(const CudaOneSumArgs& args);

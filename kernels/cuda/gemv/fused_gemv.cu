@@ -74,8 +74,8 @@ Status launch_one_gate_up(const CudaOneGateUpArgs& a, CudaStream stream) {
 
 bool one_router_takes(const CudaOneRouterArgs& a) {
   return a.w.layout == Layout::Rows && a.w.dtype == DType::F32 && a.w.cols % 4 == 0 &&
-         a.w.rows >= 1 && aligned_16(a.x.x) && aligned_16(a.x.norm) && aligned_16(a.w.data) &&
-         a.x.norm;
+         a.x_stride % 4 == 0 && a.w.rows >= 1 && aligned_16(a.x.x) && aligned_16(a.x.norm) &&
+         aligned_16(a.w.data) && a.x.norm;
 }
 
 Status launch_one_router(const CudaOneRouterArgs& a, CudaStream stream) {
@@ -83,22 +83,25 @@ Status launch_one_router(const CudaOneRouterArgs& a, CudaStream stream) {
   p.w = a.w;
   p.row_count = a.w.rows;
   p.x = a.x.x;
-  p.x_stride = a.w.cols;
-  p.tokens = 1;
+  p.x_stride = a.x_stride;
+  p.tokens = a.tokens;
   p.y = a.logits;
-  p.y_stride = a.w.rows;
+  p.y_stride = a.logits_stride;
   p.bias = a.bias;
-  return launch_plain_normed(p, a.x.norm, a.x.eps, a.normed, stream);
+  return launch_plain_normed(p, a.x.norm, a.x.eps, a.normed, a.normed_stride, stream);
 }
 
 bool one_choices_take(const CudaOneChoicesArgs& a) {
-  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned_16(a.x) && a.h_stride % 4 == 0 &&
-         a.router.attrs.experts <= 256 && a.router.attrs.top_k <= kCudaMaxTopK;
+  return marlin(a.gate, 1) && same_form(a.gate, a.up) && aligned_16(a.x) && a.x_stride % 4 == 0 &&
+         a.h_stride % 4 == 0 && a.router.attrs.experts <= 256 &&
+         a.router.attrs.top_k <= kCudaMaxTopK;
 }
 
 static OneProduct one_product(const CudaOneChoicesArgs& a) {
   OneProduct p = product_of({a.x, nullptr, 0}, a.gate.cols);
   p.work = OneWork::Choices;
+  p.count = static_cast<int>(a.router.tokens);
+  p.x_stride = a.x_stride;
   p.router = a.router;
   p.rows[0] = rows_of(a.gate, a.h);
   p.rows[0].w[1] = reinterpret_cast<const uint8_t*>(a.up.data);
@@ -121,11 +124,13 @@ bool one_sum_takes(const CudaOneSumArgs& a) {
 static OneProduct one_product(const CudaOneSumArgs& a) {
   OneProduct p = product_of({a.h, nullptr, 0}, a.down.cols);
   p.work = OneWork::Sum;
+  p.count = static_cast<int>(a.tokens);
   p.x_stride = a.h_stride;
   p.router.attrs.top_k = a.attrs.top_k;
   p.router.ids = const_cast<int32_t*>(a.ids);
   p.router.weights = const_cast<float*>(a.weights);
   p.rows[0] = rows_of(a.down, a.y);
+  p.rows[0].y_stride = a.y_stride;
   p.rows[0].accumulate = a.attrs.accumulate != 0;
   p.rows[0].bias[0] = a.bias;
   p.rows[0].bias_stride = a.down.rows;

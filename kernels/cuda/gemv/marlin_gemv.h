@@ -1,4 +1,4 @@
-// Products of one token with marlin weights: what marlin_gemv_*.cuh are asked.
+// Products of one token (of experts: of few) with marlin weights: what marlin_gemv_*.cuh are asked.
 //
 //   OneProduct p;                              // q, k and v of the normalised x
 //   p.cols = 4096, p.x = x, p.norm = weight, p.eps = 1e-5f;
@@ -11,10 +11,10 @@
 //   Heads    `count` times: head h has matrix h, x + h * x_stride, y + h * y_stride
 //   Pairs    `count` pairs (token, expert) in the order of group_experts: x row pair / x_div,
 //            y row pair
-//   Choices  one token: its top_k experts, which every block chooses itself from the logits
-//            (router); y row k for choice k
-//   Sum      one token: y = sum over its choices, in rising expert number, of their weight
-//            times the product of x row k
+//   Choices  `count` tokens: the top_k experts of each, which every block chooses itself from
+//            the logits (router); x row t, y row t * top_k + k for choice k of token t
+//   Sum      `count` tokens: y row t = sum over the choices of token t, in rising expert number,
+//            of their weight times the product of x row t * top_k + k
 #pragma once
 
 #include "kernels/cuda/common/cuda_stream.h"

@@ -1,6 +1,6 @@
-// GEMV of the experts of one token where they are small: the work of Choices and Sum
-// (marlin_gemv.h) whose strips stand all at once, a block a strip (marlin_gemv_launch.cuh). Others:
-// marlin_gemv_experts.cuh.
+// GEMV of the experts of few tokens where they are small: the work of Choices and Sum
+// (marlin_gemv.h) whose strips stand all at once for a token, a block a strip
+// (marlin_gemv_launch.cuh). Others: marlin_gemv_experts.cuh. Row y of the grid: a token.
 //
 //   marlin_gemv_choice_strips  a strip of gate and up of one choice: the last warp of each block
 //                              chooses while the others convert x, then every warp asks for its
@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
   const OneRows& rows = p.rows[0];
   const int top_k = p.router.attrs.top_k, block = static_cast<int>(blockIdx.x);
   const int k = block / rows.strips(), strip = block - k * rows.strips();
+  const int token = static_cast<int>(blockIdx.y), first_choice = token * top_k;
   const MarlinTiles<MarlinTile<kType>> tiles(p.cols);
   const int begin = tiles.count * warp / kOneWarps;
   const int count = tiles.count * (warp + 1) / kOneWarps - begin;
@@ -53,10 +54,10 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
   if (block != 0) let_next_kernel_start();
   RouterPick pick = {};
   if (warp == kChooser) {
-    pick = pick_experts<kChoiceExperts / 32>(p.router, 0, scratch, lane);
+    pick = pick_experts<kChoiceExperts / 32>(p.router, token, scratch, lane);
     if (lane < top_k) chosen[lane] = max(pick.id, 0);
   } else {
-    x.load<false>(p.x, nullptr, p.cols, tiles.count, 0, warp, kChooser, lane);
+    x.load<false>(p.x + token * p.x_stride, nullptr, p.cols, tiles.count, 0, warp, kChooser, lane);
   }
   __syncthreads();
   if (lane == 0 && count > 0) {
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
     // that writes it is the last to let it.
     const RouterChoice choice = weigh(p.router, pick, lane);
     if (lane < top_k) {
-      p.router.ids[lane] = choice.id;
-      p.router.weights[lane] = choice.weight;
+      p.router.ids[first_choice + lane] = choice.id;
+      p.router.weights[first_choice + lane] = choice.weight;
     }
     __threadfence();
     __syncwarp();
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
   float v[2] = {};
 #pragma unroll
   for (int w = 0; w < kOneWarps; ++w) v[0] += sums[0][w][thread], v[1] += sums[1][w][thread];
-  rows.y[k * rows.y_stride + n] = row_glu(rows.glu, v[0], v[1]);
+  rows.y[(first_choice + k) * rows.y_stride + n] = row_glu(rows.glu, v[0], v[1]);
 #endif
 }
 
@@ -117,6 +118,7 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   const MarlinTiles<MarlinTile<kType>> tiles(p.cols);
   const int top_k = p.router.attrs.top_k, source = warp / tiles.count;
   const int tile = warp - source * tiles.count;
+  const int token = static_cast<int>(blockIdx.y), first_choice = token * top_k;
   // Shared memory: tiles, x of each.
   uint8_t* memory = reinterpret_cast<uint8_t*>(one_shared);
   uint8_t* own = memory + warp * kTileBytes;
@@ -128,8 +130,8 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   }
   if (!p.ids_ahead) wait_for_inputs();
   // Past L1, where a line may be older than the kernel ahead.
-  const int id = lane < top_k ? __ldcg(p.router.ids + lane) : INT_MAX;
-  const float weights = lane < top_k ? __ldcg(p.router.weights + lane) : 0;
+  const int id = lane < top_k ? __ldcg(p.router.ids + first_choice + lane) : INT_MAX;
+  const float weights = lane < top_k ? __ldcg(p.router.weights + first_choice + lane) : 0;
   int before = 0;  // choices of lower experts
   for (int o = 0; o < top_k; ++o) {
     const int other = __shfl_sync(~0u, id, o);
@@ -147,11 +149,13 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   if (p.ids_ahead) wait_for_inputs();
   const int n = strip * 16 + thread;
   const bool writes = thread < 16 && n < rows.row_count;
-  const float y = writes && rows.accumulate ? rows.y[n] : 0;
+  float* const y = rows.y + token * rows.y_stride + n;
+  const float y_before = writes && rows.accumulate ? *y : 0;
   const int k = 256 * tile + 8 * lane;
   float4 v[2] = {};
   if (k < p.cols) {
-    const auto* from = reinterpret_cast<const float4*>(p.x + choice * p.x_stride + k);
+    const auto* from =
+        reinterpret_cast<const float4*>(p.x + (first_choice + choice) * p.x_stride + k);
     v[0] = from[0], v[1] = from[1];
   }
   x.put(warp, v[0], v[1], lane);
@@ -168,7 +172,7 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   float sum = 0;
 #pragma unroll 8
   for (int w = 0; w < warps; ++w) sum += sums[w][thread];
-  rows.y[n] = sum + y;
+  *y = sum + y_before;
 #endif
 }
 

@@ -43,9 +43,11 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
   if constexpr (kWork != OneWork::Choices) let_next_kernel_start();
   // Who is served.
   int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
-  RouterPick pick = {};  // Choices: of the last warp
-  const float* from = p.x + matrix * p.x_stride;
-  float* y = rows.y + matrix * rows.y_stride;
+  RouterPick pick = {};                                           // Choices: of the last warp
+  const int token = matrix;                                       // Choices, Sum
+  const int first_choice = static_cast<int>(blockIdx.y) * top_k;  // of the token
+  const float* from = p.x + (kWork == OneWork::Sum ? first_choice : token) * p.x_stride;
+  float* y = rows.y + (kWork == OneWork::Choices ? first_choice : token) * rows.y_stride;
   if (!ahead) wait_for_inputs();
   if constexpr (kWork == OneWork::Pairs) {
     const int place = matrix;
@@ -66,15 +68,15 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     x_warps = kOneWarps - 1;
     if (blockIdx.x != 0) let_next_kernel_start();
     if (warp == x_warps) {
-      pick = pick_experts<8>(p.router, 0, sums, lane);
+      pick = pick_experts<8>(p.router, token, sums, lane);
       if (lane < top_k) chosen[lane] = max(pick.id, 0);
     }
   } else if (kWork == OneWork::Sum && warp == 0) {
     // Past L1, where a line may be older than the kernel ahead.
-    const int id = lane < top_k ? __ldcg(p.router.ids + lane) : INT_MAX;
+    const int id = lane < top_k ? __ldcg(p.router.ids + first_choice + lane) : INT_MAX;
     if (lane < top_k) {
       chosen[lane] = max(id, 0);
-      chosen_weight[lane] = __ldcg(p.router.weights + lane);
+      chosen_weight[lane] = __ldcg(p.router.weights + first_choice + lane);
     }
     int before = 0;
     for (int o = 0; o < top_k; ++o) {
@@ -112,8 +114,8 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     // block that writes it is the last to let it.
     const RouterChoice choice = weigh(p.router, pick, lane);
     if (lane < top_k) {
-      p.router.ids[lane] = choice.id;
-      p.router.weights[lane] = choice.weight;
+      p.router.ids[first_choice + lane] = choice.id;
+      p.router.weights[first_choice + lane] = choice.weight;
     }
     __threadfence();
     __syncwarp();

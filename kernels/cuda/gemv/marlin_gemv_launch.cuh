@@ -40,8 +40,8 @@ bool one_strip_a_block(const OneProduct& p, OneShape& shape) {
   return of_sm <= kStripsOfSm && shape.bytes <= memory_of_blocks(static_cast<int>(of_sm));
 }
 
-// Shared memory of a block that has a strip of gate and up of a choice. 0 where they do not stand
-// all at once, or have a bias.
+// Shared memory of a block that has a strip of gate and up of a choice. 0 where those of a token do
+// not stand all at once, or have a bias.
 template <DType kType>
 int one_choice_strip_bytes(const OneProduct& p) {
   const OneRows& rows = p.rows[0];
@@ -86,7 +86,6 @@ Result<OneShape> one_shape(const OneProduct& p, int cluster) {
   };
   int64_t bytes = 0;
   for (int i = 0; i < p.parts; ++i) bytes += bytes_of(p.rows[i]);
-  const int count = heads || p.work == OneWork::Pairs ? p.count : 1;
   int most_units = kOneUnits;  // and of the sum at most 32 strips
   if (sum && most_units * sources_of_sum > 32)
     most_units = sources_of_sum < 32 ? 32 / sources_of_sum : 1;
@@ -110,7 +109,7 @@ Result<OneShape> one_shape(const OneProduct& p, int cluster) {
     }
     return fits;
   };
-  for (int waves = 1; !share_out(ceil_div(kOneBlocks * sm_count() * waves, count)); ++waves) {
+  for (int waves = 1; !share_out(ceil_div(kOneBlocks * sm_count() * waves, p.count)); ++waves) {
   }
   const int most_items = ceil_div(shape.most_strips * x_tiles, kOneWarps);
   int rest = OneX::bytes_of(x_tiles) + shape.most_strips * kOneWarps * 16 * 4;
@@ -142,7 +141,7 @@ Result<OneShape> one_shape(const OneProduct& p, int cluster) {
   // Small rings leave room for a third block. One of the next product would take it, and this
   // one's blocks come to stand unevenly (H200: gate and up of eight experts 39.0 us, not 48.2).
   // With more blocks than stand at once, a third of this product is welcome.
-  if (!heads && blocks * count <= kOneBlocks * sm_count()) {
+  if (!heads && blocks * p.count <= kOneBlocks * sm_count()) {
     const int third =
         device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / (kOneBlocks + 1);
     if (shape.bytes < third) shape.bytes = third;
@@ -154,8 +153,7 @@ template <class Kernel>
 Status launch_one_shape(Kernel kernel, const OneProduct& p, const OneShape& shape, int threads,
                         cudaStream_t stream) {
   const int last = p.parts - 1;
-  const bool once = p.work == OneWork::Choices || p.work == OneWork::Sum;
-  const dim3 grid(shape.first_block[last] + shape.blocks[last], once ? 1 : p.count);
+  const dim3 grid(shape.first_block[last] + shape.blocks[last], p.count);
   return launch_clusters(kOneToken, kernel, grid, shape.cluster, threads, shape.bytes, stream, p,
                          shape);
 }
@@ -165,12 +163,13 @@ Status launch_one_experts(const OneProduct& p, cudaStream_t stream) {
   const bool choices = p.work == OneWork::Choices, sum = p.work == OneWork::Sum;
   if (const int bytes = choices ? one_choice_strip_bytes<kType>(p) : 0) {
     return launch(kOneToken, marlin_gemv_choice_strips<kType>,
-                  dim3(p.rows[0].strips() * p.router.attrs.top_k), kOneThreads, bytes, stream, p);
+                  dim3(p.rows[0].strips() * p.router.attrs.top_k, p.count), kOneThreads, bytes,
+                  stream, p);
   }
   if (const int bytes = sum ? one_sum_strip_bytes<kType>(p) : 0) {
     const int warps = ceil_div(p.cols, 256) * static_cast<int>(p.router.attrs.top_k);
-    return launch(kOneToken, marlin_gemv_sum_strips<kType>, dim3(p.rows[0].strips()), 32 * warps,
-                  bytes, stream, p);
+    return launch(kOneToken, marlin_gemv_sum_strips<kType>, dim3(p.rows[0].strips(), p.count),
+                  32 * warps, bytes, stream, p);
   }
   // Two blocks that share units read half of the rows of x each, and their units are more alike.
   const bool halves = sum && p.router.attrs.top_k % 2 == 0 && compute_capability() >= 90;

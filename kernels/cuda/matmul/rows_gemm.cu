@@ -2,35 +2,23 @@
 // BF16. Products are exact, sums are F32; tensor cores are not used, because the choice of experts
 // depends on the last bits of a router's output.
 //
-// A block takes kRows rows and kTokens tokens; its threads share the columns, four at a
-// time, and add up in a fixed order. Roofline: bytes of the weights at few tokens; F32
-// arithmetic (67 TFLOP/s on H100) above about 32.
+// plain: a block takes kRows rows and kTokens tokens; its threads share the columns, four at a
+// time, and add up in a fixed order. Roofline: bytes of the weights. Many tokens: rows_tiles.cuh.
 #include "kernels/cuda/matmul/rows_gemm.cuh"
-
-#include <cuda_bf16.h>
 
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/matmul/rows_tiles.cuh"
 
 namespace ktx::kernels {
 namespace {
 
 constexpr int kThreads = 128;
 
-__device__ __forceinline__ float to_float(float v) {
-  return v;
+__host__ __device__ bool by_four(const PlainProduct& p) {
+  return p.w.cols % 4 == 0 && p.x_stride % 4 == 0 && p.x_head % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(p.x) % 16 == 0;
 }
-__device__ __forceinline__ float to_float(half v) {
-  return __half2float(v);
-}
-__device__ __forceinline__ float to_float(__nv_bfloat16 v) {
-  return __bfloat162float(v);
-}
-
-template <class T>
-struct alignas(4 * sizeof(T)) Four {
-  T v[4];
-};
 
 template <class T, int kRows, int kTokens>
 __global__ void __launch_bounds__(kThreads) plain(PlainProduct p) {
@@ -51,13 +39,11 @@ __global__ void __launch_bounds__(kThreads) plain(PlainProduct p) {
   for (int t = 0; t < kTokens; ++t) {
     token[t] = x + min(first_token + t, p.tokens - 1) * p.x_stride;
   }
-  const bool by_four = p.w.cols % 4 == 0 && p.x_stride % 4 == 0 && p.x_head % 4 == 0 &&
-                       reinterpret_cast<uintptr_t>(p.x) % 16 == 0;
-  if (by_four) {
+  if (by_four(p)) {
 #pragma unroll 2
     for (int64_t k = 4 * thread; k < p.w.cols; k += 4 * kThreads) {
-      Four<T> weights[kRows];
-      for (int r = 0; r < kRows; ++r) weights[r] = *reinterpret_cast<const Four<T>*>(row[r] + k);
+      FourOf<T> weights[kRows];
+      for (int r = 0; r < kRows; ++r) weights[r] = *reinterpret_cast<const FourOf<T>*>(row[r] + k);
       for (int t = 0; t < kTokens; ++t) {
         const float4 v = *reinterpret_cast<const float4*>(token[t] + k);
         for (int r = 0; r < kRows; ++r) {
@@ -93,16 +79,20 @@ __global__ void __launch_bounds__(kThreads) plain(PlainProduct p) {
   *y = p.accumulate ? *y + v : v;
 }
 
-// A block a row. The factor of the norm is applied to the sum; each block writes its share
-// of the normed row. The weights are asked for before the kernel ahead has ended.
+// A block a row and token. The factor of the norm is applied to the sum; each block writes its
+// share of the normed row. The weights are asked for before the kernel ahead has ended.
 __global__ void __launch_bounds__(kThreads)
-    plain_normed(PlainProduct p, const float* norm, float eps, float* normed) {
+    plain_normed(PlainProduct p, const float* norm, float eps, float* normed,
+                 int64_t normed_stride) {
   constexpr int kHeld = 4;  // of a thread's pieces of the weights
   __shared__ float partial[kThreads / 32][2];
   const int thread = static_cast<int>(threadIdx.x);
   const auto cols = static_cast<int>(p.w.cols);
   const float* w = reinterpret_cast<const float*>(p.w.data) + int64_t{blockIdx.x} * cols;
   const auto four = [](const float* from) { return *reinterpret_cast<const float4*>(from); };
+  p.x += blockIdx.y * p.x_stride;
+  p.y += blockIdx.y * p.y_stride;
+  normed += blockIdx.y * normed_stride;
   let_next_kernel_start();
   float4 held[kHeld], held_norm[kHeld];
 #pragma unroll
@@ -157,6 +147,22 @@ __global__ void __launch_bounds__(kThreads) plain_transposed(PlainProduct p) {
   p.y[t * p.y_stride + head * p.y_head + n] = sum;
 }
 
+// Ranges of columns, at least four steps each, until every SM has four blocks.
+template <class T>
+Status launch_tiles(const PlainProduct& p, cudaStream_t stream) {
+  const dim3 tiles(static_cast<unsigned>(ceil_div<int64_t>(p.row_count, kTileRows)),
+                   static_cast<unsigned>(ceil_div<int64_t>(p.tokens, kTileTokens)),
+                   static_cast<unsigned>(p.heads));
+  const auto blocks = static_cast<int>(tiles.x * tiles.y * tiles.z);
+  int splits = 1;
+  while (compute_capability() >= 90 && splits < kMostSplits && splits * blocks < 4 * sm_count() &&
+         p.w.cols >= int64_t{8} * splits * kTileStep) {
+    splits *= 2;
+  }
+  return launch_clusters("plain product", plain_tiles<T>, dim3(tiles.x * splits, tiles.y, tiles.z),
+                         splits, kTileThreads, 0, stream, p, splits);
+}
+
 template <class R, class Fn>
 R for_float_type(DType dtype, R otherwise, Fn&& fn) {
   switch (dtype) {
@@ -182,6 +188,9 @@ Status launch_plain(const PlainProduct& p, CudaStream stream) {
     if (p.tokens == 1) {
       return launch("plain product", plain<T, 1, 1>, dim3(rows, 1, heads), kThreads, 0, stream, p);
     }
+    if (by_four(p) && p.tokens >= (compute_capability() >= 90 ? 256 : 512)) {
+      return launch_tiles<T>(p, stream);
+    }
     const dim3 grid(ceil_div(rows, 4u), static_cast<unsigned>(ceil_div<int64_t>(p.tokens, 8)),
                     heads);
     return launch("plain product", plain<T, 4, 8>, grid, kThreads, 0, stream, p);
@@ -189,9 +198,10 @@ Status launch_plain(const PlainProduct& p, CudaStream stream) {
 }
 
 Status launch_plain_normed(const PlainProduct& p, const float* norm, float eps, float* normed,
-                           CudaStream stream) {
-  return launch("norm and plain product", plain_normed, dim3(static_cast<unsigned>(p.row_count)),
-                kThreads, 0, stream, p, norm, eps, normed);
+                           int64_t normed_stride, CudaStream stream) {
+  const dim3 grid(static_cast<unsigned>(p.row_count), static_cast<unsigned>(p.tokens));
+  return launch("norm and plain product", plain_normed, grid, kThreads, 0, stream, p, norm, eps,
+                normed, normed_stride);
 }
 
 Status launch_plain_transposed(const PlainProduct& p, CudaStream stream) {

@@ -23,9 +23,9 @@ struct PlainProduct {
 };
 
 Status launch_plain(const PlainProduct& product, CudaStream stream);
-// One token and F32: y = w . n + bias, normed = n, n the RMS norm of x by `norm` [cols].
+// Few tokens and F32: y = w . n + bias, normed = n, n the RMS norm of x by `norm` [cols].
 Status launch_plain_normed(const PlainProduct& product, const float* norm, float eps, float* normed,
-                           CudaStream stream);
+                           int64_t normed_stride, CudaStream stream);
 Status launch_plain_transposed(const PlainProduct& product, CudaStream stream);
 
 }  // namespace ktx::kernels

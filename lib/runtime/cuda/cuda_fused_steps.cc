@@ -70,14 +70,20 @@ class RouterProduct final : public GpuStep {
     const CudaBind matmul = members.of(StepOp::Matmul);
     args_.x = KTX_TRY(members.x({}, norm_));
     args_.w = KTX_TRY(matmul.product_weight(0));
-    args_.logits = matmul.output(0).f32();
-    args_.normed = members.of(StepOp::RmsNorm).output(0).f32();
+    const CudaView logits = matmul.output(0), normed = members.of(StepOp::RmsNorm).output(0);
+    args_.x_stride = members.of(StepOp::RmsNorm).input(0).stride;
+    args_.logits = logits.f32();
+    args_.logits_stride = logits.stride;
+    args_.normed = normed.f32();
+    args_.normed_stride = normed.stride;
     args_.bias = KTX_TRY(matmul.vector(1, bias_));
     return kernels::one_router_takes(args_);
   }
-  Status launch(const GpuShape&, std::byte*, int64_t) override {
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    kernels::CudaOneRouterArgs args = args_;
+    args.tokens = shape.tokens;
     gpu_->use();
-    return kernels::launch_one_router(args_, gpu_->stream());
+    return kernels::launch_one_router(args, gpu_->stream());
   }
 
  private:
@@ -100,9 +106,9 @@ class Experts final : public GpuStep {
     KTX_TRY(require_no_factors(gate_up));
     choices_.router.position = router.batch().position;
     choices_.router.attrs = router.attrs<RouterAttrs>();
-    choices_.router.tokens = 1;
-    ids_ = KTX_TRY(gpu_->allocate(static_cast<uint64_t>(choices_.router.attrs.top_k) * 4,
-                                  "numbers of experts"));
+    const auto most_ids = static_cast<uint64_t>(members.launch().most_tokens) *
+                          static_cast<uint64_t>(choices_.router.attrs.top_k);
+    ids_ = KTX_TRY(gpu_->allocate(most_ids * 4, "numbers of experts"));
     choices_.router.ids = reinterpret_cast<int32_t*>(ids_.data());
     choices_.router.weights = router.output(1).f32();
     choices_.gate = KTX_TRY(gate_up.product_weight(0));
@@ -111,6 +117,9 @@ class Experts final : public GpuStep {
     choices_.gate_bias = KTX_TRY(gate_up.vector(2, expert_bias_[0]));
     choices_.up_bias = KTX_TRY(gate_up.vector(3, expert_bias_[1]));
     choices_.x = gate_up.input(0).f32();
+    choices_.x_stride = gate_up.input(0).stride;
+    KTX_TRY(require_whole(gate_up.output(0), "h"));
+    KTX_TRY(require_whole(router.output(1), "weights"));
     choices_.h = gate_up.output(0).f32();
     choices_.h_stride = gate_up.output(0).width / gate_up.output(0).rows_per_row;
     sum_.down = KTX_TRY(down.product_weight(0));
@@ -121,11 +130,15 @@ class Experts final : public GpuStep {
     sum_.h = choices_.h;
     sum_.h_stride = choices_.h_stride;
     sum_.y = down.output(0).f32();
+    sum_.y_stride = down.output(0).stride;
     return kernels::one_choices_take(choices_) && kernels::one_sum_takes(sum_);
   }
-  Status launch(const GpuShape&, std::byte*, int64_t) override {
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    kernels::CudaOneChoicesArgs choices = choices_;
+    kernels::CudaOneSumArgs sum = sum_;
+    choices.router.tokens = sum.tokens = shape.tokens;
     gpu_->use();
-    return kernels::launch_one_experts(choices_, sum_, gpu_->stream());
+    return kernels::launch_one_experts(choices, sum, gpu_->stream());
   }
 
  private:
