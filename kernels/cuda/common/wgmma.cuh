@@ -99,6 +99,11 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
+// Arrives when the copies (copy_async16) that this thread has asked for are there.
+__device__ __forceinline__ void arrive_when_copied(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
 __device__ __forceinline__ void bytes_to_come(uint64_t* barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -113,22 +118,35 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, int 
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
-__device__ __forceinline__ void wait_phase(const uint64_t* barrier, uint32_t phase) {
+__device__ __forceinline__ bool phase_is_over(const uint64_t* barrier, uint32_t phase) {
   uint32_t over = 0;
-  while (over == 0) {
-    asm volatile(
-        "{.reg .pred over;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, over;}"
-        : "=r"(over)
-        : "r"(shared_address(barrier)), "r"(phase)
-        : "memory");
+  asm volatile(
+      "{.reg .pred over;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, over;}"
+      : "=r"(over)
+      : "r"(shared_address(barrier)), "r"(phase)
+      : "memory");
+  return over != 0;
+}
+__device__ __forceinline__ void wait_phase(const uint64_t* barrier, uint32_t phase) {
+  while (!phase_is_over(barrier, phase)) {
   }
 }
 
 #define KTX_C4(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define KTX_C8(j) KTX_C4(j), KTX_C4(j + 1)
 #define KTX_C32(j) KTX_C8(j), KTX_C8(j + 2), KTX_C8(j + 4), KTX_C8(j + 6)
+__device__ __forceinline__ void wgmma_f16(float (&c)[2][4], const uint32_t* a, uint64_t b,
+                                          bool more) {
+  asm volatile(
+      "{.reg .pred more;\nsetp.ne.b32 more, %13, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+      "{%8, %9, %10, %11}, %12, more, 1, 1, 0;}"
+      : KTX_C8(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int{more}));
+}
+
 __device__ __forceinline__ void wgmma_f16(float (&c)[4][4], const uint32_t* a, uint64_t b,
                                           bool more) {
   asm volatile(

@@ -3,194 +3,49 @@
 //
 // A block takes 16 strips (256 rows; or 8 strips of gate and the same of up), kTokens tokens and a
 // range of columns; the other ranges are with the other blocks of its cluster (split-K), whose sums
-// meet at the end (wide_sums.cuh). Eight warps have two strips each: they decode 32 columns of them
-// into A fragments while the products of the 32 before run. Two more bring what they multiply:
-// weights 256 columns at a time, activations 128, in F16 (half_rows, for wgmma: the columns of
-// every 32 in the order in which marlin fragments have them), in bulk copies (rows of experts,
-// which are gathered: cp.async). No barrier of the block stands between the first columns and the
-// last.
+// meet at the end (wide_sums.cuh). Warps decode two strips each (wide_multiply.cuh). Others bring
+// what they multiply (wide_work.cuh): weights 256 columns at a time, activations 128, in F16
+// (half_rows, for wgmma: the columns of every 32 in the order in which marlin fragments have them),
+// in bulk copies (rows of experts, which are gathered: cp.async). No barrier of the block stands
+// between the first columns and the last. Where items are not split a block takes one behind
+// another, and the stages of the next fill while sums leave.
 //
 // Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores
-// busy for 64 cycles; beside it a warp issues about 25 instructions of decoding. L2: 25
-// bytes a cycle and SM at 128 tokens. Shared memory: up to six stages of kTokens * 256 bytes,
-// two to four of 16 tiles.
+// busy for 64 cycles; beside it a warp issues about 25 instructions of decoding. Of few tokens:
+// the decoding, then the bytes of the weights. L2: 25 bytes a cycle and SM at 128 tokens. Shared
+// memory: up to six stages of kTokens * 256 bytes, two to four of 16 tiles.
 #pragma once
 
 #include <atomic>
+#include <cmath>
 
-#include "kernels/cuda/common/cuda_launch.cuh"
-#include "kernels/cuda/common/wgmma.cuh"
-#include "kernels/cuda/gemm/wide_parts.cuh"
-#include "kernels/cuda/gemm/wide_sums.cuh"
-#include "kernels/cuda/marlin/marlin_tile.cuh"
+#include "kernels/cuda/gemm/wide_multiply.cuh"
 #include "kernels/cuda/marlin/marlin_write.cuh"
-#include "kernels/cuda/matmul/marlin_products.cuh"
 
 namespace ktx::kernels {
 
-constexpr int kWarpStrips = 2;
-constexpr int kWideWarps = kWideStrips / kWarpStrips;  // that multiply
-// Registers are given up by a warpgroup: of the last one two warps bring stages, the others end.
-constexpr int kWideThreads = 32 * (kWideWarps + 4);
-
-template <DType kType, int kTokens>
-struct WideMemory {
-  static constexpr int kTileBytes = 4 * MarlinTile<kType>::kSpanBytes;
-  static constexpr int kXBytes = kTokens * 256;  // of 128 columns
-  static constexpr int kWeightBytes = kWideStrips * kTileBytes;
-  static constexpr int kRoom = 222 * 1024;
-  // Weights take longer to come: three stages of x at least where that leaves them as many.
-  static constexpr int kMost = (kRoom - 3 * kXBytes) / kWeightBytes;
-  static constexpr int kWeightStages = kMost < 2 ? 2 : kMost < 4 ? kMost : 4;
-  static constexpr int kLeft = (kRoom - kWeightStages * kWeightBytes) / kXBytes;
-  static constexpr int kXStages = kLeft < 6 ? kLeft : 6;
-  static constexpr bool kFits = kXStages >= 2;
-  static constexpr int kStages = kXStages * kXBytes + kWeightStages * kWeightBytes;
-  static constexpr int kSums = kWideStrips * kTokens * kWideSumPitch * 4;    // in their place
-  static constexpr int kBytes = (kStages > kSums ? kStages : kSums) + 1024;  // to align
-};
-
-// What a block multiplies, and the places and barriers by which its warpgroups hand it over.
-template <DType kType, int kTokens>
-struct WideBlock {
-  using Memory = WideMemory<kType, kTokens>;
-  const uint16_t* x_row[kTokens];  // where rows are gathered
-  float* y_row[kTokens];
-  float scale[kTokens];
-  const uint8_t* strip_from[kWideStrips];
-  uint64_t x_there[Memory::kXStages], x_free[Memory::kXStages];
-  uint64_t weights_there[Memory::kWeightStages], weights_free[Memory::kWeightStages];
-};
-
-// A warp's work: fills the stages of weights as they become free.
-template <DType kType, int kTokens>
-__device__ __forceinline__ void bring_weights(const MarlinProduct& p,
-                                              WideBlock<kType, kTokens>& own, uint8_t* ws,
-                                              int begin, int end) {
-  using Tile = MarlinTile<kType>;
-  using Memory = WideMemory<kType, kTokens>;
-  const MarlinTiles<Tile> tiles(p.cols);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const uint8_t* from = own.strip_from[lane % kWideStrips] + tiles.offset(begin);
-  uint8_t* const to = ws + lane * Memory::kTileBytes;
-  int stage = 0;
-  uint32_t phase = 1;
-  for (int tile = begin; tile < end; ++tile, from += Memory::kTileBytes) {
-    wait_phase(&own.weights_free[stage], phase);
-    const int bytes = tiles.spans(tile) * Tile::kSpanBytes;
-    if (lane == 0) bytes_to_come(&own.weights_there[stage], kWideStrips * bytes);
-    __syncwarp();
-    if (lane < kWideStrips) {
-      copy_bulk(to + stage * Memory::kWeightBytes, from, bytes, &own.weights_there[stage]);
-    }
-    if (++stage == Memory::kWeightStages) stage = 0, phase ^= 1;
-  }
-}
-
-// The same of activations.
-template <DType kType, int kTokens>
-__device__ __forceinline__ void bring_x(const MarlinProduct& p, WideBlock<kType, kTokens>& own,
-                                        uint8_t* xs, int first_token, int begin, int end) {
-  using Memory = WideMemory<kType, kTokens>;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool gathered = p.panel_rows == 0;
-  wait_for_inputs();
-  int stage = 0, before = 0;
-  uint32_t phase = 1;
-  for (int half = 2 * begin; half < 2 * end; ++half) {
-    wait_phase(&own.x_free[stage], phase);
-    uint8_t* to = xs + stage * Memory::kXBytes;
-    if (gathered) {
-      to += lane % 16 / 8 * kTokens * 128;
-#pragma unroll 4
-      for (int row = lane / 16; row < kTokens; row += 2) {
-        copy_async16(to + row * 128 + (lane % 8 ^ row % 8) * 16,
-                     own.x_row[row] + half * 128 + lane % 16 * 8, true);
-      }
-      commit_async();
-      if (half > 2 * begin) {
-        wait_async<1>();
-        show_to_wgmma();
-        arrive(&own.x_there[before]);
-      }
-    } else if (lane == 0) {
-      bytes_to_come(&own.x_there[stage], Memory::kXBytes);
-#pragma unroll
-      for (int panel = 0; panel < 2; ++panel) {
-        copy_bulk(to + panel * kTokens * 128,
-                  p.xh + (int64_t{2 * half + panel} * p.panel_rows + first_token) * 64,
-                  kTokens * 128, &own.x_there[stage]);
-      }
-    }
-    before = stage;
-    if (++stage == Memory::kXStages) stage = 0, phase ^= 1;
-  }
-  if (gathered) {
-    wait_async<0>();
-    show_to_wgmma();
-    arrive(&own.x_there[before]);
-  }
-}
-
-// `p` with the matrix of the part that this block of rows belongs to; returns the block's number in
-// it.
-__device__ __forceinline__ int take_part(MarlinProduct& p, const WideParts& parts) {
-  const int block = static_cast<int>(blockIdx.y);
-  int number = 0;
-  for (int i = 1; i < parts.count; ++i) number = block >= parts.first[i] ? i : number;
-  if (parts.count == 0) return block;
-  const WidePart& part = parts.parts[number];
-  p.w[0] = part.w;
-  p.row_count = part.row_count;
-  p.y = part.y;
-  p.y_stride = part.y_stride;
-  p.bias[0] = part.bias;
-  p.accumulate = part.accumulate;
-  return block - parts.first[number];
-}
-
 template <DType kType, int kTokens, bool kPaired>
 __global__ void __launch_bounds__(kWideThreads, 1)
-    marlin_gemm_wgmma(MarlinProduct p, const __grid_constant__ WideParts parts, int splits,
-                      bool whole_quads) {
+    marlin_gemm_wgmma(MarlinProduct p, const __grid_constant__ WideParts parts, int row_blocks,
+                      int splits, bool loops, bool whole_quads) {
   let_next_kernel_start();
   if (p.offsets) wait_for_inputs();
   using Tile = MarlinTile<kType>;
   using Memory = WideMemory<kType, kTokens>;
-  constexpr int kTileBytes = Memory::kTileBytes;
   extern __shared__ uint8_t wide_shared[];
   __shared__ WideBlock<kType, kTokens> own;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int split = static_cast<int>(blockIdx.x) % splits;
-  const int piece_number = static_cast<int>(blockIdx.x) / splits;
-  const int row_block = take_part(p, parts);
-
-  // Who is served. Pieces of tokens stand side by side, so that their blocks share weights.
-  int matrix = 0, tokens, first_token = piece_number * kTokens;
+  const bool gathered = p.panel_rows == 0;
+  WideItems items = {ceil_div(p.tokens, kTokens), row_blocks, own.pieces_before};
   if (p.offsets) {
-    const ExpertPiece piece = find_expert_piece(p.offsets, p.experts, piece_number, kTokens);
+    count_pieces(p, kTokens, own.pieces_before);
+    items.pieces = own.pieces_before[p.experts];
     forget_pairs_of_no_expert<kWideThreads>(p, thread);
-    if (piece.expert < 0) return;
-    matrix = piece.expert;
-    tokens = piece.count;
-    if (thread < kTokens) {
-      const int pair = p.order[piece.first + min(thread, tokens - 1)];
-      own.x_row[thread] = p.xh + pair / p.x_div * p.half_cols;
-      own.y_row[thread] = p.y + pair * p.y_stride;
-      own.scale[thread] = p.x_scale[pair / p.x_div];
-      if (p.places && split == 0 && blockIdx.y == 0 && thread < tokens) {
-        p.places[pair] = piece.first + thread;
-      }
-    }
-  } else {
-    tokens = min(kTokens, p.tokens - first_token);
-    if (thread < kTokens) {
-      own.y_row[thread] = p.y + (first_token + min(thread, tokens - 1)) * p.y_stride;
-    }
   }
   if (thread == 0) {
     for (int i = 0; i < Memory::kXStages; ++i) {
-      start_barrier(&own.x_there[i], p.panel_rows == 0 ? 32 : 1);
+      start_barrier(&own.x_there[i], gathered ? 32 * kGatherWarps : 1);
       start_barrier(&own.x_free[i], kWideWarps);
     }
     for (int i = 0; i < Memory::kWeightStages; ++i) {
@@ -198,113 +53,122 @@ __global__ void __launch_bounds__(kWideThreads, 1)
       start_barrier(&own.weights_free[i], kWideWarps);
     }
   }
-  // Strips: in turn of gate and of up where they are paired.
-  constexpr int kRowStrips = kPaired ? kWideStrips / 2 : kWideStrips;
-  const int strip_begin = p.strip_begin() + row_block * kRowStrips;
-  if (thread < kWideStrips) {
-    const int source = kPaired ? thread % 2 : 0;
-    const int number = strip_begin + (kPaired ? thread / 2 : thread);
-    own.strip_from[thread] = p.w[source] + matrix * p.matrix_bytes[source] +
-                             min(number, p.strip_end() - 1) * p.strip_bytes;
-  }
   __syncthreads();
   const MarlinTiles<Tile> tiles(p.cols);
   const int begin = tiles.count * split / splits, end = tiles.count * (split + 1) / splits;
   uint8_t* xs = wide_shared + (-shared_address(wide_shared) & 1023);
   uint8_t* ws = xs + Memory::kXStages * Memory::kXBytes;
+  const int first_item = static_cast<int>(blockIdx.x) / splits;
+  const int step = loops ? static_cast<int>(gridDim.x) : items.count();
+  // Calls work(product, item) for each item of this block.
+  const auto for_each_item = [&](auto work) {
+    for (int i = first_item; i < items.count(); i += step) {
+      WideItem item = items.at<kTokens>(p, i);
+      MarlinProduct part = p;
+      item.row_block = take_part(part, parts, item.row_block);
+      work(part, item);
+    }
+  };
 
   if (warp >= kWideWarps) {
-    give_registers<40>();
-    if (warp == kWideWarps) bring_weights<kType, kTokens>(p, own, ws, begin, end);
-    if (warp == kWideWarps + 1) bring_x<kType, kTokens>(p, own, xs, first_token, begin, end);
+    give_registers<kGiven>();
+    if (warp == kWideWarps) {
+      WideRing<Memory::kWeightStages> ring;
+      for_each_item([&](const MarlinProduct& part, const WideItem& item) {
+        bring_weights<kType, kTokens, kPaired>(part, item, own, ws, ring, begin, end);
+      });
+    } else if (gathered) {
+      WideRing<Memory::kXStages> ring;
+      for_each_item([&](const MarlinProduct& part, const WideItem& item) {
+        gather_rows<kType, kTokens>(part, item, own, xs, ring, warp - kWideWarps - 1, begin, end);
+      });
+      wait_async<0>();
+    } else if (warp == kWideWarps + 1) {
+      WideRing<Memory::kXStages> ring;
+      wait_for_inputs();
+      for_each_item([&](const MarlinProduct& part, const WideItem& item) {
+        bring_panels<kType, kTokens>(part, item, own, xs, ring, begin, end);
+      });
+    }
     return;
   }
-  get_registers<232>();
+  get_registers<kTaken>();
 
-  float sum[kWarpStrips][kTokens / 8][4];  // set by the first product
-  uint32_t a[2][kWarpStrips][8];  // of the columns whose products run, and of the next ones
-  // Of the tile's parts what its next two fragments need is loaded, behind the other loads.
-  Tile w[kWarpStrips];
-  int weights_stage = 0;
-  uint32_t weights_phase = 0;
-  const auto decode = [&](int tile, int c) {
-    const uint8_t* from =
-        ws + weights_stage * Memory::kWeightBytes + warp * kWarpStrips * kTileBytes;
-#pragma unroll
-    for (int m = 0; m < kWarpStrips; ++m) {
-      if (c % 2 == 0) w[m].template load<false>(from + m * kTileBytes, tiles.spans(tile), lane);
-      w[m].fragment(c, a[c % 2][m]);
+  WideReader<kType, kTokens> reader = {own, xs, ws, gathered, warp, lane};
+  int parity = 0;
+  for (int i = first_item; i < items.count(); i += step) {
+    float sum[kWarpStrips][kTokens / 8][4];  // set by the first product
+    if constexpr (kTokens == 16) {
+      multiply_few(reader, tiles, begin, end, sum);
+    } else {
+      multiply_many(reader, tiles, begin, end, sum);
     }
-  };
-  wait_phase(&own.weights_there[0], 0);
-  decode(begin, 0);
-  int stage = 0;
-  uint32_t phase = 0;
-  for (int tile = begin; tile < end; ++tile) {
-    const uint8_t* x = nullptr;
-    int read = 0;  // the stage whose products may still run
-#pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      if (c % 4 == 0) {
-        wait_phase(&own.x_there[stage], phase);
-        x = xs + stage * Memory::kXBytes;
-        read = stage == 0 ? Memory::kXStages - 1 : stage - 1;
-        if (++stage == Memory::kXStages) stage = 0, phase ^= 1;
-      }
-      fence_wgmma();
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-        const uint64_t b = wgmma_rows(x + c % 4 / 2 * kTokens * 128, c % 2 * 2 + s);
-#pragma unroll
-        for (int m = 0; m < kWarpStrips; ++m) {
-          wgmma_f16(sum[m], a[c % 2][m] + 4 * s, b, tile > begin || c > 0 || s > 0);
-        }
-      }
-      commit_wgmma();
-      wait_wgmma<1>();  // the other fragments are free
-      if (c % 4 == 0 && (tile > begin || c > 0) && lane == 0) arrive(&own.x_free[read]);
-      if (c < 7) {
-        decode(tile, c + 1);
-      } else {
-        show_to_wgmma();  // the next copy to this place comes behind these reads
-        __syncwarp();
-        if (lane == 0) arrive(&own.weights_free[weights_stage]);
-        if (tile + 1 == end) break;
-        if (++weights_stage == Memory::kWeightStages) weights_stage = 0, weights_phase ^= 1;
-        wait_phase(&own.weights_there[weights_stage], weights_phase);
-        decode(tile + 1, 0);
-      }
-    }
-  }
-  wait_wgmma<0>();
 
-  wait_for_inputs();
-  if (!p.offsets && thread < kTokens) {
-    own.scale[thread] = p.x_scale[first_token + min(thread, tokens - 1)];
-  }
-  float* sums = reinterpret_cast<float*>(xs);
-  meet_at(1, 32 * kWideWarps);  // all have read what stands there
+    // Whose sums these are: known only now, so that no register holds it meanwhile.
+    wait_for_inputs();
+    WideItem item = items.at<kTokens>(p, i);
+    MarlinProduct part = p;
+    item.row_block = take_part(part, parts, item.row_block);
+    if (thread < kTokens) {
+      const int place = item.first + min(thread, item.tokens - 1);
+      const int row = p.offsets ? p.order[place] : place;
+      own.y_row[parity][thread] = part.y + row * part.y_stride;
+      own.scale[parity][thread] = p.x_scale[row / p.x_div];
+      const bool first = split == 0 && item.row_block == 0;
+      if (p.places && first && thread < item.tokens) p.places[row] = place;
+    }
+    constexpr int kRowStrips = kPaired ? kWideStrips / 2 : kWideStrips;
+    const auto out_of = [&](int strip, int quad) {
+      return (part.strip_begin() + item.row_block * kRowStrips + strip) * 16 + 4 * quad -
+             part.row_begin;
+    };
+    if (splits == 1 && writes_own_sums<kTokens, kPaired>(part)) {
+      meet_at(1, 32 * kWideWarps);  // the places of tokens are there
+      write_own_sums<kPaired>(part, sum, item.tokens,
+                              out_of(kPaired ? warp : kWarpStrips * warp, 0), own.scale[parity],
+                              own.y_row[parity], item.matrix, lane);
+      parity ^= 1;
+      continue;
+    }
+    const bool whole = !Memory::kBeside || splits > 1;
+    float* sums = reinterpret_cast<float*>(whole ? xs : xs + Memory::kStages);
+    WidePass pass = {whole ? log2_of(kTokens) : log2_of(Memory::kPassTokens), 0};
+    for (; pass.begin < item.tokens; pass.begin += 1 << pass.log) {
+      meet_at(1, 32 * kWideWarps);  // all have read what stands there
 #pragma unroll
-  for (int m = 0; m < kWarpStrips; ++m) {
-    store_wide_sums(sum[m], sums, kWarpStrips * warp + m, lane);
+      for (int m = 0; m < kWarpStrips; ++m) {
+        store_wide_sums(sum[m], sums, pass, kWarpStrips * warp + m, lane);
+      }
+      meet_at(1, 32 * kWideWarps);
+      add_wide_sums<32 * kWideWarps, kPaired>(
+          sums, pass, item.tokens, split, splits,
+          [&](int token, int strip, int quad) {
+            return read_quad(part, whole_quads, out_of(strip, quad), own.y_row[parity][token]);
+          },
+          [&](int token, int strip, int quad, float4 before, const auto& v) {
+            write_quad<kPaired>(part, whole_quads, out_of(strip, quad), before, v,
+                                own.scale[parity][token], own.y_row[parity][token], item.matrix);
+          });
+    }
+    parity ^= 1;
   }
-  meet_at(1, 32 * kWideWarps);
-  const auto out_of = [&](int strip, int quad) {
-    return (strip_begin + strip) * 16 + 4 * quad - p.row_begin;
-  };
-  add_wide_sums<32 * kWideWarps, kTokens, kPaired>(
-      sums, tokens, split, splits,
-      [&](int token, int strip, int quad) {
-        return read_quad(p, whole_quads, out_of(strip, quad), own.y_row[token]);
-      },
-      [&](int token, int strip, int quad, float4 before, const auto& v) {
-        write_quad<kPaired>(p, whole_quads, out_of(strip, quad), before, v, own.scale[token],
-                            own.y_row[token], matrix);
-      });
 }
 
+inline int wide_pieces(const MarlinProduct& p, int tokens) {
+  return p.offsets ? expert_pieces(p.tokens, p.experts, tokens) : ceil_div(p.tokens, tokens);
+}
+
+// Of pairs that chose their experts evenly.
+inline float expected_pieces(const MarlinProduct& p, int tokens) {
+  if (!p.offsets) return static_cast<float>(wide_pieces(p, tokens));
+  const float pairs = static_cast<float>(p.tokens) / static_cast<float>(p.experts);
+  const float filled = pairs / static_cast<float>(tokens) + 0.5f;
+  return static_cast<float>(p.experts) * std::fmax(1 - std::exp(-pairs), filled);
+}
+
+// at_once: blocks that the GPU runs at a time.
 template <DType kType, int kTokens>
-Status launch_wide(const MarlinProduct& p, const WideParts& parts, int splits,
+Status launch_wide(const MarlinProduct& p, const WideParts& parts, int splits, int at_once,
                    cudaStream_t stream) {
   const auto quads = [](int64_t rows, int64_t y_stride, const float* y) {
     return rows % 4 == 0 && y_stride % 4 == 0 && reinterpret_cast<uintptr_t>(y) % 16 == 0;
@@ -315,14 +179,16 @@ Status launch_wide(const MarlinProduct& p, const WideParts& parts, int splits,
     const WidePart& part = parts.parts[i];
     whole_quads = whole_quads && quads(part.row_count, part.y_stride, part.y);
   }
-  const int pieces =
-      p.offsets ? expert_pieces(p.tokens, p.experts, kTokens) : ceil_div(p.tokens, kTokens);
-  const dim3 grid(pieces * splits, wide_row_blocks(p, parts));
+  const int rows = wide_row_blocks(p, parts);
+  const int items = wide_pieces(p, kTokens) * rows;
+  const bool own = p.w[1] ? writes_own_sums<kTokens, true>(p) : writes_own_sums<kTokens, false>(p);
+  const bool loops = splits == 1 && (own || WideMemory<kType, kTokens>::kBeside);
+  const dim3 grid((loops && items > at_once ? at_once : items) * splits);
   constexpr int kShared = WideMemory<kType, kTokens>::kBytes;
   const auto kernel =
       p.w[1] ? marlin_gemm_wgmma<kType, kTokens, true> : marlin_gemm_wgmma<kType, kTokens, false>;
   return launch_clusters("many tokens times marlin weights, wgmma", kernel, grid, splits,
-                         kWideThreads, kShared, stream, p, parts, splits, whole_quads);
+                         kWideThreads, kShared, stream, p, parts, rows, splits, loops, whole_quads);
 }
 
 // Tokens of a block and ranges of columns.
@@ -330,25 +196,35 @@ struct WideShape {
   int tokens, splits;
 };
 
-// The shape of least time by a count fitted to shapes of Q4_K and Q6_K (H200, us): start and end of
-// a block, its tiles, meetings of a cluster; all times the rounds that the clusters take. Experts
-// may have one more piece each than their pairs fill. rows: blocks of rows; room(splits): clusters
-// at once.
+// The shape of least time by a count fitted to shapes of Q4_K and Q6_K (H200, us): start of a
+// block, its tiles, the end of an item, meetings of a cluster. rows: blocks of rows; room(splits):
+// clusters at once.
 template <class Room>
 WideShape wide_shape(const MarlinProduct& p, int rows, int most_tokens, Room room) {
+  struct Cost {
+    int tokens;
+    float start, tile, end, experts_end;  // rows of experts stand apart
+  };
+  constexpr Cost kCosts[] = {{16, 3, 1.75f, 0.8f, 1.2f},
+                             {32, 3, 1.95f, 1, 2.5f},
+                             {64, 3.5f, 2.2f, 1.5f, 5},
+                             {128, 6, 2.7f, 4, 12}};
   const int tiles = ceil_div(p.cols, 256);
   WideShape best = {};
   float least = 0;
-  for (int tokens = 32; tokens <= most_tokens; tokens *= 2) {
-    const int pieces =
-        p.offsets ? expert_pieces(p.tokens, p.experts, tokens) : ceil_div(p.tokens, tokens);
-    const float start = tokens == 32 ? 3.8f : tokens == 64 ? 6.3f : 10.9f;
-    const float tile = tokens == 32 ? 1.8f : tokens == 64 ? 2.1f : 2.7f;
+  for (const Cost& cost : kCosts) {
+    if (cost.tokens > most_tokens) break;
+    const float items = static_cast<float>(rows) * expected_pieces(p, cost.tokens);
+    const bool loops = p.offsets || p.w[1] || cost.tokens <= 64;
+    const auto tokens = static_cast<float>(cost.tokens);
     for (int splits = 1; splits <= kMostSplits && splits <= tiles; ++splits) {
-      const float meet = splits == 1 ? 0 : 1 + 0.4f * static_cast<float>(splits);
-      const float time = static_cast<float>(ceil_div(pieces * rows, room(splits))) *
-                         (start + tile * static_cast<float>(ceil_div(tiles, splits)) + meet);
-      if (least == 0 || time < least) least = time, best = {tokens, splits};
+      float item = cost.tile * static_cast<float>(ceil_div(tiles, splits)) +
+                   (p.offsets ? cost.experts_end : cost.end);
+      if (splits > 1) item += 1 + 0.4f * static_cast<float>(splits) + 0.03f * tokens;
+      const float rounds = std::ceil(items / static_cast<float>(room(splits)));
+      const float time =
+          loops && splits == 1 ? cost.start + rounds * item : rounds * (cost.start + item);
+      if (least == 0 || time < least) least = time, best = {cost.tokens, splits};
     }
   }
   return best;
@@ -366,12 +242,20 @@ Status launch_wide_type(const MarlinProduct& p, const WideParts& parts, cudaStre
     }
     return rooms[splits].load();
   };
-  const auto [tokens, splits] = wide_shape(p, wide_row_blocks(p, parts), kMost, room);
-  if (tokens == 32) return launch_wide<kType, 32>(p, parts, splits, stream);
-  if constexpr (kMost == 128) {
-    if (tokens == 128) return launch_wide<kType, 128>(p, parts, splits, stream);
+  const WideShape shape = wide_shape(p, wide_row_blocks(p, parts), kMost, room);
+  const auto run = [&]<int kTokens>() {
+    return launch_wide<kType, kTokens>(p, parts, shape.splits, room(1), stream);
+  };
+  switch (shape.tokens) {
+    case 16:
+      return run.template operator()<16>();
+    case 32:
+      return run.template operator()<32>();
+    case 64:
+      return run.template operator()<64>();
+    default:
+      return run.template operator()<kMost>();
   }
-  return launch_wide<kType, 64>(p, parts, splits, stream);
 }
 
 }  // namespace ktx::kernels

@@ -1,11 +1,12 @@
-// The end of marlin_gemm_wgmma.cuh: the sums of sixteen warps, and of the blocks of a cluster,
-// which have a range of columns each (split-K), in the order of the ranges.
+// The end of an item of marlin_gemm_wgmma.cuh: the sums of its warps, and of the blocks of a
+// cluster, which have a range of columns each (split-K), in the order of the ranges.
 //
-//   store_wide_sums(sum, sums, warp, lane);                        // of a strip
+//   const WidePass pass = {4, 0};                                // tokens 0 to 15
+//   store_wide_sums(sum, sums, pass, strip, lane);               // of a strip
 //   // a barrier of the block
-//   add_wide_sums<256, 128, false>(sums, tokens, split, splits, begin, write);
+//   add_wide_sums<256, false>(sums, pass, tokens, split, splits, begin, write);
 //
-// Short code: it is met cold, once a block.
+// Short code: it is met cold. A warp that had all columns needs no other: write_own_sums.
 #pragma once
 
 #include "kernels/cuda/common/cluster_sums.cuh"
@@ -16,29 +17,39 @@ namespace ktx::kernels {
 
 constexpr int kWideSumPitch = 20;  // floats a token: 16 rows, and no two lanes at one bank
 
-// sums: [strip][token][row].
+// The 2^log tokens from `begin` on.
+struct WidePass {
+  int log, begin;
+};
+__host__ __device__ constexpr int log2_of(int power) {
+  return power == 1 ? 0 : 1 + log2_of(power / 2);
+}
+
+// sums: [strip][token of the pass][row].
 template <int kEights>
 __device__ __forceinline__ void store_wide_sums(const float (&sum)[kEights][4], float* sums,
-                                                int strip, int lane) {
-  float* to = sums + (strip * 8 * kEights + lane % 4 * 2) * kWideSumPitch + lane / 4;
+                                                const WidePass& pass, int strip, int lane) {
+  float* to = sums + ((strip << pass.log) + lane % 4 * 2) * kWideSumPitch + lane / 4;
 #pragma unroll
   for (int n = 0; n < kEights; ++n) {
+    const int token = 8 * n - pass.begin;
+    if (token < 0 || token >> pass.log != 0) continue;
 #pragma unroll
-    for (int v = 0; v < 4; ++v) to[(8 * n + v % 2) * kWideSumPitch + v / 2 * 8] = sum[n][v];
+    for (int v = 0; v < 4; ++v) to[(token + v % 2) * kWideSumPitch + v / 2 * 8] = sum[n][v];
   }
 }
 
 // The first kThreads threads of the cluster's blocks. Calls begin(token, strip, quad of rows),
 // which gives a float4, and with it write(token, strip, quad, that, float4 (&)[1 or, of gate and
-// up, 2]) once for each; several are asked for at once.
-template <int kThreads, int kTokens, bool kPaired, class Begin, class Write>
-__device__ __forceinline__ void add_wide_sums(const float* sums, int tokens, int split, int splits,
-                                              Begin begin, Write write) {
+// up, 2]) once for each token of the pass below `tokens`; several are asked for at once.
+template <int kThreads, bool kPaired, class Begin, class Write>
+__device__ __forceinline__ void add_wide_sums(const float* sums, const WidePass& pass, int tokens,
+                                              int split, int splits, Begin begin, Write write) {
   constexpr int kSources = kPaired ? 2 : 1, kStrips = 16 / kSources, kAtOnce = 4;
-  constexpr int kQuads = kStrips * kTokens * 4;
+  const int quads = kStrips * 4 << pass.log, mask = (1 << pass.log) - 1;
   if (splits > 1) meet_cluster();
 #pragma unroll 1
-  for (int first = split * kThreads + static_cast<int>(threadIdx.x); first < kQuads;
+  for (int first = split * kThreads + static_cast<int>(threadIdx.x); first < quads;
        first += kAtOnce * splits * kThreads) {
     float4 before[kAtOnce], v[kAtOnce][kSources] = {};
     int token[kAtOnce], strip[kAtOnce];
@@ -46,8 +57,8 @@ __device__ __forceinline__ void add_wide_sums(const float* sums, int tokens, int
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int out = first + i * splits * kThreads;
-      token[i] = out / 4 % kTokens, strip[i] = out / 4 / kTokens;
-      if (out >= kQuads) token[i] = kTokens;
+      token[i] = pass.begin + (out / 4 & mask), strip[i] = out / 4 >> pass.log;
+      if (out >= quads) token[i] = tokens;
       if (token[i] < tokens) before[i] = begin(token[i], strip[i], quad);
     }
     const auto add = [&](auto part_of) {
@@ -57,7 +68,9 @@ __device__ __forceinline__ void add_wide_sums(const float* sums, int tokens, int
 #pragma unroll
         for (int m = 0; m < kSources; ++m) {
           const float4 part = part_of(reinterpret_cast<const float4*>(
-              sums + ((strip[i] * kSources + m) * kTokens + token[i]) * kWideSumPitch + 4 * quad));
+              sums +
+              ((strip[i] * kSources + m << pass.log) + token[i] - pass.begin) * kWideSumPitch +
+              4 * quad));
           v[i][m].x += part.x, v[i][m].y += part.y, v[i][m].z += part.z, v[i][m].w += part.w;
         }
       }
@@ -108,6 +121,56 @@ __device__ __forceinline__ void write_quad(const MarlinProduct& p, bool whole_qu
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if (out >= -i && out + i < p.row_count) y[out + i] = value[i];
+  }
+}
+
+// Whether write_own_sums takes this product: of units of gate and up the one that most models have.
+// 128 tokens of one matrix are quicker in quads of rows, but for experts, whose items are short.
+template <int kTokens, bool kPaired>
+__host__ __device__ inline bool writes_own_sums(const MarlinProduct& p) {
+  const bool silu = p.glu.activation == static_cast<int32_t>(Activation::Silu) && p.glu.limit <= 0;
+  return (!kPaired || silu) && !p.accumulate && (kTokens <= 64 || kPaired || p.offsets);
+}
+
+// Sums of a warp that had all columns, from its registers: eight rows in a row of 32 bytes. Of the
+// strips' rows the first is `first_out`; kPaired: they are of gate and of up.
+template <bool kPaired, int kStrips, int kEights>
+__device__ __forceinline__ void write_own_sums(const MarlinProduct& p,
+                                               const float (&sum)[kStrips][kEights][4], int tokens,
+                                               int first_out, const float* scale,
+                                               float* const* y_row, int matrix, int lane) {
+  constexpr int kOuts = kPaired ? 2 : 2 * kStrips;  // of a token
+  const auto row_of = [](int i) { return i / 2 * 16 + i % 2 * 8; };
+  first_out += lane / 4;
+  bool inside[kOuts];
+  float bias[kOuts], up_bias[kOuts] = {};
+#pragma unroll
+  for (int i = 0; i < kOuts; ++i) {
+    const int out = first_out + row_of(i);
+    inside[i] = out >= 0 && out < p.row_count;
+    bias[i] = inside[i] ? p.bias_of(0, matrix, out) : 0;
+    if constexpr (kPaired) up_bias[i] = inside[i] ? p.bias_of(1, matrix, out) : 0;
+  }
+#pragma unroll
+  for (int n = 0; n < kEights; ++n) {
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      const int token = 8 * n + lane % 4 * 2 + t;
+      if (token >= tokens) continue;
+      const float factor = scale[token];
+      float* y = y_row[token] + first_out;
+#pragma unroll
+      for (int i = 0; i < kOuts; ++i) {
+        float value;
+        if constexpr (kPaired) {
+          const float up = sum[1][n][i * 2 + t] * factor + up_bias[i];
+          value = row_silu(sum[0][n][i * 2 + t] * factor + bias[i]) * up;
+        } else {
+          value = sum[i / 2][n][i % 2 * 2 + t] * factor + bias[i];
+        }
+        if (inside[i]) y[row_of(i)] = value;
+      }
+    }
   }
 }
 

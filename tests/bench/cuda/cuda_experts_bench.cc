@@ -14,7 +14,7 @@ using namespace kernels;
 namespace {
 
 void experts(const char* what, DType gate_type, DType down_type, int32_t count_experts,
-             int32_t top_k, int64_t hidden, int64_t width, int64_t tokens) {
+             int32_t top_k, int64_t hidden, int64_t width, int64_t tokens, GpuKernel kernel) {
   const Rotating gate(gate_type, width, hidden, count_experts),
       up(gate_type, width, hidden, count_experts);
   const Rotating down(down_type, hidden, width, count_experts);
@@ -50,7 +50,8 @@ void experts(const char* what, DType gate_type, DType down_type, int32_t count_e
   group.tokens = tokens;
   group.attrs.experts = count_experts;
   group.attrs.top_k = top_k;
-  const std::string label = std::string(what) + " tokens " + std::to_string(tokens) + " ";
+  const std::string label = std::string(what) + " tokens " + std::to_string(tokens) + " " +
+                            std::string(info(kernel).name) + " ";
   report(label + "group_experts",
          seconds_of(2 * kSets,
                     [&](int i, cudaStream_t s) {
@@ -71,6 +72,7 @@ void experts(const char* what, DType gate_type, DType down_type, int32_t count_e
   first.tokens = tokens;
   first.h = h.as<float>();
   first.h_stride = width;
+  first.kernel = kernel;
   first.workspace_bytes = cuda_experts_gate_up_workspace(first);
   const Memory workspace1(first.workspace_bytes + 1);
   first.workspace = workspace1.as<std::byte>();
@@ -96,6 +98,7 @@ void experts(const char* what, DType gate_type, DType down_type, int32_t count_e
   second.tokens = tokens;
   second.y = y.as<float>();
   second.y_stride = hidden;
+  second.kernel = kernel;
   second.workspace_bytes = cuda_experts_down_workspace(second);
   const Memory workspace2(second.workspace_bytes + 1);
   second.workspace = workspace2.as<std::byte>();
@@ -134,6 +137,7 @@ void one_token_experts(const char* what, DType gate_type, DType down_type, int32
   first.router.attrs.normalize = 1;
   first.router.tokens = 1;
   first.x = x.as<float>();
+  first.x_stride = hidden;
   first.h = h.as<float>();
   first.h_stride = width;
   CudaOneSumArgs second;
@@ -142,6 +146,8 @@ void one_token_experts(const char* what, DType gate_type, DType down_type, int32
   second.h = first.h;
   second.h_stride = width;
   second.y = y.as<float>();
+  second.y_stride = hidden;
+  second.tokens = 1;
   const auto run = [&](bool choose, bool sum) {
     return seconds_of(2 * kSets, [&](int i, cudaStream_t s) {
       first.router.logits = logits.as<float>() + i % kSets * count_experts;
@@ -165,14 +171,18 @@ void one_token_experts(const char* what, DType gate_type, DType down_type, int32
 }  // namespace
 
 void bench_experts() {
-  for (int64_t tokens : {1, 4, 16, 64, 512, 2048}) {
-    experts("Qwen3-30B", DType::Q4_K, DType::Q6_K, 128, 8, 2048, 768, tokens);
+  for (int64_t tokens : {2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}) {
+    for (GpuKernel kernel :
+         {GpuKernel::MarlinGemv, GpuKernel::MarlinFewGemm, GpuKernel::MarlinGemmWgmma}) {
+      if (kernel == GpuKernel::MarlinGemv && tokens > 4) continue;
+      experts("Qwen3-30B", DType::Q4_K, DType::Q6_K, 128, 8, 2048, 768, tokens, kernel);
+    }
   }
   one_token_experts("Qwen3-30B", DType::Q4_K, DType::Q6_K, 128, 8, 1, 2048, 768);
 }
 
 void bench_deepseek() {
-  experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 7168, 2048, 1);
+  experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 7168, 2048, 1, GpuKernel::MarlinGemv);
   one_token_experts("DeepSeek-V3", DType::Q4_K, DType::Q4_K, 256, 8, 8, 7168, 2048);
 }
 
