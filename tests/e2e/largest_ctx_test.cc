@@ -22,10 +22,11 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class Compiled {
  public:
-  explicit Compiled(const std::vector<std::string>& more = {}) {
+  explicit Compiled(const std::vector<std::string>& more = {},
+                    const std::string& rules = "moe-experts-on-cpu") {
     std::vector<std::string> command = {ktx_compile(),
                                         model_gguf("qwen3moe"),
-                                        source_dir() + "/rules/moe-experts-on-cpu.yaml",
+                                        source_dir() + "/rules/" + rules + ".yaml",
                                         "--target=" + source_dir() + "/targets/h200.yaml",
                                         "-o",
                                         path()};
@@ -131,6 +132,44 @@ TEST(LargestCtx, IsAskedForOnBothCommandLines) {
   const Finished wrong = run_program({ktx_run(), "chat", plan, "--ctx", "most"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("or max, not 'most'"));
+}
+
+TEST(EnlargedChunk, IsOfMixturesThatAGpuHasRoomFor) {
+  const Compiled all({}, "all-gpu"), hybrid;
+  EXPECT_TRUE(runtime::may_enlarge_chunk(all.plan(), {}));
+  EXPECT_FALSE(runtime::may_enlarge_chunk(hybrid.plan(), {}));
+  runtime::EngineOptions asked;
+  asked.chunk_tokens = 64;
+  EXPECT_FALSE(runtime::may_enlarge_chunk(all.plan(), asked));
+  EXPECT_EQ(runtime::enlarged_chunk(all.plan(), {}, room(100000, 100000)).take(), 2048);
+  // 512 MiB are the reserve (gpu_fit.cc).
+  EXPECT_EQ(runtime::enlarged_chunk(all.plan(), {}, room(100000, 520)).take(), std::nullopt);
+}
+
+TEST(EnlargedChunk, GivesWayToACacheThatJustFits) {
+  const Compiled all({}, "all-gpu");
+  HostGpuLog log;
+  const auto most_needed = [&](int64_t chunk) {
+    runtime::EngineOptions options;
+    options.threads = 1;
+    options.chunk_tokens = chunk;
+    uint64_t mib = 512;  // the reserve alone
+    for (bool opens = false; !opens; mib += 1) {
+      options.open_gpu = HostGpu::opener({.memory_bytes = mib * kMiB}, &log);
+      opens = bool{runtime::Engine::open(all.path(), options)};
+    }
+    return mib - 1;
+  };
+  const uint64_t usual = most_needed(1024), large = most_needed(2048);
+  ASSERT_LT(usual, large);
+  for (const auto& [mib, chunk] : {std::pair{usual, 1024}, {large, 2048}}) {
+    runtime::EngineOptions options;
+    options.threads = 1;
+    options.open_gpu = HostGpu::opener({.memory_bytes = mib * kMiB}, &log);
+    auto engine = runtime::Engine::open(all.path(), options);
+    ASSERT_TRUE(engine) << engine.error().message;
+    EXPECT_EQ((*engine)->chunk_tokens(), chunk) << mib << " MiB";
+  }
 }
 
 }  // namespace

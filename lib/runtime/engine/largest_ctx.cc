@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "lib/ops/step_ops.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/largest_context.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/gpu/gpu_fit.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
@@ -125,6 +127,28 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
                         room_to_stream);
   }
   return LargestCtx{ctx, std::move(note)};
+}
+
+bool may_enlarge_chunk(const plan::PlanView& plan, const EngineOptions& options) {
+  if (options.chunk_tokens || options.hosts || plan.facts.encoder) return false;
+  bool any = false, all = true;
+  for (const plan::StepRecord& step : plan.steps) {
+    if (step.op != static_cast<uint32_t>(StepOp::ExpertsGateUp)) continue;
+    any = true;
+    all = all && !target::is_cpu(plan.string(step.device));
+  }
+  return any && all;
+}
+
+Result<std::optional<int64_t>> enlarged_chunk(const plan::PlanView& plan,
+                                              const EngineOptions& options, const RunRoom& room) {
+  constexpr int64_t kChunk = 2048;  // H200, Qwen3-30B-A3B: prompts 1.22 times as fast as by 1,024
+  if (plan.facts.chunk_tokens >= kChunk) return std::optional<int64_t>();
+  EngineOptions large = options;
+  large.chunk_tokens = kChunk;
+  const int64_t ctx = options.ctx.value_or(plan.facts.default_ctx);
+  const Result<Fit> fit = fit_of(plan, large, room, ctx);
+  return fit && fit->fits ? std::optional<int64_t>(kChunk) : std::nullopt;
 }
 
 }  // namespace ktx::runtime

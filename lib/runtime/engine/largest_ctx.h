@@ -3,6 +3,8 @@
 //   EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
 //   options.ctx = KTX_TRY(largest_ctx(plan, options, {available, gpus.facts()})).ctx;
 //
+// And the chunk of mixtures on GPUs, which depends on the same room.
+//
 // At most what the model was made for. More memory never gives less. Room to stream experts gives
 // way to the context, as it does for any context that is asked for (gpu_start.cc).
 #pragma once
@@ -50,5 +52,12 @@ struct LargestCtx {
 // Where no context fits the plan's default is the answer, and opening the engine says why.
 Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,
                                const RunRoom& room);
+
+// Whether the run may choose a larger chunk than usual (fit.h): all experts are on GPUs of this
+// machine, and none was asked for.
+bool may_enlarge_chunk(const plan::PlanView& plan, const EngineOptions& options);
+// That chunk, by which each expert has more tokens for its weights; none where it does not fit.
+Result<std::optional<int64_t>> enlarged_chunk(const plan::PlanView& plan,
+                                              const EngineOptions& options, const RunRoom& room);
 
 }  // namespace ktx::runtime

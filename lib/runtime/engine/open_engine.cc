@@ -62,10 +62,13 @@ Status take_hosts(const plan::PlanView& plan, EngineOptions& options) {
   return {};
 }
 
-// Sets the context, and the GPUs that had to be opened for it; returns what to tell.
-Result<std::string> find_largest_ctx(const plan::PlanView& plan,
-                                     const std::optional<uint64_t>& available,
-                                     EngineOptions& options) {
+// Sets the context and the chunk where they depend on what is free, and the GPUs that had to be
+// opened for it; returns what to tell.
+Result<std::string> choose_by_room(const plan::PlanView& plan,
+                                   const std::optional<uint64_t>& available,
+                                   EngineOptions& options) {
+  const bool enlarge = may_enlarge_chunk(plan, options);
+  if (!options.largest_ctx && !enlarge) return std::string();
   const EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
   RunRoom room{available, gpus.facts()};
   if (options.hosts) {
@@ -73,10 +76,15 @@ Result<std::string> find_largest_ctx(const plan::PlanView& plan,
     room.others = std::move(others.cpus);
     room.gpus.merge(others.gpus);
   }
-  const LargestCtx found = KTX_TRY(largest_ctx(plan, options, room));
-  options.ctx = found.ctx;
+  std::string note;
+  if (options.largest_ctx) {
+    LargestCtx found = KTX_TRY(largest_ctx(plan, options, room));
+    options.ctx = found.ctx;
+    note = std::move(found.note);
+  }
+  if (enlarge) options.chunk_tokens = KTX_TRY(enlarged_chunk(plan, options, room));
   options.open_gpu = gpus.taker();
-  return found.note;
+  return note;
 }
 
 }  // namespace
@@ -104,8 +112,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     EngineOptions options = given;
     KTX_TRY(take_hosts(plan, options));
     s.hosts = options.hosts;
-    std::string note;
-    if (options.largest_ctx) note = KTX_TRY(find_largest_ctx(plan, available, options));
+    const std::string note = KTX_TRY(choose_by_room(plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
