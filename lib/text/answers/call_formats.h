@@ -33,13 +33,15 @@ inline constexpr std::string_view kParameter = "<parameter=";
 // A section of calls, each with its name and its parameters in attributes.
 struct InvokeTags {
   std::string_view section, section_end, invoke, invoke_end, parameter, parameter_end;
+  std::string_view later_section = {}, later_section_end = {};  // of newer models; empty: the same
 };
 inline constexpr InvokeTags kMiniMaxTags = {
     "<minimax:tool_call>", "</minimax:tool_call>", "<invoke ",
     "</invoke>",           "<parameter ",          "</parameter>"};
 inline constexpr InvokeTags kDsmlTags = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>",
                                          "<｜DSML｜invoke ",         "</｜DSML｜invoke>",
-                                         "<｜DSML｜parameter ",      "</｜DSML｜parameter>"};
+                                         "<｜DSML｜parameter ",      "</｜DSML｜parameter>",
+                                         "<｜DSML｜tool_calls>",     "</｜DSML｜tool_calls>"};
 
 inline constexpr std::string_view kGemmaCall = "<|tool_call>call:";
 inline constexpr std::string_view kGemmaCallEnd = "<tool_call|>";

@@ -82,8 +82,11 @@ std::string_view attribute(std::string_view attributes, std::string_view name) {
 
 CallState read_invoke(ToolCallFormat format, const InvokeTags& tags, CallCursor& in,
                       std::span<const OfferedTool> tools, CallRead& read) {
-  if (const CallState section = in.opener(tags.section); section == CallState::More) {
-    return section;
+  for (const std::string_view opener : {tags.section, tags.later_section}) {
+    if (opener.empty()) continue;
+    const CallState section = in.opener(opener);
+    if (section == CallState::More) return section;
+    if (section == CallState::Call) break;
   }
   in.space();
   std::string_view attributes, value;

@@ -24,8 +24,10 @@ constexpr std::string_view kKimiOpeners[] = {kKimiBegin, kKimiCall};
 constexpr std::string_view kKimiTrailers[] = {kKimiCallEnd, kKimiEnd};
 constexpr std::string_view kMiniMaxOpeners[] = {kMiniMaxTags.section, kMiniMaxTags.invoke};
 constexpr std::string_view kMiniMaxTrailers[] = {kMiniMaxTags.invoke_end, kMiniMaxTags.section_end};
-constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.invoke};
-constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.section_end};
+constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.later_section,
+                                             kDsmlTags.invoke};
+constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.section_end,
+                                              kDsmlTags.later_section_end};
 constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
 // The last one is what the model goes on with where nothing stops it: the place of the result.
 constexpr std::string_view kGemmaTrailers[] = {kGemmaCallEnd, kGemmaResponse};

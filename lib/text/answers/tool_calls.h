@@ -20,7 +20,8 @@
 //             (Seed-OSS: <seed:tool_call>)
 //   MiniMax   <minimax:tool_call><invoke name="n"><parameter name="k">v</parameter>…</invoke>…
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
-//             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2)
+//             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2; V4 has
+//             tool_calls in the place of function_calls)
 //   Gemma     <|tool_call>call:n{k:<|"|>v<|"|>,k:[1,true]}<tool_call|>     (Gemma 4)
 //   Generic   {"tool_call": {"name": n, "arguments": {…}}}                (generic_answer.h)
 //   Harmony   <|channel|>commentary to=functions.n<|message|>{…}<|call|>     (harmony.h)

@@ -1,4 +1,4 @@
-// Filters on single values: default, numbers, tojson, attr.
+// Filters on single values: default, numbers, JSON, attr.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -12,6 +12,7 @@
 #include "lib/text/chat_template/jinja_operators.h"
 #include "lib/text/chat_template/jinja_print.h"
 #include "lib/text/chat_template/unicode_text.h"
+#include "lib/text/exact_json.h"
 
 namespace ktx::text::jinja {
 namespace {
@@ -201,6 +202,15 @@ Result<Value> filter_tojson(Call& call) {
   return call.string(KTX_TRY(to_json(call.meter, call.self, style)));
 }
 
+// No filter of Jinja's own: DeepSeek's templates read the text of a call's arguments with it.
+Result<Value> filter_from_json(Call& call) {
+  if (!call.self.is_string()) return Error{"from_json: only text can be read as JSON"};
+  KTX_TRY(call.meter.reserve(static_cast<int64_t>(call.self.text().size())));
+  const nlohmann::ordered_json json = parse_json(call.self.text());
+  if (json.is_discarded()) return Error{"from_json: the text is no JSON"};
+  return from_json(call.meter, json, call.self.outside());
+}
+
 Result<Value> filter_attr(Call& call) {
   const std::string name = KTX_TRY(call.printed(0));
   // Only attributes, no items: a dict has its methods.
@@ -247,6 +257,7 @@ constexpr Builtin kValueFilters[] = {
     {"abs", "", filter_abs},
     {"round", "precision? method?", filter_round},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson},
+    {"from_json", "", filter_from_json},
     {"attr", "name", filter_attr},
     {"filesizeformat", "binary?", filter_filesizeformat},
 };

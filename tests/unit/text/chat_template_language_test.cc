@@ -1,6 +1,6 @@
 // The template language against Python's Jinja2: chat_template_cases.json holds
 // some thousand small templates with what Jinja2 prints for them.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <fstream>
 #include <map>
@@ -102,6 +102,21 @@ TEST(ChatTemplateLanguage, TojsonTakesWhatMapReturns) {
       ChatTemplate::parse("{{ [{'a': 1}, {'a': 2}] | map(attribute='a') | tojson }}");
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(*parsed->render({}), "[1, 2]");
+}
+
+// DeepSeek-V4's template reads arguments that stand as text.
+TEST(ChatTemplateLanguage, FromJsonReadsText) {
+  const auto parsed = ChatTemplate::parse(
+      R"({% set args = '{"b": [1, null], "a": "x"}' | from_json %})"
+      R"({% for key, value in args.items() %}{{ key }}={{ value | tojson }};{% endfor %})");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(*parsed->render({}), "b=[1, null];a=\"x\";");
+
+  for (const char* wrong : {"{{ '{' | from_json }}", "{{ 1 | from_json }}"}) {
+    const auto refused = ChatTemplate::parse(wrong);
+    ASSERT_TRUE(refused.ok());
+    EXPECT_THAT(refused->render({}).error().message, ::testing::HasSubstr("from_json: ")) << wrong;
+  }
 }
 
 }  // namespace

@@ -174,6 +174,13 @@ const Case kCases[] = {
      "</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>\n"
      "</｜DSML｜function_calls>",
      "So.|g {\"x\": \"42\", \"y\": [1]}|f {}"},
+    // DeepSeek-V4 calls the section otherwise
+    {Dsml,
+     "So.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜parameter name=\"x\" "
+     "string=\"true\">42</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"f\">\n"
+     "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+     "So.|g {\"x\": \"42\"}|f {}"},
+    {Dsml, "<｜DSML｜tool_calls>no", "<｜DSML｜tool_calls>no"},
     // Ministral 3 and Devstral: each call behind a marker of its own
     {Mistral, "I look.[TOOL_CALLS]f[ARGS]{\"s\": \"[TOOL_CALLS]\"}[TOOL_CALLS]g[ARGS]{}",
      "I look.|f {\"s\": \"[TOOL_CALLS]\"}|g {}"},
