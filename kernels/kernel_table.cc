@@ -5,6 +5,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/block_scores.h"
+#include "kernels/attention/compress.h"
 #include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
@@ -14,6 +15,7 @@
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
 #include "kernels/state_space/state_space.h"
+#include "kernels/streams/residual_streams.h"
 
 namespace ktx::kernels {
 
@@ -81,6 +83,18 @@ Result<PositionScoresFn> find_position_scores(std::string_view family, Isa isa) 
 }
 Result<BlockScoresFn> find_block_scores(std::string_view family, Isa isa) {
   return find<BlockScoresArgs>(family, isa);
+}
+Result<CompressFn> find_compress(std::string_view family, Isa isa) {
+  return find<CompressArgs>(family, isa);
+}
+Result<StreamWeightsFn> find_stream_weights(std::string_view family, Isa isa) {
+  return find<StreamWeightsArgs>(family, isa);
+}
+Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa) {
+  return find<CollapseStreamsArgs>(family, isa);
+}
+Result<MixStreamsFn> find_mix_streams(std::string_view family, Isa isa) {
+  return find<MixStreamsArgs>(family, isa);
 }
 Result<RowsFn> find_rows(std::string_view family, Isa isa) {
   return find<RowsArgs>(family, isa);

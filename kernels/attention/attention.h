@@ -14,6 +14,11 @@
 // Block attention: `chosen` lists blocks of chosen_block positions, for each KV head its own. Its
 // positions are those of the blocks in their order, the last one's up to the token's own.
 //
+// Compressed attention: `entries` of a slot stand before the positions, entries_of[t] of them for
+// token t, all from 0 on or those that `chosen` lists; behind them come the positions from
+// first_of[t] on. kv.position holds the number of the last one in this list. A token is taken
+// alone, and its rows of both slots may be of different types.
+//
 // A sink of a head is one more score of its softmax, without a value (gpt-oss).
 // value_in_key: the value is the first value_dim elements of the key (absorbed MLA).
 // Keys and values from `first` to each token's position must have been stored; what stands before
@@ -73,6 +78,9 @@ struct AttentionArgs {
   int64_t chosen_stride = 0;
   int64_t chosen_each = 0;   // elements from a KV head's list to the next one's; 0: one for all
   int64_t chosen_block = 1;  // positions of an element
+  KvView entries;            // of one head
+  const int32_t* entries_of = nullptr;  // [T]; null: positions alone
+  const int32_t* first_of = nullptr;    // [T]
   int64_t token_begin = 0;
   int64_t token_end = 0;
   int64_t head_begin = 0;  // q heads
@@ -94,15 +102,21 @@ inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {
   return int64_t{attrs.value_dim} + 2;  // and maximum and sum of the weights
 }
 
-// Position j of the list of a token and KV head; j itself where all are seen.
+// Whether number j of a token's list is an entry.
+inline bool is_entry(const AttentionArgs& a, int64_t token, int64_t j) {
+  return a.entries_of != nullptr && j < a.entries_of[token];
+}
+
+// Position j of the list of a token and KV head (or entry); j itself where all are seen.
 inline int64_t seen_position(const AttentionArgs& a, int64_t token, int64_t kv_head, int64_t j) {
+  if (a.entries_of && !is_entry(a, token, j)) return a.first_of[token] + j - a.entries_of[token];
   if (!a.chosen) return j;
   const int32_t* list = a.chosen + token * a.chosen_stride + kv_head * a.chosen_each;
   if (a.chosen_block == 1) return list[j];
   return list[j / a.chosen_block] * a.chosen_block + j % a.chosen_block;
 }
 
-// Families: "kv_store", "attention", "sparse_attention", "block_attention".
+// Families: "kv_store", "attention", "sparse_attention", "block_attention", "compressed_attention".
 Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa);
 Result<AttentionFn> find_attention(std::string_view family, Isa isa);
 

@@ -2,6 +2,7 @@
 #include "kernels/simd/vec_avx2.h"
 // (the policy first: the loops use its macros)
 #include "kernels/attention/attention_loop.h"
+#include "kernels/attention/compress_loop.h"
 #include "kernels/attention/position_scores_loop.h"
 
 namespace ktx::kernels {
@@ -9,6 +10,7 @@ namespace ktx::kernels {
 void attention_avx2(const AttentionArgs& a);
 void position_scores_avx2(const PositionScoresArgs& a);
 void block_scores_avx2(const BlockScoresArgs& a);
+void compress_avx2(const CompressArgs& a);
 
 void attention_avx2(const AttentionArgs& a) {
   if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx2>>(a);
@@ -21,6 +23,10 @@ void position_scores_avx2(const PositionScoresArgs& a) {
 
 void block_scores_avx2(const BlockScoresArgs& a) {
   block_scores<Avx2>(a);
+}
+
+void compress_avx2(const CompressArgs& a) {
+  compress<Avx2>(a);
 }
 
 }  // namespace ktx::kernels

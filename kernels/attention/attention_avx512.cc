@@ -3,6 +3,7 @@
 // (the policy first: the loops use its macros)
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_loop.h"
+#include "kernels/attention/compress_loop.h"
 #include "kernels/attention/position_scores_loop.h"
 #include "lib/target/fast_bf16_dots.h"
 
@@ -11,6 +12,7 @@ namespace ktx::kernels {
 void attention_avx512(const AttentionArgs& a);
 void position_scores_avx512(const PositionScoresArgs& a);
 void block_scores_avx512(const BlockScoresArgs& a);
+void compress_avx512(const CompressArgs& a);
 
 void attention_bf16_floats(const AttentionArgs& a) {
   attention<RoundedDots<Avx512>>(a);
@@ -30,6 +32,10 @@ void position_scores_avx512(const PositionScoresArgs& a) {
 
 void block_scores_avx512(const BlockScoresArgs& a) {
   block_scores<Avx512>(a);
+}
+
+void compress_avx512(const CompressArgs& a) {
+  compress<Avx512>(a);
 }
 
 }  // namespace ktx::kernels

@@ -72,6 +72,23 @@ KTX_INLINE void rows_to_elements(const std::byte* row, const std::byte* next, in
   }
 }
 
+// The same of rows whose types may differ (entries and positions of compressed attention).
+template <class V>
+KTX_INLINE typename V::F columns_of(KvType type, const std::byte* row, int64_t i, int64_t dim) {
+  return type == KvType::F16 ? columns<V, KvType::F16>(row, i, dim)
+                             : columns<V, KvType::Q8_0>(row, i, dim);
+}
+template <class D>
+void mixed_to_elements(const std::byte* row, KvType type, const std::byte* next, KvType next_type,
+                       int64_t dim, int64_t stride, typename D::Elem* out) {
+  using V = typename D::V;
+  for (int64_t d = 0; d < dim; d += 16) {
+    const int64_t end = d + 16 <= dim ? d + 16 : dim;
+    D::store_rows(out + d, stride, columns_of<V>(type, row, d, end),
+                  next ? columns_of<V>(next_type, next, d, end) : V::zero());
+  }
+}
+
 // This thread's memory, as attention_scratch_bytes() counts it.
 template <class D>
 struct Scratch {
@@ -129,12 +146,14 @@ class CacheRows {
         first_(first),
         of_keys_(of_keys) {
     row_bytes_ = of_keys ? a.kv.layout.key_row_bytes() : a.kv.layout.value_row_bytes();
+    type_ = a.kv.layout.type;
   }
   const std::byte* operator[](int64_t j) {
     if (j < begin_ || j >= end_) find_block(j);
     return rows_ + (j - begin_) * row_bytes_;
   }
   int64_t row_bytes() const { return row_bytes_; }
+  KvType type() const { return type_; }  // of the last row that was asked for
   // How many there are up to the token's own position; 0 where single positions are chosen.
   int64_t stored() const {
     return args_.chosen && args_.chosen_block == 1 ? 0 : position_ + 1 - first_;
@@ -142,17 +161,24 @@ class CacheRows {
 
  private:
   void find_block(int64_t j) {
-    const int64_t block_tokens = args_.kv.layout.block_tokens;
+    const bool entry = is_entry(args_, token_, first_ + j);
+    const KvView& kv = entry ? args_.entries : args_.kv;
+    const int64_t block_tokens = kv.layout.block_tokens;
     const int64_t position = seen_position(args_, token_, kv_head_, first_ + j);
     begin_ = j;
     end_ = j + block_tokens - position % block_tokens;
-    if (args_.chosen) {  // neighbours in the list are neighbours in its block
+    if (args_.entries_of) {
+      const int64_t left = args_.chosen ? 1 : args_.entries_of[token_] - (first_ + j);
+      if (entry && j + left < end_) end_ = j + left;
+      row_bytes_ = kv.layout.key_row_bytes();
+      type_ = kv.layout.type;
+    } else if (args_.chosen) {  // neighbours in the list are neighbours in its block
       const int64_t block = args_.chosen_block;
       const int64_t left = block == 1 ? 1 : block - (first_ + j) % block;
       end_ = j + left < end_ ? j + left : end_;
     }
-    rows_ = of_keys_ ? key_row(args_.kv, sequence_, kv_head_, position)
-                     : value_row(args_.kv, sequence_, kv_head_, position);
+    rows_ = of_keys_ ? key_row(kv, sequence_, kv_head_, position)
+                     : value_row(kv, sequence_, kv_head_, position);
   }
 
   const AttentionArgs& args_;
@@ -161,6 +187,7 @@ class CacheRows {
   int64_t position_, kv_head_, first_;
   bool of_keys_;
   int64_t row_bytes_ = 0;
+  KvType type_ = KvType::F32;
   const std::byte* rows_ = nullptr;  // of positions [begin_, end_) from first_ on
   int64_t begin_ = 0, end_ = 0;
 };
@@ -209,7 +236,14 @@ KTX_INLINE void load_keys(const Tile<D>& tile, int64_t first, int64_t skip, int6
   for (int64_t j = skip; j < count; j += 8) {
     ahead.ask(j, 8);
     for (int64_t i = 0; i < 8 && j + i < count; ++i) {
-      row_to_elements<D, type>(keys[j + i], a.attrs.key_dim, s.turned + i * s.key_pad);
+      const std::byte* row = keys[j + i];
+      typename D::Elem* out = s.turned + i * s.key_pad;
+      if (type != KvType::F32 && keys.type() != type) {
+        constexpr KvType kOther = type == KvType::F16 ? KvType::Q8_0 : KvType::F16;
+        row_to_elements<D, kOther>(row, a.attrs.key_dim, out);
+      } else {
+        row_to_elements<D, type>(row, a.attrs.key_dim, out);
+      }
     }
     typename D::Elem* out = s.keys + j / kStripe * kStripe * s.key_pad + j % kStripe;
     for (int64_t d = 0; d < s.key_pad; d += 8) {
@@ -229,9 +263,14 @@ void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t co
   for (int64_t j = skip; j < count; j += 2) {
     ahead.ask(j, 2);
     const std::byte* row = values[j];
+    const KvType row_type = values.type();
     const std::byte* next = j + 1 < count ? values[j + 1] : nullptr;
-    rows_to_elements<D, type>(row, next, a.attrs.value_dim, s.value_pad,
-                              s.values + j / D::kCols * s.value_pad);
+    typename D::Elem* out = s.values + j / D::kCols * s.value_pad;
+    if (type != KvType::F32 && (row_type != type || values.type() != type)) {
+      mixed_to_elements<D>(row, row_type, next, values.type(), a.attrs.value_dim, s.value_pad, out);
+    } else {
+      rows_to_elements<D, type>(row, next, a.attrs.value_dim, s.value_pad, out);
+    }
   }
 }
 
@@ -423,10 +462,10 @@ void attend_tile(const Tile<D>& tile) {
 }
 
 // Tokens from `begin` on that are of the same sequence, at most `limit`; one that reads chosen
-// positions is alone.
+// positions or entries is alone.
 KTX_INLINE int64_t run_of_sequence(const AttentionArgs& a, int64_t begin, int64_t limit) {
   int64_t end = begin + 1;
-  if (a.chosen) return end;
+  if (a.chosen || a.entries_of) return end;
   while (end < a.token_end && end - begin < limit && a.kv.sequence[end] == a.kv.sequence[begin]) {
     ++end;
   }

@@ -1,13 +1,12 @@
 // Attention one output at a time, in double, with the softmax taken position by position.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/block_scores.h"
+#include "kernels/attention/kv_element.h"
 #include "kernels/attention/kv_row.h"
 #include "kernels/attention/position_scores.h"
-#include "lib/formats/dtype.h"
 
 namespace ktx::kernels {
 
@@ -17,19 +16,6 @@ void block_scores_scalar(const BlockScoresArgs& a);
 
 namespace {
 
-float element(KvType type, const std::byte* row, int64_t i) {
-  if (type == KvType::F32) {
-    float value;
-    std::memcpy(&value, row + 4 * i, sizeof value);
-    return value;
-  }
-  const std::byte* block = type == KvType::F16 ? row + 2 * i : row + i / 32 * 34;
-  uint16_t half;
-  std::memcpy(&half, block, sizeof half);
-  if (type == KvType::F16) return half_to_float(half);
-  return half_to_float(half) * static_cast<float>(static_cast<int8_t>(block[2 + i % 32]));
-}
-
 // The part of the cache that one head of a token reads.
 struct Cache {
   const AttentionArgs& args;
@@ -37,8 +23,10 @@ struct Cache {
   int64_t kv_head;
 
   int64_t place(int64_t j) const { return seen_position(args, token, kv_head, j); }
+  const KvView& view(int64_t j) const { return is_entry(args, token, j) ? args.entries : args.kv; }
+  KvType type(int64_t j) const { return view(j).layout.type; }
   const std::byte* key(int64_t position) const {
-    return key_row(args.kv, args.kv.sequence[token], kv_head, place(position));
+    return key_row(view(position), args.kv.sequence[token], kv_head, place(position));
   }
   const std::byte* value(int64_t position) const {
     return args.attrs.value_in_key
@@ -50,13 +38,12 @@ struct Cache {
 void attend(const Cache& cache, int64_t position, int64_t head, const float* q,
             double* sum_of_values, float* y) {
   const AttentionAttrs& attrs = cache.args.attrs;
-  const KvType type = cache.args.kv.layout.type;
   double largest = -INFINITY, sum = 0;
   for (int64_t d = 0; d < attrs.value_dim; ++d) sum_of_values[d] = 0;
   for (int64_t p = first_position(attrs, position); p <= position; ++p) {
     double score = 0;
     for (int64_t d = 0; d < attrs.key_dim; ++d) {
-      score += double{q[d]} * element(type, cache.key(p), d);
+      score += double{q[d]} * element(cache.type(p), cache.key(p), d);
     }
     score *= attrs.scale;
     if (attrs.softcap > 0) score = attrs.softcap * std::tanh(score / attrs.softcap);
@@ -69,7 +56,7 @@ void attend(const Cache& cache, int64_t position, int64_t head, const float* q,
     const double weight = std::exp(score - largest);
     sum += weight;
     for (int64_t d = 0; d < attrs.value_dim; ++d) {
-      sum_of_values[d] += weight * element(type, cache.value(p), d);
+      sum_of_values[d] += weight * element(cache.type(p), cache.value(p), d);
     }
   }
   double shrink = 1;

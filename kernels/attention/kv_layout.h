@@ -9,6 +9,9 @@
 // so that a head's keys are contiguous. Row types: F32, F16, and Q8_0 (blocks of 34
 // bytes: half scale, 32 int8; the last one may be partly unused). Token at position
 // p lies in block p / block_tokens of its sequence's block table, at p % block_tokens.
+//
+// A compressed slot has rows for some positions each, entries, which stand in the block of their
+// last position (CompressAttrs; entry_layout). Its "tokens" are entries then.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +32,8 @@ struct KvLayout {
   int64_t block_tokens = 0;
   int64_t kv_heads = 0;
   int64_t key_dim = 0;
-  int64_t value_dim = 0;  // 0: the values are in the keys
+  int64_t value_dim = 0;   // 0: the values are in the keys
+  int64_t row_blocks = 1;  // entries: blocks from one row to the next, which is in the last of them
 
   constexpr int64_t key_row_bytes() const { return kv_row_bytes(type, key_dim); }
   constexpr int64_t value_row_bytes() const { return kv_row_bytes(type, value_dim); }
@@ -45,6 +49,13 @@ struct KvLayout {
     return (bytes + 63) / 64 * 64;
   }
 };
+
+// The layout of entries of `every` positions each in a slot that was laid out by tokens.
+inline constexpr KvLayout entry_layout(const KvLayout& slot, int64_t dim, int64_t every) {
+  const int64_t rows = every < slot.block_tokens ? slot.block_tokens / every : 1;
+  const int64_t blocks = every < slot.block_tokens ? 1 : every / slot.block_tokens;
+  return {slot.type, rows, 1, dim, 0, blocks};
+}
 
 // The cache of one slot as the tokens of a step see it. tables[s][b] is the start of
 // block b of sequence s, and the slot's part begins slot_offset bytes into it.

@@ -20,13 +20,15 @@
 namespace ktx::kernels {
 
 struct RouterArgs {
-  const float* logits = nullptr;   // [T, experts]
-  int64_t logits_stride = 0;       // elements
-  const float* bias = nullptr;     // [experts] or null
-  const float* factors = nullptr;  // [experts] or null
-  RouterAttrs attrs;               // 1 <= top_k <= experts; groups divides experts
-  int32_t* ids = nullptr;          // [T, top_k], dense
-  float* weights = nullptr;        // [T, top_k], dense
+  const float* logits = nullptr;    // [T, experts]
+  int64_t logits_stride = 0;        // elements
+  const float* bias = nullptr;      // [experts] or null
+  const float* factors = nullptr;   // [experts] or null
+  const int32_t* table = nullptr;   // [vocabulary, top_k] in [0, experts), or null
+  const int32_t* tokens = nullptr;  // [T] ids, rows of the table
+  RouterAttrs attrs;                // 1 <= top_k <= experts; groups divides experts
+  int32_t* ids = nullptr;           // [T, top_k], dense
+  float* weights = nullptr;         // [T, top_k], dense
   int64_t token_begin = 0;
   int64_t token_end = 0;
   float* scratch = nullptr;  // 2 * experts + groups floats, one per thread

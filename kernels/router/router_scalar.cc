@@ -1,6 +1,7 @@
 // Choice of experts. There is one variant: a few hundred logits per token are
 // nothing beside the products, and double makes the scores plain.
 #include <cmath>
+#include <iterator>
 
 #include "kernels/router/expert_places.h"
 #include "kernels/router/router.h"
@@ -30,6 +31,14 @@ void scores_softmax(const float* logits, int64_t n, float* scores) {
 void scores_sigmoid(const float* logits, int64_t n, float* scores) {
   for (int64_t e = 0; e < n; ++e) {
     scores[e] = static_cast<float>(1 / (1 + std::exp(-double{logits[e]})));
+  }
+}
+
+void scores_sqrt_softplus(const float* logits, int64_t n, float* scores) {
+  for (int64_t e = 0; e < n; ++e) {
+    const double x = logits[e];
+    const double softplus = std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+    scores[e] = static_cast<float>(std::sqrt(softplus));
   }
 }
 
@@ -77,19 +86,27 @@ void best_choices(const float* choice, int64_t n, int64_t top_k, int32_t* ids) {
   }
 }
 
-void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weights) {
+void choose(const RouterArgs& a, const float* scores, float* choice, int32_t* ids) {
   const RouterAttrs& attrs = a.attrs;
   const int64_t n = attrs.experts;
-  float* scores = a.scratch;
-  float* choice = a.scratch + n;
-  if (static_cast<Scoring>(attrs.scoring) == Scoring::Softmax) {
-    scores_softmax(logits, n, scores);
-  } else {
-    scores_sigmoid(logits, n, scores);
-  }
   for (int64_t e = 0; e < n; ++e) choice[e] = a.bias ? scores[e] + a.bias[e] : scores[e];
   if (attrs.groups > 1) keep_best_groups(attrs, choice, a.scratch + 2 * n);
   best_choices(choice, n, attrs.top_k, ids);
+}
+
+void route(const RouterArgs& a, int64_t token, int32_t* ids, float* weights) {
+  constexpr void (*kScores[])(const float*, int64_t, float*) = {scores_softmax, scores_sigmoid,
+                                                                scores_sqrt_softplus};
+  static_assert(std::size(kScores) == kScorings);
+  const RouterAttrs& attrs = a.attrs;
+  float* scores = a.scratch;
+  kScores[attrs.scoring](a.logits + token * a.logits_stride, attrs.experts, scores);
+  if (a.table) {
+    const int32_t* row = a.table + a.tokens[token] * int64_t{attrs.top_k};
+    for (int64_t k = 0; k < attrs.top_k; ++k) ids[k] = row[k];
+  } else {
+    choose(a, scores, a.scratch + attrs.experts, ids);
+  }
   double sum = 0;
   for (int64_t k = 0; k < attrs.top_k; ++k) sum += weights[k] = scores[ids[k]];
   const double divisor = attrs.normalize ? sum + 1e-20 : 1;
@@ -103,8 +120,7 @@ void route(const RouterArgs& a, const float* logits, int32_t* ids, float* weight
 
 void router_scalar(const RouterArgs& a) {
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    route(a, a.logits + t * a.logits_stride, a.ids + t * a.attrs.top_k,
-          a.weights + t * a.attrs.top_k);
+    route(a, t, a.ids + t * a.attrs.top_k, a.weights + t * a.attrs.top_k);
   }
 }
 

@@ -56,6 +56,8 @@ StepFacts facts_of(const StepList& list, const ListedStep& step, Memory memory) 
   facts.inner_rows = inner_rows(step.op, step.attrs, width(step.inputs), width(step.outputs));
   const int32_t slot = kv_slot_of(step.attrs);
   if (slot >= 0) facts.accesses.push_back(slot_access(slot, step.op == StepOp::KvStore));
+  const int32_t entries = entries_slot_of(step.attrs);
+  if (entries >= 0) facts.accesses.push_back(slot_access(entries, step.op == StepOp::Compress));
   const auto& rows = step.outputs.empty() ? step.inputs : step.outputs;
   if (!rows.empty() && rows[0].value != kNone) facts.rows = list.values[rows[0].value].rows;
   return facts;

@@ -22,6 +22,7 @@ std::string_view operand_name(std::string_view operands, size_t i) {
 
 void check_embed(OpCheck& s) {
   const OpWeight& table = s.weight(0);
+  s.require(table.dtype != DType::I32, "table has integer elements");
   s.shape("y", s.out(0), ValueType::F32, table.cols);
   s.require(table.matrices == 1 && table.rows >= s.flow.vocab_size,
             "table has {} rows for {} tokens", table.rows * table.matrices, s.flow.vocab_size);
@@ -37,6 +38,7 @@ void check_given_hidden(OpCheck& s) {
 // That positions stay inside of the table is the runtime's to see to.
 void check_embed_row(OpCheck& s) {
   const OpWeight& table = s.weight(0);
+  s.require(table.dtype != DType::I32, "table has integer elements");
   s.shape("y", s.out(0), ValueType::F32, table.cols);
   s.require(table.matrices == 1, "table is {} matrices, expected 1", table.matrices);
   s.in_range("row", s.attrs<EmbedRowAttrs>().row, -1, table.rows - 1);
@@ -216,6 +218,24 @@ void check_indexer(OpCheck& s, const Attrs& a) {
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
 }
 
+// A slot that has a row of `dim` for each `every` positions.
+void check_entries(OpCheck& s, int32_t slot, int32_t dim, int32_t every) {
+  if (!s.in_range("entries", slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("dim", dim, 1, kMaxDim) ||
+      !s.require(entries_fit_blocks(every),
+                 "an entry of {} positions, expected 2 to 64 or a "
+                 "multiple of 64",
+                 every)) {
+    return;
+  }
+  const KvShape& shape = s.flow.kv_slots[slot];
+  s.require(shape.kv_heads == 1 && shape.value_dim == 0 && shape.window == 0 &&
+                shape.key_dim == entry_token_elems(dim, every),
+            "entries of {} for {} positions each in a slot with {} heads of {}, values of {} and "
+            "a window of {}",
+            dim, every, shape.kv_heads, shape.key_dim, shape.value_dim, shape.window);
+}
+
 void check_choose_positions(OpCheck& s) {
   const auto& a = s.attrs<ChoosePositionsAttrs>();
   if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
@@ -223,7 +243,12 @@ void check_choose_positions(OpCheck& s) {
       !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions)) {
     return;
   }
-  check_indexer(s, a);
+  if (a.every == 1) {
+    check_indexer(s, a);
+  } else {
+    check_entries(s, a.slot, a.key_dim, a.every);
+    s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  }
   s.shape("weights", s.in(1), ValueType::F32, a.heads);
   s.shape("positions", s.out(0), ValueType::I32, a.top_k);
   s.require(s.out(0).whole(), "positions are a part of a value");
@@ -271,6 +296,88 @@ void check_block_attention(OpCheck& s) {
             choice.heads, choice.block);
   s.shape("blocks", s.in(1), ValueType::I32, int64_t{choice.heads} * choice.top_k);
   s.require(s.in(1).whole(), "blocks are a part of a value");
+}
+
+void check_compress(OpCheck& s) {
+  const auto& a = s.attrs<CompressAttrs>();
+  check_entries(s, a.entries, a.dim, a.every);
+  if (!s.ok() || !s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("overlapped", a.overlapped, 0, 1) ||
+      !s.in_range("rotary_dim", a.rotary_dim, 2, a.dim) ||
+      !s.in_range("every", a.every, 2, kMaxCompressed)) {
+    return;
+  }
+  s.in_range("interleaved", a.interleaved, 0, 1);
+  s.require(a.rotary_dim % 2 == 0, "rotary_dim is {}, expected an even number", a.rotary_dim);
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.key_dim == kCompressedChannels && slot.value_dim == kCompressedChannels &&
+                slot.kv_heads * kCompressedChannels == a.channels(),
+            "{} channels in a slot with {} heads of {} and {}", a.channels(), slot.kv_heads,
+            slot.key_dim, slot.value_dim);
+  s.require(slot.window == 0 || slot.window >= a.window(),
+            "entries of {} positions of a slot that keeps {}", a.window(), slot.window);
+  s.matrices("bias", s.weight(0), 1, a.every, a.channels());
+  s.vector("norm", s.weight(1), a.dim);
+  s.vector("inv_freq", s.weight(2), a.rotary_dim / 2);
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+  s.require(!s.flow.slot_stored[a.entries], "slot {} is stored twice", a.entries);
+  s.flow.slot_stored[a.entries] = true;
+}
+
+void check_compressed_attention(OpCheck& s) {
+  const auto& a = s.attrs<CompressedAttentionAttrs>();
+  check_entries(s, a.entries, a.dim, a.every);
+  if (!s.ok() || !s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("window", a.window, 1, kMaxDim)) {
+    return;
+  }
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.window == 0 || a.window <= slot.window,
+            "a window of {} over a slot that keeps {} positions", a.window, slot.window);
+  AttentionAttrs own = whole_attention(a);
+  own.window = a.window;
+  check_attention(s, own);
+  s.require(s.flow.slot_stored[a.entries], "slot {} is read before it is stored", a.entries);
+  if (!s.ok() || !s.in(1).present()) return;
+  const Producer* writer = s.written_by("chosen", s.in(1), StepOp::ChoosePositions, 0);
+  if (!writer) return;
+  const auto& choice = std::get<ChoosePositionsAttrs>(writer->attrs);
+  s.require(choice.every == a.every, "entries of {} positions, chosen among those of {}", a.every,
+            choice.every);
+  s.shape("chosen", s.in(1), ValueType::I32, choice.top_k);
+  s.require(s.in(1).whole(), "chosen is a part of a value");
+}
+
+void check_stream_weights(OpCheck& s) {
+  const auto& a = s.attrs<StreamWeightsAttrs>();
+  constexpr int64_t kMaxIterations = 1000;
+  if (!s.in_range("streams", a.streams, 1, kMaxStreams)) return;
+  s.in_range("iterations", a.iterations, 0, kMaxIterations);
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  s.shape("mixes", s.in(0), ValueType::F32, a.width(), s.in(0).rows);
+  s.shape("weights", s.out(0), ValueType::F32, a.width(), s.in(0).rows);
+  s.vector("scale", s.weight(0), a.scales());
+  s.vector("base", s.weight(1), a.width());
+}
+
+void check_collapse_streams(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  const int64_t streams = s.in(1).width;
+  s.require(streams <= kMaxStreams, "{} streams, expected at most {}", streams, kMaxStreams);
+  s.shape("x", x, ValueType::F32, streams * s.out(0).width, x.rows);
+  s.shape("weights", s.in(1), ValueType::F32, streams, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, s.out(0).width, x.rows);
+}
+
+void check_mix_streams(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  const int64_t streams = x.width / std::max<int64_t>(s.in(1).width, 1);
+  if (!s.in_range("streams", streams, 1, kMaxStreams)) return;
+  s.shape("x", x, ValueType::F32, streams * s.in(1).width, x.rows);
+  s.shape("part", s.in(1), ValueType::F32, s.in(1).width, x.rows);
+  s.shape("weights", s.in(2), ValueType::F32, streams * (streams + 1), x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
 }
 
 // Each state belongs to one step.
@@ -385,7 +492,7 @@ void check_router(OpCheck& s) {
       !s.in_range("groups_used", a.groups_used, 1, a.groups)) {
     return;
   }
-  s.in_range("scoring", a.scoring, 0, 1);
+  s.in_range("scoring", a.scoring, 0, kScorings - 1);
   s.in_range("normalize", a.normalize, 0, 1);
   s.in_range("group_score", a.group_score, 0, 1);
   const int32_t group = a.experts / a.groups;
@@ -398,6 +505,14 @@ void check_router(OpCheck& s) {
   s.require(s.out(0).whole(), "ids are a part of a value");
   if (s.weight(0).present()) s.vector("bias", s.weight(0), a.experts);
   if (s.weight(1).present()) s.vector("factors", s.weight(1), a.experts);
+  if (!s.weight(2).present()) return;
+  const OpWeight& table = s.weight(2);
+  s.require(table.dtype == DType::I32 && table.matrices == 1 && table.cols == a.top_k &&
+                table.rows >= s.flow.vocab_size,
+            "table is {} of {}, expected I32 [{}, {}]",
+            shape_text(table.cols, table.rows, table.matrices), name(table.dtype), a.top_k,
+            s.flow.vocab_size);
+  s.require(!s.weight(0).present() && a.groups == 1, "a table and a bias or groups");
 }
 
 void check_group_experts(OpCheck& s) {
@@ -556,7 +671,8 @@ void check_present(OpCheck& s) {
   for (size_t i = 0; i < s.weights.size(); ++i) {
     s.require(s.weight(i).present() || optional_operand(s.op.weights, i),
               "weight {} ({}) is missing", i, s.op.weights);
-    s.require(s.weight(i).dtype != DType::I32, "weight {} has integer elements", i);
+    s.require(s.weight(i).dtype != DType::I32 || operand_name(s.op.weights, i) == "table",
+              "weight {} has integer elements", i);
   }
 }
 

@@ -162,15 +162,21 @@ constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
 //   score[s] = scale * sum over heads of weights[h] * max(0, q[h] . key[s])
 //
 // and takes the top_k best, the lower one of two equals; all p + 1 of them where they are no more.
+//
+// every > 1: it chooses among the entries of a compressed slot (CompressAttrs) in the place of
+// positions, of which it sees (p + 1) / every.
 struct ChoosePositionsAttrs {
   int32_t slot = 0;
   int32_t heads = 1;
   int32_t key_dim = 0;
   int32_t top_k = 0;
   float scale = 1;
+  int32_t every = 1;
+  static constexpr uint32_t kFirstBytes = 20;  // without every
   template <class F>
   void fields(F&& f) {
-    f("slot", slot), f("heads", heads), f("key_dim", key_dim), f("top_k", top_k), f("scale", scale);
+    f("slot", slot), f("heads", heads), f("key_dim", key_dim), f("top_k", top_k), f("scale", scale),
+        f("every", every);
   }
 };
 
@@ -229,16 +235,114 @@ constexpr AttentionAttrs whole_attention(const BlockAttentionAttrs& a) {
   return {a.slot, a.heads, a.kv_heads, a.key_dim, a.value_dim, 0, a.scale};
 }
 
-enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1 };
+// Keys of compressed attention (DeepSeek-V4): each `every` positions make one entry, a row of `dim`
+// in slot `entries`. Slot `slot` has rows and scores of the positions by channel; heads of 16
+// channels are its heads, so that it is never rounded to Q8_0. Channel c of entry e is
+//
+//   sum over its positions s of softmax(score[s, c] + bias[s % every, c]) * row[s, c]
+//
+// over positions e * every to (e + 1) * every - 1. overlapped = 1: a position has 2 * dim channels.
+// The second half counts for its own entry, the first one for the entry behind that: of entry e
+// positions (e - 1) * every on take part, the first `every` with channels c, the others with
+// dim + c. Then the entry is normed by its root mean square, and its last rotary_dim elements are
+// rotated by the first of its positions, e * every.
+//
+// Entry e stands in the block of its last position (e + 1) * every - 1, so that a block depends on
+// the tokens up to its end alone. A token at position p sees entries [0, (p + 1) / every).
+struct CompressAttrs {
+  int32_t slot = 0;
+  int32_t entries = 0;
+  int32_t every = 1;
+  int32_t overlapped = 0;
+  int32_t dim = 0;
+  int32_t rotary_dim = 0;
+  int32_t interleaved = 0;
+  float mscale = 1;  // of cos and sin
+  float eps = 0;     // of the norm
+  int64_t channels() const { return int64_t{dim} * (overlapped != 0 ? 2 : 1); }
+  int64_t window() const { return int64_t{every} * (overlapped != 0 ? 2 : 1); }  // positions
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot), f("entries", entries), f("every", every), f("overlapped", overlapped),
+        f("dim", dim), f("rotary_dim", rotary_dim), f("interleaved", interleaved),
+        f("mscale", mscale), f("eps", eps);
+  }
+};
+inline constexpr int32_t kCompressedChannels = 16;  // of a head of the slot
+
+// Entries that a token at `position` sees.
+constexpr int64_t entries_seen(int64_t every, int64_t position) {
+  return (position + 1) / every;
+}
+// Elements of a token in a slot of entries of `dim`; `every` divides 64 or is a multiple of it.
+constexpr int32_t entry_token_elems(int32_t dim, int32_t every) {
+  const int32_t rows = every < 64 ? every : 64;
+  return (dim + rows - 1) / rows;
+}
+constexpr bool entries_fit_blocks(int32_t every) {
+  return every > 1 && (64 % every == 0 || every % 64 == 0);
+}
+
+// Attention of heads that share one key, which is the value as well, over entries of a compressed
+// slot and then over the last `window` positions, its own among them. The entries are all that the
+// token sees, or those that choose_positions has chosen.
+struct CompressedAttentionAttrs {
+  int32_t slot = 0;  // of the positions
+  int32_t entries = 0;
+  int32_t heads = 1;
+  int32_t dim = 0;
+  int32_t every = 1;
+  int32_t window = 0;
+  float scale = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("slot", slot), f("entries", entries), f("heads", heads), f("dim", dim), f("every", every),
+        f("window", window), f("scale", scale);
+  }
+};
+
+// The same attention over a list of rows, without a window.
+constexpr AttentionAttrs whole_attention(const CompressedAttentionAttrs& a) {
+  return {a.slot, a.heads, 1, a.dim, a.dim, 1, a.scale};
+}
+
+// Hyper-connections: the residual stream is `streams` rows side by side. Each part of a layer reads
+// a sum of them and gives back to all; the weights are made of a linear of the normed streams,
+// mixes = [pre | post | comb], streams, streams and streams^2 numbers:
+//
+//   pre = sigmoid(mixes * scale[0] + base) + eps
+//   post = 2 * sigmoid(mixes * scale[1] + base)
+//   comb = softmax(mixes * scale[2] + base) of each row of streams numbers, + eps
+//
+// comb is then normalised by columns, x / (sum + eps), and iterations - 1 times by rows and by
+// columns (Sinkhorn and Knopp), so that rows and columns have sums of nearly 1.
+// iterations = 0: there is pre alone.
+struct StreamWeightsAttrs {
+  int32_t streams = 1;
+  int32_t iterations = 0;
+  float eps = 0;
+  int64_t width() const { return iterations == 0 ? streams : int64_t{streams} * (streams + 2); }
+  int64_t scales() const { return iterations == 0 ? 1 : 3; }
+  template <class F>
+  void fields(F&& f) {
+    f("streams", streams), f("iterations", iterations), f("eps", eps);
+  }
+};
+inline constexpr int32_t kMaxStreams = 16;
+
+// SqrtSoftplus: sqrt(log(1 + exp(x))).
+enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1, SqrtSoftplus = 2 };
+inline constexpr int32_t kScorings = 3;
 enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
 
-// 1. score = softmax(logits) over all experts, or sigmoid of each.
+// 1. score = softmax(logits) over all experts, or a function of each.
 // 2. choice = score + bias (when there is a bias).
 // 3. groups > 1: a group's score is its best choice, or the sum of its two best;
 //    only the best groups_used groups stay.
 // 4. The k best choices win (ties: lower expert number), in falling order, on every device: a
 //    token's rank r is its choice r (GroupExpertsAttrs).
 // 5. weight = score (without bias), / (sum + 1e-20) if normalize, * scale, * factor.
+// With a table, whose row of the token's id has k experts, those are the choices instead of 2 to 4.
 struct RouterAttrs {
   int32_t experts = 0;
   int32_t top_k = 0;
@@ -439,7 +543,8 @@ using StepAttrs =
                  KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
                  ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
                  DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs,
-                 SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs>;
+                 SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
+                 CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.
@@ -478,8 +583,9 @@ bool attrs_size_fits(StepOp op, uint64_t bytes);
 
 // Whether the step adds to what y holds already.
 bool accumulates(const StepAttrs& attrs);
-// The KV slot that the step stores or reads; -1: none.
+// The KV slot that the step stores or reads, and the one of its entries; -1: none.
 int32_t kv_slot_of(const StepAttrs& attrs);
+int32_t entries_slot_of(const StepAttrs& attrs);
 // The fixed-size state of a sequence that the step reads and writes; -1: none. Its floats.
 int32_t state_of(const StepAttrs& attrs);
 int64_t state_floats_of(const StepAttrs& attrs);

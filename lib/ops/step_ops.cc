@@ -135,6 +135,15 @@ int32_t kv_slot_of(const StepAttrs& attrs) {
       attrs);
 }
 
+int32_t entries_slot_of(const StepAttrs& attrs) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.entries; }) return a.entries;
+        return int32_t{-1};
+      },
+      attrs);
+}
+
 int32_t state_of(const StepAttrs& attrs) {
   return std::visit(
       [](const auto& a) {

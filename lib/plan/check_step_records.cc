@@ -154,8 +154,8 @@ void check_device(StepCheck& s) {
       break;
     }
   }
-  const int32_t slot = kv_slot_of(s.step_attrs);
-  if (slot >= 0) {
+  for (const int32_t slot : {kv_slot_of(s.step_attrs), entries_slot_of(s.step_attrs)}) {
+    if (slot < 0) continue;
     s.require(same_device(plan, plan.kv_slots[slot].device, own), "it is on {} and slot {} on {}",
               printable(plan.string(own)), slot,
               printable(plan.string(plan.kv_slots[slot].device)));

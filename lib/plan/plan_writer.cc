@@ -112,13 +112,15 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
 // 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
 // hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
-// 6: state-space layers, convolutions without silu, chosen blocks.
+// 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
+// hyper-connections.
 uint32_t reader_minor(const PlanContents& contents) {
   uint32_t by_op = 0;
   for (const StepRecord& step : contents.steps) {
     const bool sums = step.op == static_cast<uint32_t>(StepOp::SumExperts);
-    const bool newest = step.op == static_cast<uint32_t>(StepOp::StateSpace) ||
-                        step.op == static_cast<uint32_t>(StepOp::ChooseBlocks) ||
+    static constexpr StepOp kNewest[] = {StepOp::StateSpace, StepOp::ChooseBlocks, StepOp::Compress,
+                                         StepOp::StreamWeights};
+    const bool newest = std::ranges::count(kNewest, static_cast<StepOp>(step.op)) > 0 ||
                         (step.op == static_cast<uint32_t>(StepOp::CausalConv) &&
                          step.attrs_size > CausalConvAttrs::kFirstBytes);
     by_op = std::max(by_op, newest ? 6U : sums ? 5U : 0U);

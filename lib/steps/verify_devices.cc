@@ -31,8 +31,8 @@ void verify_devices(const StepGraph& graph, DiagSink& sink) {
       if (blob == kAbsent || graph.blobs[blob].device == step.device) continue;
       fail(fmt::format("weight '{}'", graph.blobs[blob].name), graph.blobs[blob].device);
     }
-    const int32_t slot = kv_slot_of(step.attrs);
-    if (slot != kAbsent && graph.kv_slots[slot].device != step.device) {
+    for (const int32_t slot : {kv_slot_of(step.attrs), entries_slot_of(step.attrs)}) {
+      if (slot == kAbsent || graph.kv_slots[slot].device == step.device) continue;
       fail(fmt::format("KV slot {}", slot), graph.kv_slots[slot].device);
     }
   }

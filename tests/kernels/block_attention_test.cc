@@ -158,7 +158,8 @@ TEST_P(BlockAttention, TakesTheChosenBlocksOfEachKvHeadAndNoOthers) {
     AttentionArgs a;
     a.q = q.data();
     a.q_stride = kHeads * kDim;
-    a.attrs = whole_attention({0, kHeads, kKvHeads, kDim, kDim, static_cast<int32_t>(block), 0.1f});
+    a.attrs = whole_attention(
+        BlockAttentionAttrs{0, kHeads, kKvHeads, kDim, kDim, static_cast<int32_t>(block), 0.1f});
     a.kv = cache.view();
     a.kv.sequence = sequence.data();
     a.kv.position = last.data();

@@ -72,8 +72,10 @@ std::vector<GpuForm> forms() {
     GpuForm form;
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
-    constexpr StepOp kOfTheCpu[] = {StepOp::StateSpace, StepOp::ChooseBlocks,
-                                    StepOp::BlockAttention};
+    constexpr StepOp kOfTheCpu[] = {StepOp::StateSpace,          StepOp::ChooseBlocks,
+                                    StepOp::BlockAttention,      StepOp::Compress,
+                                    StepOp::CompressedAttention, StepOp::StreamWeights,
+                                    StepOp::MixStreams,          StepOp::CollapseStreams};
     if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);

@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/block_scores.h"
+#include "kernels/attention/compress.h"
 #include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
@@ -17,6 +18,7 @@
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
 #include "kernels/state_space/state_space.h"
+#include "kernels/streams/residual_streams.h"
 #include "lib/formats/layout.h"
 #include "tests/kernels/kernel_cases.h"
 
@@ -32,19 +34,24 @@ bool found_by_an_op(std::string_view family) {
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
          find_sum_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
          find_delta_rule(family, isa).ok() || find_state_space(family, isa).ok() ||
+         find_compress(family, isa).ok() || find_stream_weights(family, isa).ok() ||
+         find_collapse_streams(family, isa).ok() || find_mix_streams(family, isa).ok() ||
          find_position_scores(family, isa).ok() || find_block_scores(family, isa).ok() ||
          find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
-// But for those that a GPU does not need, those that are the host's, and state spaces, whose layers
+// But for those that a GPU does not need, those that are the host's, and those of layers that
 // placement leaves to the CPU.
 TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
     const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
                         op.op == StepOp::SumExperts || op.op == StepOp::StateSpace ||
-                        op.op == StepOp::ChooseBlocks || op.op == StepOp::BlockAttention;
+                        op.op == StepOp::ChooseBlocks || op.op == StepOp::BlockAttention ||
+                        op.op == StepOp::Compress || op.op == StepOp::CompressedAttention ||
+                        op.op == StepOp::StreamWeights || op.op == StepOp::CollapseStreams ||
+                        op.op == StepOp::MixStreams;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

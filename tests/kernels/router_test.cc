@@ -47,8 +47,9 @@ Routed naive(const RouterAttrs& attrs, const float* logits, const std::vector<fl
   const float largest = *std::max_element(logits, logits + n);
   for (size_t e = 0; e < n; ++e) sum += std::exp(double{logits[e]} - largest);
   for (size_t e = 0; e < n; ++e) {
-    score[e] = attrs.scoring == 0 ? std::exp(double{logits[e]} - largest) / sum
-                                  : 1 / (1 + std::exp(-double{logits[e]}));
+    score[e] = attrs.scoring == 0   ? std::exp(double{logits[e]} - largest) / sum
+               : attrs.scoring == 1 ? 1 / (1 + std::exp(-double{logits[e]}))
+                                    : std::sqrt(std::log1p(std::exp(double{logits[e]})));
   }
   std::vector<float> choice(n);
   for (size_t e = 0; e < n; ++e) {
@@ -84,11 +85,37 @@ Routed naive(const RouterAttrs& attrs, const float* logits, const std::vector<fl
   return out;
 }
 
+// Experts of a token's id: their weights are the scores'.
+TEST(Router, ATableNamesTheExpertsOfATokensId) {
+  const RouterAttrs attrs{4, 2, static_cast<int32_t>(Scoring::SqrtSoftplus), 1, 1.5f};
+  const std::vector<float> logits = {0, 1, -2, 3, 5, 0.5f, 0, -40};
+  const std::vector<int32_t> table = {3, 1, 0, 0, 2, 3}, tokens = {2, 0};
+  std::vector<int32_t> ids(4, -1);
+  std::vector<float> weights(4), scratch(9);
+  RouterArgs a;
+  a.logits = logits.data();
+  a.logits_stride = 4;
+  a.table = table.data();
+  a.tokens = tokens.data();
+  a.attrs = attrs;
+  a.ids = ids.data();
+  a.weights = weights.data();
+  a.token_end = 2;
+  a.scratch = scratch.data();
+  (*find_router("router", Isa::Scalar))(a);
+  EXPECT_EQ(ids, (std::vector<int32_t>{2, 3, 3, 1}));
+  const auto score = [](double x) { return std::sqrt(std::log1p(std::exp(x))); };
+  EXPECT_NEAR(weights[0], 1.5 * score(-2) / (score(-2) + score(3)), 1e-6);
+  EXPECT_NEAR(weights[1], 1.5 * score(3) / (score(-2) + score(3)), 1e-6);
+  EXPECT_NEAR(weights[2], 1.5 * score(-40) / (score(-40) + score(0.5)), 1e-12);
+  EXPECT_NEAR(weights[3], 1.5, 1e-6);
+}
+
 TEST(Router, AgreesWithTheNaiveOneInAllVariants) {
   Random random(31);
   for (int experts : {8, 64, 256}) {
     for (int top_k : {1, 2, 6}) {
-      for (int scoring : {0, 1}) {
+      for (int scoring : {0, 1, 2}) {
         for (int normalize : {0, 1}) {
           for (int groups : {1, 4, 8}) {
             for (int group_score : {0, 1}) {

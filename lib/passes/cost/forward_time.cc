@@ -237,8 +237,17 @@ class Predictor {
       work.operations =
           2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
     }
+    if (const auto* a = std::get_if<CompressedAttentionAttrs>(&step.attrs)) {
+      double entries = all / a->every;
+      if (step.inputs.size() > 1 && step.inputs[1].value != launches::kNone) {
+        const auto chosen = static_cast<double>(list_.values[step.inputs[1].value].row_elements);
+        entries = std::min(entries, chosen);
+      }
+      const double seen = entries + std::min(all, static_cast<double>(a->window));
+      work.operations = 4.0 * a->heads * a->dim * rows * seen / kAttentionShare;
+    }
     if (const auto* a = std::get_if<ChoosePositionsAttrs>(&step.attrs)) {
-      work.operations = 2.0 * a->heads * a->key_dim * rows * all / kAttentionShare;
+      work.operations = 2.0 * a->heads * a->key_dim * rows * all / a->every / kAttentionShare;
     }
     if (const auto* a = std::get_if<ChooseBlocksAttrs>(&step.attrs)) {
       work.operations = 2.0 * a->heads * a->key_dim * rows * all / kAttentionShare;

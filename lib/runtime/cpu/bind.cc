@@ -25,9 +25,9 @@ Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
 }
 
 bool shares_partials(StepOp op) {
-  static constexpr StepOp kOps[] = {StepOp::Attention, StepOp::SparseAttention,
+  static constexpr StepOp kOps[] = {StepOp::Attention,       StepOp::SparseAttention,
                                     StepOp::ChoosePositions, StepOp::BlockAttention,
-                                    StepOp::ChooseBlocks};
+                                    StepOp::ChooseBlocks,    StepOp::CompressedAttention};
   return std::ranges::find(kOps, op) != std::end(kOps);
 }
 
@@ -61,6 +61,22 @@ void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& ste
 
 }  // namespace
 
+namespace {
+
+// As one over all that it reads.
+AttentionAttrs attention_of(const plan::PlanView& plan, const plan::StepRecord& record) {
+  const auto op = static_cast<StepOp>(record.op);
+  if (op == StepOp::BlockAttention) {
+    return whole_attention(plan.attrs_of<BlockAttentionAttrs>(record));
+  }
+  if (op == StepOp::CompressedAttention) {
+    return whole_attention(plan.attrs_of<CompressedAttentionAttrs>(record));
+  }
+  return plan.attrs_of<AttentionAttrs>(record);
+}
+
+}  // namespace
+
 Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx) {
   constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
   int64_t floats = 0, rows = 0;
@@ -80,9 +96,7 @@ Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx)
       rows = std::max<int64_t>(rows, 1);
       continue;
     }
-    const auto attrs = op == StepOp::BlockAttention
-                           ? whole_attention(plan.attrs_of<BlockAttentionAttrs>(record))
-                           : plan.attrs_of<AttentionAttrs>(record);
+    const auto attrs = attention_of(plan, record);
     floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
                                   kernels::attention_partial_floats(attrs));
     rows = std::max<int64_t>(rows, attrs.heads);

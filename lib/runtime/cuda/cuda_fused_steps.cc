@@ -99,6 +99,7 @@ class Experts final : public GpuStep {
     gpu_ = &members.gpu();
     const CudaBind router = members.of(StepOp::Router), gate_up = members.of(StepOp::ExpertsGateUp);
     const CudaBind down = members.of(StepOp::ExpertsDown);
+    KTX_TRY(require_known_router(router));
     choices_.router.logits = router.input(0).f32();
     choices_.router.logits_stride = router.input(0).stride;
     choices_.router.bias = KTX_TRY(router.vector(0, bias_));

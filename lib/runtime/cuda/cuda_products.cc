@@ -28,6 +28,13 @@ Status require_no_factors(const CudaBind& gate_up) {
   return {};
 }
 
+// Scores that are roots of softplus, and experts by token id, are the CPU's (place-devices).
+Status require_known_router(const CudaBind& router) {
+  const auto scoring = static_cast<Scoring>(router.attrs<RouterAttrs>().scoring);
+  if (scoring != Scoring::SqrtSoftplus && router.weight_count() < 3) return {};
+  return Error{"no GPU kernel routes so; put the router on the CPU by a rule"};
+}
+
 namespace {
 
 class Matmul final : public GpuStep {

@@ -180,6 +180,7 @@ struct Router final : RowsStep<kernels::CudaRouterArgs, kernels::launch_router> 
         args_.attrs.top_k > kernels::kCudaMaxTopK) {
       return Error{"more experts than a GPU's router takes; put the router on the CPU by a rule"};
     }
+    KTX_TRY(require_known_router(context));
     args_.logits = logits.f32();
     args_.logits_stride = logits.stride;
     args_.bias = KTX_TRY(context.vector(0, bias_));

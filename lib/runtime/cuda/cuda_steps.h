@@ -70,6 +70,7 @@ Status require_whole(const CudaView& view, const char* name);
 // What a step of the op asks of its launcher, but for the tokens.
 Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context);
 Status require_no_factors(const CudaBind& gate_up);  // of experts_gate_up
+Status require_known_router(const CudaBind& router);
 kernels::CudaAttentionArgs attention_args(const CudaBind& context);
 // Enough for so many tokens and for fewer.
 int64_t attention_workspace(kernels::CudaAttentionArgs args);

@@ -222,8 +222,14 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
   uint32_t conv_w = kNone, decay_w = kNone, skip_w = kNone, dt_w = kNone, layer_w = kNone,
-           layer_b = kNone;
+           layer_b = kNone, ape_w = kNone, entry_norm_w = kNone, mix_w = kNone, mix_scale = kNone,
+           mix_base = kNone;
   if (every_op) {
+    ape_w = t.weight("attn_compressor_ape.weight", DType::F32, 4, 32);
+    entry_norm_w = t.weight("attn_compressor_norm.weight", DType::F32, 1, 16);
+    mix_w = t.weight("hc_attn_fn.weight", DType::F32, 8, kHidden);
+    mix_scale = t.weight("hc_attn_scale.weight", DType::F32, 1, 3);
+    mix_base = t.weight("hc_attn_base.weight", DType::F32, 1, 8);
     conv_w = t.weight("ssm_conv1d.weight", DType::F32, kHidden, 4);
     decay_w = t.weight("ssm_a", DType::F32, 1, 2);
     skip_w = t.weight("ssm_d", DType::F32, 1, 2);
@@ -237,7 +243,13 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
 
   c.kv_slots.push_back({0, 2, kHeadDim, kHeadDim, c.strings.intern("cpu"), 0});
   c.kv_slots.push_back({1, 1, kLatent + kRope, 0, c.strings.intern("cpu"), 0});
-  if (every_op) c.kv_slots.push_back({1, 1, 16, 0, c.strings.intern("cpu"), 0});
+  if (every_op) {
+    c.kv_slots.push_back({1, 1, 16, 0, c.strings.intern("cpu"), 0});
+    // Rows and scores of entries of 4 positions, the entries, and the positions beside them.
+    c.kv_slots.push_back({1, 2, 16, 16, c.strings.intern("cpu"), 8});
+    c.kv_slots.push_back({1, 1, 4, 0, c.strings.intern("cpu"), 0});
+    c.kv_slots.push_back({1, 1, 16, 0, c.strings.intern("cpu"), 8});
+  }
 
   const uint32_t x = t.f32("x", kHidden);
   const uint32_t n = t.f32("n", kHidden);
@@ -351,6 +363,24 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
            ChooseBlocksAttrs{2, 2, 16, 3, 4, 1});
     t.step(StepOp::BlockAttention, 1, {{qkv, 0, kQ}, {blocks}}, {{att}}, {},
            BlockAttentionAttrs{0, kHeads, 2, kHeadDim, kHeadDim, 4, 0.18f});
+    // Four heads of 16 read 8 entries and the last 8 positions.
+    const uint32_t chosen = t.value("chosen", ValueType::I32, RowKind::Token, 8);
+    t.step(StepOp::KvStore, 1, {{x, 0, 32}, {x, 32, 32}}, {}, {}, KvStoreAttrs{3});
+    t.step(StepOp::Compress, 1, {}, {}, {ape_w, entry_norm_w, mla_freq_w},
+           CompressAttrs{3, 4, 4, 1, 16, kRope, 1, 1, 1e-6f});
+    t.step(StepOp::KvStore, 1, {{x, 32, 16}}, {}, {}, KvStoreAttrs{5});
+    t.step(StepOp::ChoosePositions, 1, {{x, 0, 32}, {x, 48, 2}}, {{chosen}}, {},
+           ChoosePositionsAttrs{4, 2, 16, 8, 0.1f, 4});
+    t.step(StepOp::CompressedAttention, 1, {{x}, {chosen}}, {{n}}, {},
+           CompressedAttentionAttrs{5, 4, 4, 16, 4, 8, 0.2f});
+    // The stream as two.
+    const uint32_t mixes = t.f32("mixes", 8);
+    const uint32_t collapsed = t.f32("collapsed", 32);
+    t.step(StepOp::Matmul, 1, {{x}}, {{mixes}}, {mix_w}, MatmulAttrs{});
+    t.step(StepOp::StreamWeights, 1, {{mixes}}, {{mixes}}, {mix_scale, mix_base},
+           StreamWeightsAttrs{2, 20, 1e-6f});
+    t.step(StepOp::CollapseStreams, 1, {{x}, {mixes, 0, 2}}, {{collapsed}}, {}, NoAttrs{});
+    t.step(StepOp::MixStreams, 1, {{x}, {collapsed}, {mixes, 2, 6}}, {{x}}, {}, NoAttrs{});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

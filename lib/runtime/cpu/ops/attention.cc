@@ -1,4 +1,4 @@
-// kv_store, attention, text_attention, sparse_attention and block_attention.
+// kv_store, attention, text_attention, sparse_attention, block_attention and compressed_attention.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -50,6 +50,8 @@ class AttentionStep : public CpuStep {
       const auto attrs = context.attrs<BlockAttentionAttrs>();
       args_.attrs = whole_attention(attrs);
       args_.chosen_block = attrs.block;
+    } else if (op == StepOp::CompressedAttention) {
+      bind_entries(context, context.attrs<CompressedAttentionAttrs>());
     } else {
       args_.attrs = context.attrs<AttentionAttrs>();
     }
@@ -57,8 +59,8 @@ class AttentionStep : public CpuStep {
     pool_ = context.kv.pool_of(args_.attrs.slot);
     sinks_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     args_.sinks = sinks_.data();
-    if (op == StepOp::SparseAttention || op == StepOp::BlockAttention) {
-      const BoundView chosen = context.input(1);
+    const BoundView chosen = chooses(op) ? context.input(1) : BoundView{};
+    if (chosen.data != nullptr) {
       args_.chosen = chosen.i32();
       args_.chosen_stride = chosen.stride();
       top_k_ = op == StepOp::BlockAttention ? chosen.width / args_.attrs.kv_heads : chosen.width;
@@ -72,8 +74,12 @@ class AttentionStep : public CpuStep {
 
   StepWork begin(const Batch& batch) override {
     use_batch(args_.kv, batch, pool_);
+    if (every_ > 0) {
+      number_entries(batch);
+    } else if (top_k_ > 0) {
+      number_chosen(batch);
+    }
     if (whole_text_) args_.kv.position = batch.text_end.data();
-    if (top_k_ > 0) number_chosen(batch);
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
     // ranges are halved: the cache is then read twice, by two cores.
@@ -135,6 +141,38 @@ class AttentionStep : public CpuStep {
   }
 
  private:
+  static bool chooses(StepOp op) {
+    return op == StepOp::SparseAttention || op == StepOp::BlockAttention ||
+           op == StepOp::CompressedAttention;
+  }
+
+  void bind_entries(const BindContext& context, const CompressedAttentionAttrs& attrs) {
+    args_.attrs = whole_attention(attrs);
+    every_ = attrs.every;
+    positions_.window = attrs.window;
+    args_.entries = context.kv_view(attrs.entries);
+    args_.entries.layout = kernels::entry_layout(args_.entries.layout, attrs.dim, attrs.every);
+    entries_pool_ = context.kv.pool_of(attrs.entries);
+  }
+
+  // Entries, and positions behind them, are taken by their numbers in one list.
+  void number_entries(const Batch& batch) {
+    const auto tokens = static_cast<size_t>(batch.tokens);
+    last_chosen_.resize(tokens), entries_of_.resize(tokens), first_of_.resize(tokens);
+    for (size_t t = 0; t < tokens; ++t) {
+      const int64_t position = batch.position[t], first = first_position(positions_, position);
+      const int64_t seen = entries_seen(every_, position);
+      const int64_t entries = top_k_ > 0 ? std::min(seen, top_k_) : seen;
+      entries_of_[t] = static_cast<int32_t>(entries);
+      first_of_[t] = static_cast<int32_t>(first);
+      last_chosen_[t] = static_cast<int32_t>(entries + position - first);
+    }
+    use_batch(args_.entries, batch, entries_pool_);
+    args_.entries_of = entries_of_.data();
+    args_.first_of = first_of_.data();
+    args_.kv.position = last_chosen_.data();
+  }
+
   // Chosen positions, and those of chosen blocks, are taken by their numbers.
   void number_chosen(const Batch& batch) {
     last_chosen_.resize(static_cast<size_t>(batch.tokens));
@@ -167,8 +205,11 @@ class AttentionStep : public CpuStep {
 
   kernels::AttentionArgs args_;
   bool whole_text_ = false;
-  int64_t top_k_ = 0;  // chosen positions or blocks of a head; 0: all positions
-  std::vector<int32_t> last_chosen_;
+  int64_t top_k_ = 0;         // chosen positions or blocks of a head; 0: all positions
+  int64_t every_ = 0;         // positions of an entry; 0: there are none
+  AttentionAttrs positions_;  // the window behind entries
+  KvPool entries_pool_ = KvPool::Whole;
+  std::vector<int32_t> last_chosen_, entries_of_, first_of_;  // by token
   KvPool pool_ = KvPool::Whole;
   kernels::AttentionFn run_ = nullptr;
   RowSplit tokens_, heads_;
@@ -202,6 +243,10 @@ Result<std::unique_ptr<CpuStep>> make_text_attention(const BindContext& context)
 }
 
 Result<std::unique_ptr<CpuStep>> make_sparse_attention(const BindContext& context) {
+  return make_step<AttentionStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_compressed_attention(const BindContext& context) {
   return make_step<AttentionStep>(context);
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/attention/best_positions.h"
 #include "kernels/attention/block_scores.h"
@@ -25,6 +26,7 @@ struct Choice {
   int64_t lists = 1;
   int64_t unit = 1;
   int64_t kept = 0;
+  int64_t every = 1;  // positions of an entry; 1: there are none
   int64_t span_units() const { return kAttentionSpan / unit; }
   int64_t free() const { return top_k - kept; }
 };
@@ -33,7 +35,7 @@ struct Positions {
   using Attrs = ChoosePositionsAttrs;
   using Args = kernels::PositionScoresArgs;
   using Fn = kernels::PositionScoresFn;
-  static Choice choice(const Attrs& attrs) { return {attrs.top_k, 1, 1, 0}; }
+  static Choice choice(const Attrs& attrs) { return {attrs.top_k, 1, 1, 0, attrs.every}; }
   static Result<Fn> find(std::string_view family, Isa isa) {
     return kernels::find_position_scores(family, isa);
   }
@@ -78,6 +80,9 @@ class ChooseStep final : public CpuStep {
     args_.attrs = context.attrs<typename Of::Attrs>();
     args_.kv = context.kv_view(args_.attrs.slot);
     choice_ = Of::choice(args_.attrs);
+    if (choice_.every > 1) {
+      args_.kv.layout = kernels::entry_layout(args_.kv.layout, args_.attrs.key_dim, choice_.every);
+    }
     const BoundView chosen = context.output(0);
     chosen_ = chosen.i32();
     chosen_stride_ = chosen.stride();
@@ -91,6 +96,7 @@ class ChooseStep final : public CpuStep {
     args_.kv.tables = batch.tables.data();
     args_.kv.sequence = batch.sequence.data();
     args_.kv.position = batch.position.data();
+    if (choice_.every > 1) number_entries(batch);
     const bool few = batch.tokens <= kDecodeTokens;
     tokens_ = {batch.tokens, few ? 1 : kRunTokens};
     parts_ = few && partials_ ? parts_of(batch) : 1;
@@ -151,11 +157,20 @@ class ChooseStep final : public CpuStep {
     std::byte* kernel = nullptr;
   };
 
+  // Entries are taken as positions: the last one that a token sees is its own.
+  void number_entries(const Batch& batch) {
+    last_entry_.resize(static_cast<size_t>(batch.tokens));
+    for (int64_t t = 0; t < batch.tokens; ++t) {
+      last_entry_[t] = static_cast<int32_t>(entries_seen(choice_.every, batch.position[t]) - 1);
+    }
+    args_.kv.position = last_entry_.data();
+  }
+
   // As many parts as make work for all threads, where the memory allows it.
   int64_t parts_of(const Batch& batch) const {
     int64_t longest = 0;
     for (int64_t t = 0; t < batch.tokens; ++t) {
-      longest = std::max<int64_t>(longest, batch.position[t] + 1);
+      longest = std::max<int64_t>(longest, args_.kv.position[t] + 1);
     }
     const int64_t words = partials_->float_count() / 2 / (choice_.lists * (choice_.free() + 1));
     const int64_t rows = std::max<int64_t>(batch.tokens, 1);
@@ -164,7 +179,10 @@ class ChooseStep final : public CpuStep {
     return rows > std::ssize(partials_->left) ? 1 : std::max<int64_t>(parts, 1);
   }
 
-  int64_t units(int64_t token) const { return args_.kv.position[token] / choice_.unit + 1; }
+  int64_t units(int64_t token) const {
+    const int64_t position = args_.kv.position[token];
+    return position < 0 ? 0 : position / choice_.unit + 1;
+  }
   int64_t scored(int64_t token) const { return units(token) - choice_.kept; }
   bool takes_all(int64_t token) const { return units(token) <= choice_.top_k; }
   int32_t* list(int64_t token, int64_t number) const {
@@ -253,6 +271,7 @@ class ChooseStep final : public CpuStep {
 
   typename Of::Args args_;
   Choice choice_;
+  std::vector<int32_t> last_entry_;  // by token
   int32_t* chosen_ = nullptr;
   int64_t chosen_stride_ = 0;
   typename Of::Fn run_ = nullptr;

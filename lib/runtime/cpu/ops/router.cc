@@ -1,6 +1,8 @@
 // router, group_experts and sum_experts.
 #include "kernels/router/router.h"
 
+#include <fmt/format.h>
+
 #include "lib/launches/joint_experts.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
@@ -15,6 +17,7 @@ struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
     const BoundView logits = context.input(0);
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     factors_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
+    KTX_TRY(bind_table(context));
     args_.logits = logits.f32();
     args_.logits_stride = logits.stride();
     args_.bias = bias_.data();
@@ -36,7 +39,32 @@ struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
     return (2 * int64_t{args_.attrs.experts} + args_.attrs.groups) *
            static_cast<int64_t>(sizeof(float));
   }
+  StepWork begin(const Batch& batch) override {
+    for (int64_t t = 0; args_.table && t < batch.tokens; ++t) {
+      if (batch.ids[t] >= table_rows_) return {0, 0, "a token id is outside of the expert table"};
+    }
+    return RowStep::begin(batch);
+  }
+  void prepare(const Batch& batch) override { args_.tokens = batch.ids.data(); }
+
+ private:
+  // Experts by token id, which the kernel takes as they are.
+  Status bind_table(const BindContext& context) {
+    const BoundWeight table = KTX_TRY(context.optional_weight(2));
+    if (table.matrices == 0) return {};
+    const auto attrs = context.attrs<RouterAttrs>();
+    args_.table = reinterpret_cast<const int32_t*>(table.matrix.data);
+    table_rows_ = table.matrix.rows;
+    for (int64_t i = 0; i < table_rows_ * attrs.top_k; ++i) {
+      if (args_.table[i] >= 0 && args_.table[i] < attrs.experts) continue;
+      return Error{fmt::format("the table of experts has expert {} of {} for token {}",
+                               args_.table[i], attrs.experts, i / attrs.top_k)};
+    }
+    return {};
+  }
+
   SmallWeight bias_, factors_;
+  int64_t table_rows_ = 0;
 };
 
 class GroupExpertsStep final : public CpuStep {

@@ -1,0 +1,18 @@
+// Sums of streams with AVX2: the loops of residual_streams_loop.h.
+#include "kernels/simd/vec_avx2.h"
+// (the policy first: the loops use its macros)
+#include "kernels/streams/residual_streams_loop.h"
+
+namespace ktx::kernels {
+
+void collapse_streams_avx2(const CollapseStreamsArgs& a);
+void mix_streams_avx2(const MixStreamsArgs& a);
+
+void collapse_streams_avx2(const CollapseStreamsArgs& a) {
+  collapse_streams<Avx2>(a);
+}
+void mix_streams_avx2(const MixStreamsArgs& a) {
+  mix_streams<Avx2>(a);
+}
+
+}  // namespace ktx::kernels

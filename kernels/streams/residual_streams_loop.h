@@ -1,0 +1,67 @@
+// Sums of streams over a vector policy (simd/README.md): 16 numbers of every stream at once.
+// Included by streams_<isa>.cc only.
+#pragma once
+
+#include "kernels/streams/residual_streams.h"
+
+namespace ktx::kernels {
+namespace {
+
+// Calls op(h, n) for each 16 numbers of a row, and for the n that are left.
+template <class Op>
+KTX_INLINE void each16(int64_t width, const Op& op) {
+  int64_t h = 0;
+  for (; h + 16 <= width; h += 16) op(h, 16);
+  if (h < width) op(h, width - h);
+}
+template <class V>
+KTX_INLINE typename V::F load_some(const float* p, int64_t n) {
+  return n == 16 ? V::load(p) : V::load_part(p, n);
+}
+template <class V>
+KTX_INLINE void store_some(float* p, int64_t n, typename V::F v) {
+  if (n == 16) return V::store(p, v);
+  V::store_part(p, n, v);
+}
+
+template <class V>
+void collapse_streams(const CollapseStreamsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    const float* weights = a.weights + t * a.weights_stride;
+    const float* x = a.x + t * a.x_stride;
+    each16(
+        a.width, [&](int64_t h, int64_t n) __attribute__((always_inline)) {
+          auto sum = V::zero();
+          for (int64_t s = 0; s < a.streams; ++s) {
+            sum = V::fma(V::set1(weights[s]), load_some<V>(x + s * a.width + h, n), sum);
+          }
+          store_some<V>(a.y + t * a.y_stride + h, n, sum);
+        });
+  }
+}
+
+template <class V>
+void mix_streams(const MixStreamsArgs& a) {
+  const int64_t streams = a.streams, width = a.width / streams;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    const float* post = a.weights + t * a.weights_stride;
+    const float* comb = post + streams;
+    const float* x = a.x + t * a.x_stride;
+    each16(
+        width, [&](int64_t h, int64_t n) __attribute__((always_inline)) {
+          typename V::F row[kMaxStreams];
+          for (int64_t s = 0; s < streams; ++s) row[s] = load_some<V>(x + s * width + h, n);
+          const auto part = load_some<V>(a.part + t * a.part_stride + h, n);
+          for (int64_t d = 0; d < streams; ++d) {
+            auto sum = V::mul(V::set1(post[d]), part);
+            for (int64_t s = 0; s < streams; ++s) {
+              sum = V::fma(V::set1(comb[s * streams + d]), row[s], sum);
+            }
+            store_some<V>(a.y + t * a.y_stride + d * width + h, n, sum);
+          }
+        });
+  }
+}
+
+}  // namespace
+}  // namespace ktx::kernels

@@ -1,0 +1,64 @@
+// stream_weights, collapse_streams and mix_streams: hyper-connections.
+#include "kernels/streams/residual_streams.h"
+
+#include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/row_step.h"
+#include "lib/runtime/cpu/ops/small_weight.h"
+
+namespace ktx::runtime {
+namespace {
+
+struct StreamWeightsStep final : RowStep<kernels::StreamWeightsArgs, kernels::StreamWeightsFn> {
+  Status bind(const BindContext& context) {
+    scale_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    base_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(1))));
+    point_to(context.input(0), args_.mixes, args_.mixes_stride);
+    args_.scale = scale_.data();
+    args_.base = base_.data();
+    args_.attrs = context.attrs<StreamWeightsAttrs>();
+    weight_bytes_ = scale_.bytes() + base_.bytes();
+    KTX_TRY(bind_output(context, kernels::find_stream_weights));
+    // (Each number is divided some times.)
+    split_.grain = rows_per_item(args_.width * (2 * args_.attrs.iterations + 8));
+    return {};
+  }
+  SmallWeight scale_, base_;
+};
+
+struct CollapseStreamsStep final
+    : RowStep<kernels::CollapseStreamsArgs, kernels::CollapseStreamsFn> {
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.x, args_.x_stride);
+    point_to(context.input(1), args_.weights, args_.weights_stride);
+    args_.streams = static_cast<int32_t>(context.input(1).width);
+    KTX_TRY(bind_output(context, kernels::find_collapse_streams));
+    split_.grain = rows_per_item(context.input(0).width);
+    return {};
+  }
+};
+
+struct MixStreamsStep final : RowStep<kernels::MixStreamsArgs, kernels::MixStreamsFn> {
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.x, args_.x_stride);
+    point_to(context.input(1), args_.part, args_.part_stride);
+    point_to(context.input(2), args_.weights, args_.weights_stride);
+    args_.streams = static_cast<int32_t>(context.input(0).width / context.input(1).width);
+    return bind_output(context, kernels::find_mix_streams);
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CpuStep>> make_stream_weights(const BindContext& context) {
+  return make_step<StreamWeightsStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_collapse_streams(const BindContext& context) {
+  return make_step<CollapseStreamsStep>(context);
+}
+
+Result<std::unique_ptr<CpuStep>> make_mix_streams(const BindContext& context) {
+  return make_step<MixStreamsStep>(context);
+}
+
+}  // namespace ktx::runtime

@@ -1,0 +1,135 @@
+// Hyper-connections: weights whose matrix has rows and columns of nearly one sum, and sums of
+// streams against double.
+#include "kernels/streams/residual_streams.h"
+
+#include <fmt/format.h>
+
+#include "tests/kernels/kernel_cases.h"
+
+namespace ktx::kernels {
+namespace {
+
+std::vector<float> weights_of(const StreamWeightsAttrs& attrs, const std::vector<float>& mixes,
+                              const std::vector<float>& scale, const std::vector<float>& base) {
+  std::vector<float> out(mixes.size());
+  StreamWeightsArgs a;
+  a.mixes = mixes.data();
+  a.scale = scale.data();
+  a.base = base.data();
+  a.y = out.data();
+  a.mixes_stride = a.y_stride = a.width = attrs.width();
+  a.attrs = attrs;
+  a.token_end = std::ssize(mixes) / attrs.width();
+  (*find_stream_weights("stream_weights", Isa::Scalar))(a);
+  return out;
+}
+
+TEST(StreamWeights, AreSigmoidsAndAMatrixWhoseRowsAndColumnsSumToOne) {
+  Random random(98);
+  for (const int32_t n : {1, 2, 4, 7, 16}) {
+    const StreamWeightsAttrs attrs{n, 20, 1e-6f};
+    const std::vector<float> mixes = random.normals(3 * attrs.width(), 2);
+    const std::vector<float> scale = {0.5f, 2, 1}, base = random.normals(attrs.width());
+    const std::vector<float> w = weights_of(attrs, mixes, scale, base);
+    for (int64_t t = 0; t < 3; ++t) {
+      const float* own = &w[static_cast<size_t>(t * attrs.width())];
+      const float* in = &mixes[static_cast<size_t>(t * attrs.width())];
+      for (int64_t i = 0; i < n; ++i) {
+        EXPECT_NEAR(own[i], 1 / (1 + std::exp(-(in[i] * 0.5 + base[i]))) + 1e-6, 1e-6);
+        EXPECT_NEAR(own[n + i], 2 / (1 + std::exp(-(in[n + i] * 2.0 + base[n + i]))), 1e-6);
+        double row = 0, column = 0;
+        for (int64_t j = 0; j < n; ++j) {
+          EXPECT_GE(own[2 * n + i * n + j], 0);
+          row += own[2 * n + i * n + j], column += own[2 * n + j * n + i];
+        }
+        EXPECT_NEAR(column, 1, 1e-4) << n << " streams: columns come last";
+        EXPECT_NEAR(row, 1, 0.05) << n;
+      }
+    }
+  }
+}
+
+// Two streams and one turn, by hand: softmax of rows, then columns.
+TEST(StreamWeights, OneTurnIsASoftmaxOfRowsDividedByColumns) {
+  const StreamWeightsAttrs attrs{2, 1, 0.125f};
+  const std::vector<float> mixes = {0, 0, 0, 0, 0, std::log(3.0f), 0, 0};
+  const std::vector<float> w = weights_of(attrs, mixes, {1, 1, 1}, std::vector<float>(8));
+  // Rows (1/4, 3/4) and (1/2, 1/2), each + 1/8; columns sum to 1 and 3/2, + 1/8.
+  const float want[] = {0.625f,          0.625f,         1, 1, 0.375f / 1.125f, 0.875f / 1.625f,
+                        0.625f / 1.125f, 0.625f / 1.625f};
+  for (int i = 0; i < 8; ++i) EXPECT_NEAR(w[static_cast<size_t>(i)], want[i], 1e-6) << i;
+}
+
+TEST(StreamWeights, OfTheHeadAreSigmoidsAlone) {
+  const StreamWeightsAttrs attrs{3, 0, 0.5f};
+  EXPECT_EQ(attrs.width(), 3);
+  const std::vector<float> w = weights_of(attrs, {0, 1, -1}, {2}, {0, 0, 2});
+  EXPECT_NEAR(w[0], 1, 1e-6);
+  EXPECT_NEAR(w[1], 1 / (1 + std::exp(-2.0)) + 0.5, 1e-6);
+  EXPECT_NEAR(w[2], 1, 1e-6);
+}
+
+class Streams : public ::testing::TestWithParam<Isa> {};
+
+TEST_P(Streams, AreSummedAndMixedByTheirWeights) {
+  Random random(99);
+  for (const int64_t n : {1, 2, 4, 5}) {
+    for (const int64_t width : {1, 15, 16, 17, 100}) {
+      constexpr int64_t kTokens = 3;
+      std::vector<float> x = random.normals(kTokens * n * width);
+      const std::vector<float> part = random.normals(kTokens * width);
+      const std::vector<float> weights = random.normals(kTokens * n * (n + 2));
+      const auto weight = [&](int64_t t, int64_t i) {
+        return double{weights[static_cast<size_t>(t * n * (n + 2) + i)]};
+      };
+      const auto stream = [&](int64_t t, int64_t s, int64_t h) {
+        return double{x[static_cast<size_t>((t * n + s) * width + h)]};
+      };
+      std::vector<float> y(static_cast<size_t>(kTokens * width + 1), -7);
+      CollapseStreamsArgs c;
+      c.x = x.data(), c.x_stride = n * width;
+      c.weights = weights.data(), c.weights_stride = n * (n + 2);
+      c.y = y.data(), c.y_stride = c.width = width;
+      c.streams = static_cast<int32_t>(n);
+      c.token_end = kTokens;
+      (*find_collapse_streams("collapse_streams", GetParam()))(c);
+      EXPECT_EQ(y.back(), -7);
+      std::vector<float> mixed(x.size() + 1, -7);
+      MixStreamsArgs m;
+      m.x = x.data(), m.x_stride = n * width;
+      m.part = part.data(), m.part_stride = width;
+      m.weights = weights.data() + n, m.weights_stride = n * (n + 2);
+      m.y = mixed.data(), m.y_stride = m.width = n * width;
+      m.streams = static_cast<int32_t>(n);
+      m.token_end = kTokens;
+      const MixStreamsFn mix = *find_mix_streams("mix_streams", GetParam());
+      mix(m);
+      EXPECT_EQ(mixed.back(), -7);
+      for (int64_t t = 0; t < kTokens; ++t) {
+        for (int64_t h = 0; h < width; ++h) {
+          double sum = 0;
+          for (int64_t s = 0; s < n; ++s) sum += weight(t, s) * stream(t, s, h);
+          ASSERT_NEAR(y[static_cast<size_t>(t * width + h)], sum, 1e-5) << n << "x" << width;
+          for (int64_t d = 0; d < n; ++d) {
+            double given = weight(t, n + d) * part[static_cast<size_t>(t * width + h)];
+            for (int64_t s = 0; s < n; ++s) {
+              given += weight(t, 2 * n + s * n + d) * stream(t, s, h);
+            }
+            ASSERT_NEAR(mixed[static_cast<size_t>((t * n + d) * width + h)], given, 1e-5);
+          }
+        }
+      }
+      // In place, the same bits.
+      m.y = x.data();
+      mix(m);
+      mixed.pop_back();
+      EXPECT_TRUE(same_bits(x, mixed)) << n << "x" << width;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Streams, ::testing::ValuesIn(runnable_isas()),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace ktx::kernels
