@@ -279,6 +279,14 @@ class Builder {
         return p.text_types > 0;
       case When::Indexer:
         return p.shape(layer).indexer;
+      case When::Compressed:
+        return p.shape(layer).every > 0;
+      case When::CompressedAll:
+        return p.shape(layer).every > 0 && !p.shape(layer).indexer;
+      case When::ExpertTable:
+        return p.shape(layer).experts && p.shape(layer).expert_table;
+      case When::NoExpertTable:
+        return p.shape(layer).experts && !p.shape(layer).expert_table;
       case When::GivenNorm:
         return p.given_norm;
     }

@@ -64,6 +64,9 @@ class Reader {
     read_scales();
     if (family_.attention == AttentionKind::Mla) {
       read_mla();
+    } else if (family_.attention == AttentionKind::Compressed) {
+      read_compressed_attention();
+      read_streams();
     } else {
       read_gqa();
     }
@@ -94,6 +97,9 @@ class Reader {
                              kAlpha));
       }
       return;
+    }
+    if (family_.attention == AttentionKind::Compressed) {
+      p_.glu.limit = static_cast<float>(in_.number("swiglu_limit", 0, 1e6));
     }
     const std::string act = in_.text("hidden_act");
     if (family_.gateless) return read_unit(act);
@@ -526,6 +532,95 @@ class Reader {
     if (family_.has_role(ir::Role::DeltaForget)) read_channel_delta_nets();
   }
 
+  // Windows in every layer, and behind them entries in those that the config lists by kind.
+  void read_compressed_attention() {
+    const int32_t heads = small("num_attention_heads", 1, kMaxHeads);
+    const int32_t head_dim = small("head_dim", 2, kMaxHeadDim);
+    const int32_t window = small("sliding_window", 1, kMaxWidth);
+    p_.q_lora_rank = small("q_lora_rank", 1, kMaxRank);
+    p_.rope_dim = small("qk_rope_head_dim", 2, std::max(head_dim, 2));
+    p_.output_groups = std::max(small("o_groups", 1, kMaxHeads), 1);
+    p_.output_rank = small("o_lora_rank", 1, kMaxRank);
+    p_.index_heads = small("index_n_heads", 1, kMaxHeads);
+    p_.index_dim = small("index_head_dim", 2, kMaxHeadDim);
+    p_.index_top_k = small("index_topk", 1, kMaxChosenPositions);
+    if (p_.rope_dim % 2 != 0) {
+      in_.fail(fmt::format("'qk_rope_head_dim' is {}, expected an even number", p_.rope_dim));
+    }
+    if (heads % p_.output_groups != 0) {
+      in_.fail(fmt::format("'o_groups' {} does not divide 'num_attention_heads' {}",
+                           p_.output_groups, heads));
+    }
+    if (in_.integer_or_null("num_key_value_heads", 1, kMaxHeads).value_or(1) != 1) {
+      in_.fail("'num_key_value_heads' is not 1: heads share one key");
+    }
+    for (const auto& [key, dim] :
+         {std::pair{"head_dim", head_dim}, {"index_head_dim", p_.index_dim}}) {
+      if (dim % kCompressedChannels == 0) continue;
+      in_.fail(fmt::format("'{}' is {}, expected a multiple of {}", key, dim, kCompressedChannels));
+    }
+    if (p_.index_dim < p_.rope_dim) {
+      in_.fail(fmt::format("'index_head_dim' {} is below 'qk_rope_head_dim' {}", p_.index_dim,
+                           p_.rope_dim));
+    }
+    for (LayerShape& shape : p_.shapes) {
+      shape.heads = heads, shape.kv_heads = 1, shape.head_dim = head_dim, shape.window = window;
+    }
+    read_entries();
+  }
+
+  // Published are entries of 4 positions that overlap and are chosen, and of 128, all of which are
+  // read.
+  void read_entries() {
+    const auto types = in_.config().strings("layer_types");
+    if (!types || types->size() != p_.shapes.size()) {
+      return in_.fail(
+          fmt::format("'layer_types' has {} entries for {} layers: it says what attention reads",
+                      types ? types->size() : 0, p_.shapes.size()));
+    }
+    static constexpr struct {
+      std::string_view name, rate;
+      int32_t every;
+      bool indexer;
+    } kKinds[] = {
+        {"sliding_attention", "", 0, false},
+        {"compressed_sparse_attention", "compress_rates.compressed_sparse_attention", 4, true},
+        {"heavily_compressed_attention", "compress_rates.heavily_compressed_attention", 128, false},
+    };
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      const auto* const kind =
+          std::ranges::find(kKinds, (*types)[i], [](const auto& row) { return row.name; });
+      if (kind == std::end(kKinds)) {
+        return in_.fail(
+            fmt::format("'layer_types' has '{}' for layer {}, expected sliding_attention, "
+                        "compressed_sparse_attention or heavily_compressed_attention",
+                        printable((*types)[i]), i));
+      }
+      p_.shapes[i].every = kind->every;
+      p_.shapes[i].indexer = kind->indexer;
+    }
+    for (const auto& kind : kKinds) {
+      if (kind.rate.empty()) continue;
+      const auto rate = in_.integer_or_null(kind.rate, 1, kMaxCompressed).value_or(kind.every);
+      if (rate == kind.every) continue;
+      in_.fail(fmt::format("'{}' is {}, expected {}: other entries are in no file", kind.rate, rate,
+                           kind.every));
+    }
+  }
+
+  void read_streams() {
+    p_.streams = small("hc_mult", 1, kMaxStreams);
+    p_.stream_iterations = small("hc_sinkhorn_iters", 1, 1000);
+    p_.stream_eps = static_cast<float>(in_.number("hc_eps", 1e-20, 1));
+    const auto tables = in_.integer("num_hash_layers", 0, kMaxLayers);
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].expert_table = static_cast<int64_t>(i) < tables;
+    }
+    if (in_.has("mlp_layer_types")) {
+      in_.fail("'mlp_layer_types' has layers with a table of experts behind others: no file has");
+    }
+  }
+
   // Kimi delta attention, in the layers that the config lists by kind; the others' latent attention
   // has no positions.
   void read_channel_delta_nets() {
@@ -637,6 +732,9 @@ class Reader {
     }
     rope.theta = in_.number("rope_theta", 1, 1e12);
     p_.local_rope.theta = in_.number_or_null("rope_local_base_freq", 1, 1e12).value_or(rope.theta);
+    if (family_.attention == AttentionKind::Compressed) {  // of layers with entries
+      rope.theta = in_.number("compress_rope_theta", 1, 1e12);
+    }
     read_rotary_dim();
     const std::string type = in_.text("rope_scaling.rope_type");
     if (type.empty() || type == "default" || type == "none") return;
@@ -676,8 +774,8 @@ class Reader {
   }
 
   void read_rotary_dim() {
-    if (family_.attention == AttentionKind::Mla) {
-      p_.rotary_dim = p_.rope_dim;
+    if (family_.attention != AttentionKind::Gqa) {
+      p_.rotary_dim = p_.local_rotary_dim = p_.rope_dim;
       return;
     }
     const auto full = std::ranges::find(p_.shapes, 0, &LayerShape::window);
@@ -740,6 +838,9 @@ class Reader {
       rope.beta_slow = in_.number_or_null("rope_scaling.beta_slow", 1e-6, 1e6).value_or(1);
       rope.truncate = in_.flag("rope_scaling.truncate").value_or(family_.yarn_truncate);
       rope.attention_factor = in_.number_or_null("rope_scaling.attention_factor", 1e-6, 1e6);
+      if (family_.attention == AttentionKind::Compressed && !rope.attention_factor) {
+        rope.attention_factor = 1;
+      }
       rope.mscale = in_.number_or_null("rope_scaling.mscale", 0, 1e3);
       rope.mscale_all_dim = in_.number_or_null("rope_scaling.mscale_all_dim", 0, 1e3);
       if (rope.theta <= 1) in_.fail("'rope_theta' must be above 1 for yarn");
@@ -863,6 +964,18 @@ class Reader {
             fmt::format("'num_experts_per_tok' is {}, expected 1: the input of one expert is "
                         "scaled",
                         router.top_k));
+      }
+    } else if (family_.router == RouterKind::RootOfSoftplus) {
+      router.scoring = static_cast<int32_t>(Scoring::SqrtSoftplus);
+      router.normalize = in_.flag("norm_topk_prob").value_or(true);
+      router.scale = static_cast<float>(in_.number("routed_scaling_factor", 1e-6, 1e6));
+      p_.correction_bias = true;
+      const std::string scoring = in_.text("scoring_func");
+      if (scoring != "sqrtsoftplus") {
+        in_.fail(fmt::format("'scoring_func' is '{}', expected sqrtsoftplus", printable(scoring)));
+      }
+      if (!router.normalize) {
+        in_.fail("'norm_topk_prob' is false: weights that are not normalised are not known here");
       }
     } else if (family_.router == RouterKind::SoftmaxByConfig) {
       router.normalize = in_.flag("norm_topk_prob").value_or(false);

@@ -59,6 +59,8 @@ struct LayerShape {
   bool short_conv = false;
   bool feed_forward = true;         // dense part or experts
   bool indexer = false;             // of sparse attention
+  int32_t every = 0;                // of compressed attention: positions of an entry; 0: none
+  bool expert_table = false;        // experts by token id
   int32_t positions_of_layer = -1;  // that a layer without one takes; -1: it has one
 };
 
@@ -110,6 +112,12 @@ struct HyperParams {
   int32_t index_block = 0;  // positions of a block
   int32_t index_local = 0;  // blocks
   bool interleaved_index = false;
+
+  int32_t output_groups = 0;  // of compressed attention's output; 0: it is none
+  int32_t output_rank = 0;
+  int32_t streams = 0;  // of hyper-connections; 0: none
+  int32_t stream_iterations = 0;
+  float stream_eps = 0;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;

@@ -20,6 +20,11 @@ int64_t attention_input(const HyperParams& p) {
   return p.hidden * (p.given_width > 0 ? 2 : 1);
 }
 
+// The indexer has a compressor of its own.
+ir::CompressorInfo compressor(Role role, const LayerShape& layer, const HyperParams& p) {
+  return {role == Role::Indexer ? p.index_dim : layer.head_dim, layer.every, layer.indexer};
+}
+
 ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   const bool mla = p.kv_lora_rank > 0;
   const int64_t heads = layer.heads;
@@ -64,7 +69,12 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::QAProj:
       return {p.hidden, p.q_lora_rank};
     case Role::IndexQProj:
-      return {mla ? p.q_lora_rank : p.hidden, int64_t{p.index_heads} * p.index_dim};
+      return {p.index_block > 0 ? p.hidden : p.q_lora_rank, int64_t{p.index_heads} * p.index_dim};
+    case Role::CompressorKvProj:
+    case Role::CompressorGateProj:
+      return {p.hidden, compressor(parent, layer, p).channels()};
+    case Role::OAProj:
+      return {q_width / p.output_groups, int64_t{p.output_groups} * p.output_rank};
     case Role::IndexKProj:
       return {p.hidden, p.index_dim};
     case Role::IndexWeightsProj:
@@ -79,6 +89,9 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       if (parent == Role::DeltaNet) return {p.delta_net.width(), p.hidden};
       if (parent == Role::StateSpace) return {p.state_space.width(), p.hidden};
       if (parent == Role::ShortConv) return {p.hidden, p.hidden};
+      if (parent == Role::CompressedAttention) {
+        return {int64_t{p.output_groups} * p.output_rank, p.hidden};
+      }
       return {heads * (mla ? p.value_dim : layer.head_dim), p.hidden};
     case Role::GateProj:
     case Role::UpProj:
@@ -112,8 +125,10 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
   }
 }
 
-ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
+ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   int64_t width = p.hidden;
+  if (role == Role::CompressorNorm) width = compressor(parent, layer, p).dim;
+  if (role == Role::StreamsNorm) width = p.hidden * p.streams;
   if (role == Role::QNorm || role == Role::KNorm) {
     const int32_t heads = role == Role::QNorm ? layer.heads : layer.kv_heads;
     width = layer.head_dim * (p.qk_norms == QkNormKind::Row ? int64_t{heads} : 1);
@@ -140,8 +155,8 @@ ir::NormInfo norm(Role role, const LayerShape& layer, const HyperParams& p) {
   return {width, p.norm_eps};
 }
 
-ir::NormInfo norm_of(Role role, const LayerShape& layer, const HyperParams& p) {
-  ir::NormInfo info = norm(role, layer, p);
+ir::NormInfo norm_of(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
+  ir::NormInfo info = norm(role, parent, layer, p);
   info.layer_norm = info.layer_norm || p.layer_norms;
   return info;
 }
@@ -159,6 +174,29 @@ ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
 ir::RotaryInfo rotary(const RopeTable& rope, int32_t rotary_dim, const HyperParams& p) {
   return {rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq,
           rope.context};
+}
+
+ir::CompressedAttentionInfo compressed_attention(const LayerShape& layer, const HyperParams& p) {
+  ir::CompressedAttentionInfo info;
+  info.heads = layer.heads;
+  info.head_dim = layer.head_dim;
+  info.q_lora_rank = p.q_lora_rank;
+  info.rope_dim = p.rope_dim;
+  info.scale = inverse_root(layer.head_dim);
+  info.window = layer.window;
+  info.groups = p.output_groups;
+  info.group_rank = p.output_rank;
+  info.every = layer.every;
+  if (layer.indexer) {
+    info.top_k = p.index_top_k;
+    info.index_heads = p.index_heads;
+    info.index_dim = p.index_dim;
+  }
+  return info;
+}
+
+ir::StreamsInfo streams(Role role, const HyperParams& p) {
+  return {p.streams, role == Role::HeadStreams ? 0 : p.stream_iterations, p.stream_eps, p.hidden};
 }
 
 ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,
@@ -191,6 +229,7 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     }
     return info;
   }
+  if (role == Role::CompressedAttention) return compressed_attention(layer, p);
   if (role == Role::DeltaNet) return p.delta_net;
   if (role == Role::StateSpace) return p.state_space;
   if (role == Role::ShortConv) return ir::ShortConvInfo{p.hidden, p.short_conv_taps};
@@ -216,16 +255,24 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
 ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams& p,
                        const RopeTable& rope, const RopeTable& local_rope) {
   const LayerShape& shape = p.shape(layer);
+  if (role == Role::AttentionStreams || role == Role::MlpStreams || role == Role::HeadStreams) {
+    return streams(role, p);
+  }
+  if (role == Role::Compressor || (role == Role::Indexer && shape.every > 0)) {
+    return compressor(role, shape, p);
+  }
   switch (ir::kind_of(role)) {
     case ir::Kind::Linear:
       return linear(role, parent, shape, p);
     case ir::Kind::Embedding:
       return embedding(role, p);
     case ir::Kind::Norm:
-      return norm_of(role, shape, p);
+      return norm_of(role, parent, shape, p);
     case ir::Kind::Rotary:
-      return role == Role::LocalRotary ? rotary(local_rope, p.local_rotary_dim, p)
-                                       : rotary(rope, p.rotary_dim, p);
+      // Compressors have the scaled rotation, layers without one the model's.
+      return role == Role::LocalRotary || (p.output_groups > 0 && parent == Role::Model)
+                 ? rotary(local_rope, p.local_rotary_dim, p)
+                 : rotary(rope, p.rotary_dim, p);
     case ir::Kind::Attention:
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
@@ -269,7 +316,14 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     if (name == "conv") return {x->taps, x->channels()};
     return {name == "conv_bias" ? x->channels() : x->heads};
   }
+  if (const auto* x = std::get_if<ir::CompressorInfo>(&info)) return {x->channels(), x->every};
+  if (const auto* x = std::get_if<ir::StreamsInfo>(&info)) {
+    const StreamWeightsAttrs attrs = x->attrs();
+    if (name == "fn") return {x->streams * x->hidden, attrs.width()};
+    return {name == "scale" ? attrs.scales() : attrs.width()};
+  }
   if (name == "sinks") return {heads};
+  if (name == "table") return {p.router.top_k, p.vocab};
   if (name == "bias" || name == "correction_bias" || name == "factors") return {p.experts};
   return {p.hidden, p.experts};  // of a router
 }

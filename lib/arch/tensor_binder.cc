@@ -105,7 +105,7 @@ bool TensorBinder::check_shape(const input::GgufTensor& tensor, const ParamShape
 }
 
 const input::GgufTensor* TensorBinder::find(const std::string& tensor, std::string_view purpose,
-                                            const ParamShape& shape) {
+                                            const ParamShape& shape, bool integers) {
   const input::GgufTensor* found = gguf_->find(tensor);
   if (found == nullptr) {
     std::string meant;
@@ -123,8 +123,9 @@ const input::GgufTensor* TensorBinder::find(const std::string& tensor, std::stri
     return nullptr;
   }
   use(tensor);
-  if (found->dtype == DType::I32) {
-    fail(fmt::format("tensor '{}' ({}) has type I32, expected a weight format", tensor, purpose));
+  if ((found->dtype == DType::I32) != integers) {
+    fail(fmt::format("tensor '{}' ({}) has type {}, expected {}", tensor, purpose,
+                     name(found->dtype), integers ? "I32" : "a weight format"));
     return nullptr;
   }
   return found;
@@ -151,7 +152,7 @@ ir::Param TensorBinder::bind(std::string_view param, std::string_view tensors,
     if (model_.tied && *chosen == "output.weight") chosen = &names.back();
     out.sources = {{*chosen}};
     out.dtype = usual_dtype(*chosen, shape.cols, shape.rows, layer, model_);
-  } else if (const input::GgufTensor* tensor = find(*chosen, purpose, shape)) {
+  } else if (const input::GgufTensor* tensor = find(*chosen, purpose, shape, param == "table")) {
     check_shape(*tensor, shape, purpose);
     out.dtype = tensor->dtype;
   }

@@ -58,8 +58,9 @@ class TensorBinder {
 
  private:
   void fail(std::string what, std::string code = "T004");
+  // `integers`: a table of numbers, else a weight.
   const input::GgufTensor* find(const std::string& tensor, std::string_view purpose,
-                                const ParamShape& shape);
+                                const ParamShape& shape, bool integers = false);
   bool check_shape(const input::GgufTensor& tensor, const ParamShape& shape,
                    std::string_view purpose);
   ir::Param bind_each_expert(std::string_view param, const std::string& pattern,

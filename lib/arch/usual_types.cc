@@ -100,6 +100,8 @@ DType usual_dtype(std::string_view tensor, int64_t cols, int64_t rows, int32_t l
       tensor.ends_with(".bias")) {
     return DType::F32;
   }
+  if (contains(tensor, "hc_") || contains(tensor, "compressor_ape")) return DType::F32;
+  if (contains(tensor, "_tid2eid")) return DType::I32;
   DType dtype = wanted(types != nullptr ? *types : q4_k_m(), tensor, layer, model);
   if (!row_bytes(dtype, cols)) dtype = smaller_blocks(dtype);
   return row_bytes(dtype, cols) ? dtype : DType::F16;
@@ -116,7 +118,9 @@ void take_usual_types(const UsualTypes& types, ir::ModuleGraph& graph) {
   }
   for (ir::Module& module : graph.modules) {
     for (ir::Param& param : module.params) {
-      if (param.sources.empty() || param.dtype == DType::F32) continue;  // F32 is in all files
+      if (param.sources.empty() || param.dtype == DType::F32 || param.dtype == DType::I32) {
+        continue;  // these are in all files
+      }
       param.dtype =
           usual_dtype(param.sources[0].tensor, param.cols, param.rows, module.layer, shape, &types);
     }

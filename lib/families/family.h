@@ -65,6 +65,10 @@ enum class When {
   ScoreDense,      // and have a linear before their scores
   TextTypes,       // the model has an embedding of parts of a text
   Indexer,         // layers of sparse attention that choose positions themselves
+  Compressed,      // layers of compressed attention that have entries
+  CompressedAll,   // those that read all of them
+  ExpertTable,     // layers whose experts go by token id
+  NoExpertTable,   // other layers with experts
   GivenNorm,       // draft heads that norm the hidden states of their model
 };
 
@@ -96,7 +100,7 @@ struct ModuleRow {
   ParamRow params[6] = {};
 };
 
-enum class AttentionKind { Gqa, Mla };
+enum class AttentionKind { Gqa, Mla, Compressed };
 // What a norm of queries and keys takes together (rows of role QNorm and KNorm).
 // EachHead: heads, with weights of each one's own.
 enum class QkNormKind { Head, Row, EachHead };
@@ -133,6 +137,7 @@ enum class RouterKind {
   None,
   SoftmaxNormalised,  // Mixtral
   SoftmaxByConfig,    // norm_topk_prob
+  RootOfSoftplus,     // with a correction bias, or a table of experts by token id (DeepSeek-V4)
   SigmoidOfInput,     // of one expert, whose input is scaled (Llama 4)
   // By scoring_func, topk_method and groups of experts:
   GroupsByBest,     // weights are scaled or normalised; the best expert speaks for its group

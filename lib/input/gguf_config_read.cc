@@ -518,6 +518,45 @@ std::optional<ConfigScalar> read_sparse_layers(GgufKeys& keys, std::string_view)
   return types;
 }
 
+// What each layer attends to beside a window, by the positions of an entry. The list has entries
+// for prediction layers, too.
+std::optional<ConfigScalar> read_compressed_layers(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  if (!value) return std::nullopt;
+  const auto rates = value->ints();
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (!rates || !count || std::ssize(*rates) < *count) {
+    keys.wrong(keys.full(key), "a number of positions for each layer");
+    return std::nullopt;
+  }
+  std::vector<std::string> types;
+  for (int64_t i = 0; i < *count; ++i) {
+    const int64_t rate = (*rates)[static_cast<size_t>(i)];
+    if (rate != 0 && rate != 4 && rate != 128) {
+      keys.wrong(keys.full(key), "0, 4 or 128 for each layer");
+      return std::nullopt;
+    }
+    types.emplace_back(rate == 0   ? "sliding_attention"
+                       : rate == 4 ? "compressed_sparse_attention"
+                                   : "heavily_compressed_attention");
+  }
+  return types;
+}
+
+// One number for all layers, which may be written for each.
+std::optional<ConfigScalar> read_first_number(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto numbers = value ? value->floats() : std::nullopt;
+  if (!numbers || numbers->empty()) return read_float(keys, key);
+  for (const float number : *numbers) {
+    if (number == numbers->front() && std::isfinite(number)) continue;
+    keys.wrong(keys.full(key), "the same number for every layer");
+    return std::nullopt;
+  }
+  return shortest_decimal(numbers->front());
+}
+
 std::optional<ConfigScalar> read_proportional_rope(GgufKeys& keys, std::string_view) {
   if (!keys.gguf.has("rope_freqs.weight")) return std::nullopt;
   return std::string("proportional");
@@ -579,7 +618,8 @@ std::optional<ConfigScalar> read_gating(GgufKeys& keys, std::string_view key) {
   if (!function || *function == 0) return std::nullopt;
   if (*function == 1) return std::string("softmax");
   if (*function == 2) return std::string("sigmoid");
-  keys.wrong(keys.full(key), "1 (softmax) or 2 (sigmoid)");
+  if (*function == 4) return std::string("sqrtsoftplus");
+  keys.wrong(keys.full(key), "1 (softmax), 2 (sigmoid) or 4 (root of softplus)");
   return std::nullopt;
 }
 

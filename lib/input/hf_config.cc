@@ -357,6 +357,13 @@ void join_layer_types(HfConfig& config) {
   for (const std::string& key : keys_below(config, "rope_parameters.sliding_attention.")) {
     config.erase(key);
   }
+  // DeepSeek-V4: layers with entries and others.
+  rename(config, "rope_parameters.main.rope_theta", "rope_theta");
+  rename(config, "rope_parameters.compress.rope_theta", "compress_rope_theta");
+  for (const std::string& key : keys_below(config, "rope_parameters.main.")) config.erase(key);
+  for (const std::string& key : keys_below(config, "rope_parameters.compress.")) {
+    rename(config, key, "rope_parameters." + key.substr(key.rfind('.') + 1));
+  }
 }
 
 void normalise_rope(HfConfig& config) {
@@ -530,6 +537,32 @@ void spell_sparse_layers(HfConfig& config) {
   config.set("layer_types", kinds);
 }
 
+// What layers attend to beside a window (DeepSeek-V4): as published, the positions of an entry for
+// each layer, and for prediction layers behind them.
+void spell_compressed_layers(HfConfig& config) {
+  const auto rates = config.ints("compress_ratios");
+  const auto layers = config.i64("num_hidden_layers");
+  if (rates && layers && *layers >= 0 && *layers <= std::ssize(*rates) &&
+      !config.has("layer_types")) {
+    std::vector<std::string> kinds;
+    for (int64_t i = 0; i < *layers; ++i) {
+      const int64_t rate = (*rates)[static_cast<size_t>(i)];
+      kinds.emplace_back(rate == 0     ? "sliding_attention"
+                         : rate == 4   ? "compressed_sparse_attention"
+                         : rate == 128 ? "heavily_compressed_attention"
+                                       : fmt::format("entries of {}", rate));
+    }
+    config.set("layer_types", kinds);
+  }
+  // transformers: which layers have a table of experts, those at the beginning.
+  const auto kinds = config.strings("mlp_layer_types");
+  if (!kinds || std::ranges::find(*kinds, "sparse") != kinds->end()) return;
+  const auto tables = std::ranges::find(*kinds, "moe") - kinds->begin();
+  if (std::ranges::count(*kinds, "hash_moe") != tables) return;
+  config.erase("mlp_layer_types");
+  config.set("num_hash_layers", static_cast<int64_t>(tables));
+}
+
 // transformers called layers with a state space "mamba" and those with attention "attention", and
 // has a family's name before "_sparse".
 void fold_layer_kinds(HfConfig& config) {
@@ -545,6 +578,16 @@ void fold_layer_kinds(HfConfig& config) {
   if (!config.has("num_hidden_layers")) config.set("num_hidden_layers", layers);
 }
 
+// transformers says as a share of a head what DeepSeek-V4's config counts.
+void count_rotated(HfConfig& config) {
+  const auto part = config.f64("partial_rotary_factor");
+  const auto head_dim = config.i64("head_dim");
+  if (!config.has("hc_mult") || config.has("qk_rope_head_dim") || !part || !head_dim) return;
+  if (!(*part > 0 && *part <= 1) || *head_dim <= 0 || *head_dim > INT32_MAX) return;
+  config.set("qk_rope_head_dim",
+             static_cast<int64_t>(*part * static_cast<double>(*head_dim) + 1e-6));
+}
+
 }  // namespace
 
 void HfConfig::normalise() {
@@ -552,11 +595,13 @@ void HfConfig::normalise() {
   lift_language_model(*this);
   spell_layer_kinds(*this);
   spell_sparse_layers(*this);
+  spell_compressed_layers(*this);
   count_dense_layers(*this);
   adjust_width(*this);
   fold_layer_kinds(*this);
   apply_form(*this);
   normalise_rope(*this);
+  count_rotated(*this);
   rename(*this, "dtype", "torch_dtype");
   const families::Family* family = families::find_family(
       model_type(), strings("architectures").value_or(std::vector<std::string>()));

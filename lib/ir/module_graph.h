@@ -75,7 +75,9 @@ struct TensorSlice {
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
   // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net, and with "conv_bias",
-  // "skip" of a state-space layer; "conv" of a short convolution; "factors" of a router,
+  // "skip" of a state-space layer; "conv" of a short convolution; "position_bias" of a compressor;
+  // "fn", "scale" and "base" of hyper-connections; "table" of a router, experts by token id (I32);
+  // "factors" of a router,
   // "gate_factors" and "up_factors" of experts: one for each expert, of its down, gate and up
   // products
   std::string name;
@@ -185,6 +187,41 @@ struct MlaInfo {
   int32_t positions_of_layer = -1;  // a layer before this one whose choice it takes; -1: its own
   bool rotated = true;              // the rotary parts, by their position
 };
+// Attention of heads that share one key, which is the value as well, over the last `window`
+// positions and, where `every` is not 0, over entries of `every` positions each (CompressAttrs has
+// the formula). The last rope_dim elements of heads and key are rotated, and those of the output
+// back. The heads' outputs go in `groups` through an o_a_proj to latents of group_rank each.
+struct CompressedAttentionInfo {
+  int32_t heads = 0;
+  int32_t head_dim = 0;
+  int32_t q_lora_rank = 0;
+  int32_t rope_dim = 0;
+  float scale = 0;
+  int32_t window = 0;
+  int32_t groups = 0;
+  int32_t group_rank = 0;
+  int32_t every = 0;  // 0: no entries
+  // So many entries, which an indexer with entries of index_dim chooses; these overlap, and so do
+  // those of attention. 0: all.
+  int32_t top_k = 0;
+  int32_t index_heads = 0;
+  int32_t index_dim = 0;
+};
+// Of a compressor or an indexer that has one: as in CompressAttrs.
+struct CompressorInfo {
+  int32_t dim = 0;
+  int32_t every = 0;
+  bool overlapped = false;
+  int64_t channels() const { return int64_t{dim} * (overlapped ? 2 : 1); }
+};
+// As in StreamWeightsAttrs.
+struct StreamsInfo {
+  int32_t streams = 0;
+  int32_t iterations = 0;  // 0: a sum alone is made
+  float eps = 0;
+  int64_t hidden = 0;  // of a stream
+  StreamWeightsAttrs attrs() const { return {streams, iterations, eps}; }
+};
 struct MlpInfo {
   int64_t hidden = 0;
   int64_t width = 0;
@@ -206,9 +243,10 @@ struct ExpertsInfo {
 struct LayerInfo {
   float output_scale = 1;  // of the residual stream behind the layer
 };
-using ModuleInfo = std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo,
-                                AttentionInfo, MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo,
-                                DeltaNetInfo, StateSpaceInfo, ShortConvInfo>;
+using ModuleInfo =
+    std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
+                 MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo, StateSpaceInfo,
+                 ShortConvInfo, CompressedAttentionInfo, CompressorInfo, StreamsInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

@@ -20,8 +20,10 @@ constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
 constexpr std::string_view kInfoNames[] = {
-    "none", "linear", "embedding", "norm",  "rotary",    "attention",   "mla",
-    "mlp",  "router", "experts",   "layer", "delta_net", "state_space", "short_conv"};
+    "none",       "linear",    "embedding",   "norm",       "rotary",
+    "attention",  "mla",       "mlp",         "router",     "experts",
+    "layer",      "delta_net", "state_space", "short_conv", "compressed_attention",
+    "compressor", "streams"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -68,6 +70,21 @@ void fields(StateSpaceInfo& x, F&& f) {
 template <class F>
 void fields(ShortConvInfo& x, F&& f) {
   f("width", x.width), f("taps", x.taps);
+}
+template <class F>
+void fields(CompressedAttentionInfo& x, F&& f) {
+  f("heads", x.heads), f("head_dim", x.head_dim), f("q_lora_rank", x.q_lora_rank);
+  f("rope_dim", x.rope_dim), f("scale", x.scale), f("window", x.window);
+  f("groups", x.groups), f("group_rank", x.group_rank), f("every", x.every);
+  f("top_k", x.top_k), f("index_heads", x.index_heads), f("index_dim", x.index_dim);
+}
+template <class F>
+void fields(CompressorInfo& x, F&& f) {
+  f("dim", x.dim), f("every", x.every), f("overlapped", x.overlapped);
+}
+template <class F>
+void fields(StreamsInfo& x, F&& f) {
+  f("streams", x.streams), f("iterations", x.iterations), f("eps", x.eps), f("hidden", x.hidden);
 }
 template <class F>
 void fields(MlaInfo& x, F&& f) {

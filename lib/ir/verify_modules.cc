@@ -151,6 +151,7 @@ class Verifier {
           }
           return;
         }
+        if (module_->role == Role::CompressedAttention) return check_compressed_attention();
         return module_->role == Role::Mla ? check_mla() : check_attention();
       case Kind::Mlp:
         if (const auto* x = expect_info<MlpInfo>()) {
@@ -177,6 +178,11 @@ class Verifier {
             x != nullptr && module_->role == Role::Layer) {
           if (!std::isfinite(x->output_scale)) fail("output_scale is not finite");
           return;
+        }
+        if (is_streams(module_->role)) return check_streams();
+        if (module_->role == Role::Compressor ||
+            std::holds_alternative<CompressorInfo>(module_->info)) {
+          return check_compressor();
         }
         expect_info<std::monostate>();
         return;
@@ -233,6 +239,52 @@ class Verifier {
       fail(
           "block attention over the whole text, with a window, a softcap, sinks or another "
           "layer's keys");
+    }
+  }
+  void check_compressed_attention() {
+    const auto* x = expect_info<CompressedAttentionInfo>();
+    if (x == nullptr) return;
+    positive("heads", x->heads), positive("head_dim", x->head_dim), finite("scale", x->scale);
+    positive("q_lora_rank", x->q_lora_rank), positive("rope_dim", x->rope_dim);
+    positive("window", x->window), positive("groups", x->groups);
+    positive("group_rank", x->group_rank);
+    if (x->rope_dim > x->head_dim) {
+      fail(fmt::format("{} rotated elements of heads of {}", x->rope_dim, x->head_dim));
+    }
+    if (x->groups > 0 && x->heads % x->groups != 0) {
+      fail(fmt::format("{} heads in {} groups", x->heads, x->groups));
+    }
+    if (x->every != 0) check_entries(x->every, x->head_dim);
+    if (x->top_k == 0) return;
+    positive("top_k", x->top_k), positive("index_heads", x->index_heads);
+    if (x->every == 0 || x->index_dim < x->rope_dim) {
+      fail(fmt::format("{} rotated elements of entries of {}, of {} positions each", x->rope_dim,
+                       x->index_dim, x->every));
+    }
+  }
+  void check_entries(int32_t every, int32_t dim) {
+    if (!entries_fit_blocks(every) || every > kMaxCompressed) {
+      fail(fmt::format("entries of {} positions, expected 2 to 64 or a multiple of 64", every));
+    }
+    if (dim <= 0 || dim % kCompressedChannels != 0) {
+      fail(fmt::format("entries of {} elements, expected a multiple of {}", dim,
+                       kCompressedChannels));
+    }
+  }
+  void check_compressor() {
+    const auto* x = expect_info<CompressorInfo>();
+    if (x != nullptr) check_entries(x->every, x->dim);
+  }
+  static bool is_streams(Role role) {
+    return role == Role::AttentionStreams || role == Role::MlpStreams || role == Role::HeadStreams;
+  }
+  void check_streams() {
+    const auto* x = expect_info<StreamsInfo>();
+    if (x == nullptr) return;
+    positive("hidden", x->hidden), finite("eps", x->eps);
+    if (x->streams < 1 || x->streams > kMaxStreams) fail(fmt::format("{} streams", x->streams));
+    if ((x->iterations == 0) != (module_->role == Role::HeadStreams) || x->iterations < 0) {
+      fail(fmt::format("iterations is {}", x->iterations));
     }
   }
   void check_delta_net() {
@@ -321,6 +373,16 @@ class Verifier {
       if (name == "bias" || name == "correction_bias" || name == "factors") {
         return Shape{x->attrs.experts, 1, 1};
       }
+      if (name == "table") return Shape{x->attrs.top_k, graph_.facts.vocab, 1};
+    } else if (const auto* x = std::get_if<CompressedAttentionInfo>(&module_->info)) {
+      if (name == "sinks") return Shape{x->heads, 1, 1};
+    } else if (const auto* x = std::get_if<CompressorInfo>(&module_->info)) {
+      if (name == "position_bias") return Shape{x->channels(), x->every, 1};
+    } else if (const auto* x = std::get_if<StreamsInfo>(&module_->info)) {
+      const StreamWeightsAttrs attrs = x->attrs();
+      if (name == "fn") return Shape{x->streams * x->hidden, attrs.width(), 1};
+      if (name == "scale") return Shape{attrs.scales(), 1, 1};
+      if (name == "base") return Shape{attrs.width(), 1, 1};
     } else if (const auto* x = std::get_if<AttentionInfo>(&module_->info)) {
       if (name == "sinks") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<DeltaNetInfo>(&module_->info)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "lib/formats/dtype.h"
@@ -110,11 +111,54 @@ Result<std::vector<float>> dequantise(const ir::Param& param, const input::GgufF
       return Error{fmt::format("{}: tensor '{}' has {} rows, the graph wants {} from {}",
                                gguf.path(), slice.tensor, all, count, slice.first_row)};
     }
-    dequantize_row(param.dtype, tensor->bytes.data() + slice.first_row * *row, count * param.cols,
-                   out.data() + at);
+    const std::byte* from = tensor->bytes.data() + slice.first_row * *row;
+    if (param.dtype == DType::I32) {  // numbers of experts, as floats
+      for (int64_t i = 0; i < count * param.cols; ++i) {
+        int32_t number;
+        std::memcpy(&number, from + 4 * i, sizeof number);
+        out[static_cast<size_t>(at + i)] = static_cast<float>(number);
+      }
+    } else {
+      dequantize_row(param.dtype, from, count * param.cols, out.data() + at);
+    }
     at += count * param.cols;
   }
   if (at != elems) return Error{fmt::format("{}: too few rows for '{}'", gguf.path(), param.name)};
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<double> scores_of(const RouterAttrs& attrs, std::span<const float> logits) {
+  std::vector<double> score(logits.size());
+  if (attrs.scoring == static_cast<int32_t>(Scoring::Sigmoid)) {
+    for (size_t i = 0; i < score.size(); ++i) score[i] = 1 / (1 + std::exp(-double{logits[i]}));
+  } else if (attrs.scoring == static_cast<int32_t>(Scoring::SqrtSoftplus)) {
+    for (size_t i = 0; i < score.size(); ++i) {
+      score[i] = std::sqrt(std::log1p(std::exp(double{logits[i]})));
+    }
+  } else {
+    const double top = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (size_t i = 0; i < score.size(); ++i) sum += score[i] = std::exp(logits[i] - top);
+    for (double& s : score) s /= sum;
+  }
+  return score;
+}
+
+// With the weights that the scores give them.
+std::vector<std::pair<int32_t, float>> weighted(const RouterAttrs& attrs,
+                                                std::span<const double> score,
+                                                std::span<const int32_t> experts) {
+  double sum = 1e-20;
+  for (int32_t expert : experts) sum += score[expert];
+  std::vector<std::pair<int32_t, float>> out;
+  for (int32_t expert : experts) {
+    const double weight = score[expert] / (attrs.normalize ? sum : 1.0) * attrs.scale;
+    out.emplace_back(expert, static_cast<float>(weight));
+  }
   return out;
 }
 
@@ -124,15 +168,8 @@ std::vector<std::pair<int32_t, float>> route(const RouterAttrs& attrs,
                                              std::span<const float> logits,
                                              std::span<const float> bias) {
   const size_t n = logits.size();
-  std::vector<double> score(n), choice(n);
-  if (attrs.scoring == static_cast<int32_t>(Scoring::Sigmoid)) {
-    for (size_t i = 0; i < n; ++i) score[i] = 1 / (1 + std::exp(-static_cast<double>(logits[i])));
-  } else {
-    const double top = *std::max_element(logits.begin(), logits.end());
-    double sum = 0;
-    for (size_t i = 0; i < n; ++i) sum += score[i] = std::exp(logits[i] - top);
-    for (double& s : score) s /= sum;
-  }
+  const std::vector<double> score = scores_of(attrs, logits);
+  std::vector<double> choice(n);
   for (size_t i = 0; i < n; ++i) choice[i] = score[i] + (bias.empty() ? 0.0 : bias[i]);
 
   if (attrs.groups > 1) {
@@ -156,15 +193,7 @@ std::vector<std::pair<int32_t, float>> route(const RouterAttrs& attrs,
   std::stable_sort(order.begin(), order.end(),
                    [&](int32_t a, int32_t b) { return choice[a] > choice[b]; });
   order.resize(attrs.top_k);
-
-  double sum = 1e-20;
-  for (int32_t expert : order) sum += score[expert];
-  std::vector<std::pair<int32_t, float>> out;
-  for (int32_t expert : order) {
-    const double weight = score[expert] / (attrs.normalize ? sum : 1.0) * attrs.scale;
-    out.emplace_back(expert, static_cast<float>(weight));
-  }
-  return out;
+  return weighted(attrs, score, order);
 }
 
 Result<Interpreter> Interpreter::make(const ir::ModuleGraph& graph, const input::GgufFile& gguf) {
@@ -270,9 +299,14 @@ void Interpreter::rotate(const ir::Module& rotary, std::span<float> x) const {
 }
 
 void Interpreter::rotate(const ir::RotaryInfo& info, bool interleaved, std::span<float> x) const {
+  rotate_at(info, interleaved, position_, x);
+}
+
+void Interpreter::rotate_at(const ir::RotaryInfo& info, bool interleaved, int64_t position,
+                            std::span<float> x) const {
   const size_t half = info.inv_freq.size();
   for (size_t i = 0; i < half; ++i) {
-    const float angle = static_cast<float>(position_) * info.inv_freq[i];
+    const float angle = static_cast<float>(position) * info.inv_freq[i];
     const double c = std::cos(static_cast<double>(angle)) * info.mscale;
     const double s = std::sin(static_cast<double>(angle)) * info.mscale;
     float& a = interleaved ? x[2 * i] : x[i];
@@ -692,6 +726,193 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   return linear(need(module, Role::OProj), attend(chosen, q, attrs, {}));
 }
 
+// The entries so far. One is made of softmax(scores) * rows of its positions, channel by channel,
+// and where entries overlap of those of the entry before (CompressAttrs).
+const std::vector<Interpreter::Vector>& Interpreter::compress(const ir::Module& compressor,
+                                                              std::span<const float> x,
+                                                              LayerCache::Entries& entries) const {
+  const auto& info = std::get<ir::CompressorInfo>(compressor.info);
+  entries.rows.push_back(linear(need(compressor, Role::CompressorKvProj), x));
+  entries.scores.push_back(linear(need(compressor, Role::CompressorGateProj), x));
+  const auto every = static_cast<size_t>(info.every), dim = static_cast<size_t>(info.dim);
+  const size_t channels = entries.rows[0].size(), seen = entries.rows.size();
+  if (seen % every != 0) return entries.made;
+  const auto bias = weights(compressor, "position_bias");
+  Vector entry(dim);
+  for (size_t c = 0; c < dim; ++c) {
+    std::vector<std::pair<double, double>> parts;  // score and row
+    const auto take = [&](size_t position, size_t channel) {
+      parts.emplace_back(
+          double{entries.scores[position][channel]} + bias[position % every * channels + channel],
+          entries.rows[position][channel]);
+    };
+    for (size_t p = info.overlapped && seen > every ? seen - 2 * every : seen - every;
+         p < seen - every; ++p) {
+      take(p, c);
+    }
+    for (size_t p = seen - every; p < seen; ++p) take(p, info.overlapped ? dim + c : c);
+    double top = -INFINITY, sum = 0, value = 0;
+    for (const auto& [score, row] : parts) top = std::max(top, score);
+    for (const auto& [score, row] : parts) {
+      sum += std::exp(score - top);
+      value += std::exp(score - top) * row;
+    }
+    entry[c] = static_cast<float>(value / sum);
+  }
+  entry = norm(need(compressor, Role::CompressorNorm), entry);
+  const auto& rotary = std::get<ir::RotaryInfo>(need(compressor, Role::Rotary).info);
+  rotate_at(rotary, rotary.interleaved, static_cast<int64_t>(seen - every),
+            std::span(entry).last(static_cast<size_t>(rotary.rotary_dim)));
+  entries.made.push_back(std::move(entry));
+  return entries.made;
+}
+
+// The best entries by ChoosePositionsAttrs' score, rising.
+std::vector<size_t> Interpreter::choose_entries(const ir::Module& attention,
+                                                const ir::Module& indexer, std::span<const float> x,
+                                                std::span<const float> q_latent) {
+  const auto& info = std::get<ir::CompressedAttentionInfo>(attention.info);
+  const auto dim = static_cast<size_t>(info.index_dim);
+  const std::vector<Vector>& keys = compress(indexer, x, caches_[attention.layer].index_entries);
+  Vector q = linear(need(indexer, Role::IndexQProj), q_latent);
+  for (size_t at = 0; at < q.size(); at += dim) {
+    rotate(need(indexer, Role::Rotary),
+           std::span(q).subspan(at, dim).last(static_cast<size_t>(info.rope_dim)));
+  }
+  const Vector head_weights =
+      linear(need(need(indexer, Role::IndexScorer), Role::IndexWeightsProj), x);
+  std::vector<std::pair<double, size_t>> scores;
+  for (size_t e = 0; e < keys.size(); ++e) {
+    double score = 0;
+    for (int32_t head = 0; head < info.index_heads; ++head) {
+      score += head_weights[head] * std::max(0.0, dot(&q[head * dim], keys[e].data(), dim));
+    }
+    scores.emplace_back(-score, e);  // all scores have the same factor
+  }
+  std::sort(scores.begin(), scores.end());
+  scores.resize(std::min<size_t>(scores.size(), info.top_k));
+  std::vector<size_t> chosen;
+  for (const auto& [score, e] : scores) chosen.push_back(e);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+Interpreter::Vector Interpreter::compressed_attention(const ir::Module& module,
+                                                      std::span<const float> x) {
+  const auto& info = std::get<ir::CompressedAttentionInfo>(module.info);
+  const ir::Module* compressor = graph_.child(module, Role::Compressor);
+  const ir::Module& rotary =
+      compressor != nullptr ? need(*compressor, Role::Rotary) : rotary_of(module);
+  const auto dim = static_cast<size_t>(info.head_dim), rope = static_cast<size_t>(info.rope_dim);
+  const auto ends = [&](Vector& heads, const auto& turn) {
+    for (size_t at = 0; at < heads.size(); at += dim) {
+      turn(std::span(heads).subspan(at, dim).last(rope));
+    }
+  };
+  const auto turn = [&](std::span<float> part) { rotate(rotary, part); };
+  const Vector q_latent = norm(need(module, Role::QANorm), linear(need(module, Role::QAProj), x));
+  Vector q = norm(need(module, Role::QNorm), linear(need(module, Role::QBProj), q_latent));
+  Vector key = norm(need(module, Role::KNorm), linear(need(module, Role::KProj), x));
+  ends(q, turn);
+  ends(key, turn);
+  LayerCache& cache = caches_[module.layer];
+  cache.keys.push_back(std::move(key));
+  LayerCache seen;
+  if (compressor != nullptr) {
+    const std::vector<Vector>& made = compress(*compressor, x, cache.entries);
+    if (const ir::Module* indexer = graph_.child(*compressor, Role::Indexer)) {
+      for (size_t e : choose_entries(module, *indexer, x, q_latent)) seen.keys.push_back(made[e]);
+    } else {
+      seen.keys = made;
+    }
+  }
+  const size_t all = cache.keys.size(), window = static_cast<size_t>(info.window);
+  for (size_t t = all > window ? all - window : 0; t < all; ++t) {
+    seen.keys.push_back(cache.keys[t]);
+  }
+  seen.values = seen.keys;
+  const AttentionAttrs attrs{0, info.heads, 1, info.head_dim, info.head_dim, 1, info.scale};
+  Vector out = attend(seen, q, attrs, weights(module, "sinks"));
+  ir::RotaryInfo back = std::get<ir::RotaryInfo>(rotary.info);
+  for (float& frequency : back.inv_freq) frequency = -frequency;
+  ends(out, [&](std::span<float> part) { rotate(back, back.interleaved, part); });
+  // A block of the matrix for each group of heads.
+  const auto down = weights(need(module, Role::OAProj), "weight");
+  Vector latents;
+  const size_t part = out.size() / static_cast<size_t>(info.groups);
+  for (int32_t g = 0; g < info.groups; ++g) {
+    const Vector own = multiply(down.subspan(g * info.group_rank * part, info.group_rank * part),
+                                std::span(out).subspan(g * part, part));
+    latents.insert(latents.end(), own.begin(), own.end());
+  }
+  return linear(need(module, Role::OProj), latents);
+}
+
+std::vector<double> Interpreter::stream_weights(const ir::Module& streams,
+                                                std::span<const float> x) const {
+  const auto& info = std::get<ir::StreamsInfo>(streams.info);
+  const auto n = static_cast<size_t>(info.streams);
+  const Vector mixes = multiply(weights(streams, "fn"), norm(need(streams, Role::StreamsNorm), x));
+  const auto scale = weights(streams, "scale"), base = weights(streams, "base");
+  std::vector<double> w(mixes.begin(), mixes.end());
+  for (size_t i = 0; i < w.size(); ++i) w[i] = w[i] * scale[std::min<size_t>(i / n, 2)] + base[i];
+  for (size_t i = 0; i < n; ++i) w[i] = 1 / (1 + std::exp(-w[i])) + info.eps;
+  if (info.iterations == 0) return w;
+  for (size_t i = n; i < 2 * n; ++i) w[i] = 2 / (1 + std::exp(-w[i]));
+  double* const comb = &w[2 * n];
+  for (size_t row = 0; row < n; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += comb[row * n + i] = std::exp(comb[row * n + i]);
+    for (size_t i = 0; i < n; ++i) comb[row * n + i] = comb[row * n + i] / sum + info.eps;
+  }
+  for (int32_t turn = 1; turn < 2 * info.iterations; ++turn) {  // columns first and last
+    const size_t step = turn % 2 == 1 ? n : 1, next = turn % 2 == 1 ? 1 : n;
+    for (size_t line = 0; line < n; ++line) {
+      double sum = info.eps;
+      for (size_t i = 0; i < n; ++i) sum += comb[line * next + i * step];
+      for (size_t i = 0; i < n; ++i) comb[line * next + i * step] /= sum;
+    }
+  }
+  return w;
+}
+
+Interpreter::Vector Interpreter::collapse(const ir::Module& streams,
+                                          std::span<const float> x) const {
+  const std::vector<double> w = stream_weights(streams, x);
+  const auto n = static_cast<size_t>(std::get<ir::StreamsInfo>(streams.info).streams);
+  Vector out(x.size() / n);
+  for (size_t h = 0; h < out.size(); ++h) {
+    double sum = 0;
+    for (size_t s = 0; s < n; ++s) sum += w[s] * x[s * out.size() + h];
+    out[h] = static_cast<float>(sum);
+  }
+  return out;
+}
+
+Interpreter::Vector Interpreter::mix(const ir::Module& streams, std::span<const float> x,
+                                     std::span<const float> part) const {
+  const std::vector<double> w = stream_weights(streams, x);
+  const auto n = static_cast<size_t>(std::get<ir::StreamsInfo>(streams.info).streams);
+  Vector out(x.size());
+  for (size_t d = 0; d < n; ++d) {
+    for (size_t h = 0; h < part.size(); ++h) {
+      double sum = w[n + d] * part[h];
+      for (size_t s = 0; s < n; ++s) sum += w[(2 + s) * n + d] * x[s * part.size() + h];
+      out[d * part.size() + h] = static_cast<float>(sum);
+    }
+  }
+  return out;
+}
+
+std::vector<std::pair<int32_t, float>> Interpreter::route_by_table(
+    const ir::Module& router, std::span<const float> logits) const {
+  const auto& attrs = std::get<ir::RouterInfo>(router.info).attrs;
+  const auto row = weights(router, "table").subspan(token_ * attrs.top_k, attrs.top_k);
+  std::vector<int32_t> experts;
+  for (const float expert : row) experts.push_back(static_cast<int32_t>(expert));
+  return weighted(attrs, scores_of(attrs, logits), experts);
+}
+
 Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const float> x) const {
   const auto& info = std::get<ir::MlpInfo>(module.info);
   const GluAttrs& attrs = info.glu;
@@ -721,8 +942,10 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
     for (const float value : x) scaled.push_back(static_cast<float>(value * score));
     x = scaled;
   }
-  for (const auto& [expert, weight] :
-       route(how.attrs, logits, weights(router, "correction_bias"))) {
+  const auto chosen = weights(router, "table").empty()
+                          ? route(how.attrs, logits, weights(router, "correction_bias"))
+                          : route_by_table(router, logits);
+  for (const auto& [expert, weight] : chosen) {
     const auto matrix = [&, e = expert](const char* name) {
       return weights(experts, name).subspan(e * size, size);
     };
@@ -810,10 +1033,24 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     x = linear(*projection, both);
   }
   const Vector inputs = layer_inputs(model, token, x);
+  token_ = token;
+  const ir::Module* const head_streams = graph_.child(model, Role::HeadStreams);
+  if (head_streams != nullptr) {
+    const Vector one = x;
+    const auto& info = std::get<ir::StreamsInfo>(head_streams->info);
+    for (int32_t s = 1; s < info.streams; ++s) x.insert(x.end(), one.begin(), one.end());
+  }
   streams_.clear();
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
     streams_.push_back(x);
+    if (const ir::Module* streams = graph_.child(layer, Role::AttentionStreams)) {
+      const ir::Module& behind = need(layer, Role::MlpStreams);
+      const Vector in = norm(need(layer, Role::AttentionNorm), collapse(*streams, x));
+      x = mix(*streams, x, compressed_attention(need(layer, Role::CompressedAttention), in));
+      x = mix(behind, x, feed_forward(layer, collapse(behind, x)));
+      continue;
+    }
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
     const ir::Module* mla = graph_.child(layer, Role::Mla);
     const ir::Module* net = graph_.child(layer, Role::DeltaNet);
@@ -844,6 +1081,7 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   ++position_;
   const ir::Module* scores = graph_.child(graph_.root(), Role::ScoreHead);
   const ir::Module& head = scores != nullptr ? *scores : need(graph_.root(), Role::Head);
+  if (head_streams != nullptr) x = collapse(*head_streams, x);
   hidden_ = norm(need(model, Role::FinalNorm), x);
   Vector logits = linear(head, hidden_);
   for (float& logit : logits) {

@@ -48,12 +48,16 @@ class Interpreter {
  private:
   using Vector = std::vector<float>;
   struct LayerCache {
-    std::vector<Vector> keys, values;  // [position][heads * dim]
-    std::vector<Vector> inputs;        // of a convolution, [position][channels]
-    std::vector<double> matrices;      // of a delta net, [value heads][dim of k][dim of v], or of
-                                       // a state space, [heads][state dim][head dim]
-    std::vector<Vector> index_keys;    // of an indexer, [position][dim]
-    std::vector<size_t> chosen;        // by it for the token at hand
+    std::vector<Vector> keys, values;    // [position][heads * dim]
+    std::vector<Vector> inputs;          // of a convolution, [position][channels]
+    std::vector<double> matrices;        // of a delta net, [value heads][dim of k][dim of v], or of
+                                         // a state space, [heads][state dim][head dim]
+    std::vector<Vector> index_keys;      // of an indexer, [position][dim]
+    std::vector<size_t> chosen;          // by it for the token at hand
+    struct Entries {                     // of compressed attention
+      std::vector<Vector> rows, scores;  // [position][channels]
+      std::vector<Vector> made;          // [entry][dim]
+    } entries, index_entries;
   };
 
   explicit Interpreter(const ir::ModuleGraph& graph) : graph_(graph) {}
@@ -71,6 +75,9 @@ class Interpreter {
   Vector optional_norm(const ir::Module& parent, ir::Role role, Vector x) const;
   void rotate(const ir::Module& rotary, std::span<float> x) const;
   void rotate(const ir::RotaryInfo& rotary, bool interleaved, std::span<float> x) const;
+  // By another position than the token's.
+  void rotate_at(const ir::RotaryInfo& rotary, bool interleaved, int64_t position,
+                 std::span<float> x) const;
   const ir::Module& rotary_of(const ir::Module& attention) const;
   Vector attention(const ir::Module& module, std::span<const float> x);
   Vector delta_net(const ir::Module& module, std::span<const float> x);
@@ -87,6 +94,16 @@ class Interpreter {
                                                  std::span<const float> x);
   Vector attend_blocks(const ir::Module& attention, std::span<const float> x,
                        std::span<const float> q, AttentionAttrs attrs);
+  Vector compressed_attention(const ir::Module& module, std::span<const float> x);
+  const std::vector<Vector>& compress(const ir::Module& compressor, std::span<const float> x,
+                                      LayerCache::Entries& entries) const;
+  std::vector<size_t> choose_entries(const ir::Module& attention, const ir::Module& indexer,
+                                     std::span<const float> x, std::span<const float> q_latent);
+  // The weights of hyper-connections, as StreamWeightsAttrs says it, and what they make of streams.
+  std::vector<double> stream_weights(const ir::Module& streams, std::span<const float> x) const;
+  Vector collapse(const ir::Module& streams, std::span<const float> x) const;
+  Vector mix(const ir::Module& streams, std::span<const float> x,
+             std::span<const float> part) const;
   std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
                                           std::span<const float> latent) const;
   Vector attend(const LayerCache& cache, std::span<const float> q, const AttentionAttrs& attrs,
@@ -96,6 +113,9 @@ class Interpreter {
   Vector moe(const ir::Module& module, std::span<const float> x) const;
   Vector routed(const ir::Module& router, const ir::Module& experts, std::span<const float> scored,
                 std::span<const float> x) const;
+  // The experts of the token at hand by a table of the router.
+  std::vector<std::pair<int32_t, float>> route_by_table(const ir::Module& router,
+                                                        std::span<const float> logits) const;
   Vector feed_forward(const ir::Module& layer, std::span<const float> x) const;
   Vector layer_inputs(const ir::Module& model, int32_t token, std::span<const float> x) const;
   Vector layer_input(const ir::Module& layer, std::span<const float> all,
@@ -105,6 +125,7 @@ class Interpreter {
   std::map<std::pair<const ir::Module*, std::string>, Vector, std::less<>> weights_;
   std::vector<LayerCache> caches_;
   int64_t position_ = 0;
+  int32_t token_ = 0;
   Vector hidden_;
   std::vector<Vector> streams_;
 };

@@ -1,6 +1,7 @@
-// The key cache of indexers, over whole models with sparse attention and with attention over chosen
-// blocks: a text answers alike however it was cut, saved, taken back, shared or run beside others,
-// and up to so many positions as are chosen as with attention over all of them.
+// The key cache of indexers, over whole models with sparse attention, with attention over chosen
+// blocks and over compressed entries: a text answers alike however it was cut, saved, taken back,
+// shared or run beside others, and up to so many positions as are chosen as with attention over all
+// of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -32,12 +33,13 @@ using runtime::Session;
 
 constexpr const char* kPositions = "deepseek_v32";  // trained
 constexpr const char* kBlocks = "minimax_m3";       // random weights
+constexpr const char* kEntries = "deepseek_v4";     // random weights
 constexpr int64_t kTopK = 32;                       // positions of a token
 
-// The model of kBlocks, with other values in its config.
-std::string blocks_config(const char* changes) {
+// A model with random weights, with other values in its config.
+std::string changed_config(const std::string& model, const char* changes) {
   auto config = nlohmann::json::parse(
-      read_file(source_dir() + "/tests/models/synthetic/minimax_m3/config.json"));
+      read_file(source_dir() + "/tests/models/synthetic/" + model + "/config.json"));
   config.merge_patch(nlohmann::json::parse(changes));
   return config.dump();
 }
@@ -49,12 +51,12 @@ class SparseAttentionCache : public ::testing::TestWithParam<const char*> {
       gguf_ = test_model_gguf(kPositions);
       if (gguf_.empty()) GTEST_SKIP() << "no model " << kPositions;
     } else {
-      write_blocks_model("{}");
+      write_model("{}");
     }
     compile({source_dir() + "/rules/cpu-only.yaml"});
   }
-  void write_blocks_model(const char* changes) {
-    const auto config = input::HfConfig::parse(blocks_config(changes), "config.json");
+  void write_model(const char* changes) {
+    const auto config = input::HfConfig::parse(changed_config(GetParam(), changes), "config.json");
     ASSERT_TRUE(config.ok()) << config.error().message;
     const auto writer = synth::synthesise(*config, {.types = "f32", .strong = true});
     ASSERT_TRUE(writer.ok()) << writer.error().message;
@@ -92,6 +94,8 @@ class SparseAttentionCache : public ::testing::TestWithParam<const char*> {
 
 class ChosenPositions : public SparseAttentionCache {};
 class ChosenBlocks : public SparseAttentionCache {};
+class ChosenEntries : public SparseAttentionCache {};
+class RandomWeights : public SparseAttentionCache {};
 
 TEST_P(ChosenPositions, EachIndexerHasASlotOfItsOwnKeys) {
   const auto engine = open(64);
@@ -257,7 +261,7 @@ TEST_P(ChosenBlocks, UpToTopKBlocksTheBitsAreThoseOfAllBlocks) {
   options.all_logits = true;
   const std::vector<int32_t> text = random_text(160, 9);
   const auto sparse = logits_of(*open(512, options), text);
-  write_blocks_model(R"({"index_topk_blocks": 400})");
+  write_model(R"({"index_topk_blocks": 400})");
   compile({source_dir() + "/rules/cpu-only.yaml"});
   const auto all = logits_of(*open(512, options), text);
   ASSERT_EQ(sparse.size(), all.size());
@@ -270,11 +274,16 @@ TEST_P(ChosenBlocks, UpToTopKBlocksTheBitsAreThoseOfAllBlocks) {
   }
 }
 
-// synthetic/minimax_m3/long.txt is of make_logits.py: of each token the best id, its logit and that
-// of id 0.
-TEST_P(ChosenBlocks, ALongTextAnswersAsTransformersDoes) {
+// synthetic/<model>/long.txt is of make_logits.py: of each token the best id, its logit and that of
+// id 0. Its text crosses the borders of windows, blocks and entries.
+TEST_P(RandomWeights, ALongTextAnswersAsTransformersDoes) {
+  const std::string file = source_dir() + "/tests/models/synthetic/" + GetParam() + "/long.txt";
+  const std::string lines = read_file(file);
   std::vector<int32_t> text;
-  for (int32_t i = 0; i < 200; ++i) text.push_back((i * 7 + i * i / 5) % 512);
+  for (int32_t i = 0; i < std::ranges::count(lines, '\n'); ++i) {
+    text.push_back((i * 7 + i * i / 5) % 512);
+  }
+  ASSERT_GE(text.size(), 200u);
   EngineOptions options;
   options.all_logits = true;
   options.precision = runtime::Precision::Exact;
@@ -282,7 +291,7 @@ TEST_P(ChosenBlocks, ALongTextAnswersAsTransformersDoes) {
     options.isa = *isa_from_name(isa);
     if (*options.isa > detect_isa()) continue;
     const auto found = logits_of(*open(512, options), text);
-    std::ifstream in(source_dir() + "/tests/models/synthetic/minimax_m3/long.txt");
+    std::ifstream in(file);
     size_t best = 0, t = 0;
     for (float top = 0, first = 0; in >> best >> top >> first; ++t) {
       ASSERT_LT(t, found.size());
@@ -295,7 +304,7 @@ TEST_P(ChosenBlocks, ALongTextAnswersAsTransformersDoes) {
 }
 
 // What stays on the CPU and why is said; the rest goes to the GPU, with the CPU's answers.
-TEST_P(ChosenBlocks, StayOnTheCpuBesideAGpu) {
+TEST_P(RandomWeights, StayOnTheCpuBesideAGpu) {
   const std::vector<int32_t> prompt = random_text(150, 10);
   EngineOptions options;
   options.precision = runtime::Precision::Exact;
@@ -309,8 +318,11 @@ TEST_P(ChosenBlocks, StayOnTheCpuBesideAGpu) {
   options.open_gpu = HostGpu::opener({}, &log);
   const auto engine = open(64, options);
   ASSERT_TRUE(engine);
+  constexpr StepOp kOfTheCpu[] = {StepOp::BlockAttention,      StepOp::Compress,
+                                  StepOp::CompressedAttention, StepOp::StreamWeights,
+                                  StepOp::CollapseStreams,     StepOp::MixStreams};
   for (const plan::StepRecord& step : engine->plan().steps) {
-    if (static_cast<StepOp>(step.op) != StepOp::BlockAttention) continue;
+    if (std::ranges::count(kOfTheCpu, static_cast<StepOp>(step.op)) == 0) continue;
     EXPECT_EQ(engine->plan().string(step.device), "cpu");
   }
   Session s = session(*engine);
@@ -319,11 +331,88 @@ TEST_P(ChosenBlocks, StayOnTheCpuBesideAGpu) {
   EXPECT_GT(log.launches, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SparseAttentionCache, ::testing::Values(kPositions, kBlocks),
+// Chunks as long as nothing, and as windows, entries and blocks of the cache; 300 positions have
+// two entries of 128. In all types of cache.
+TEST_P(SparseAttentionCache, LogitsHaveTheSameBitsHoweverTheTextWasCut) {
+  const std::vector<int32_t> text = random_text(300, 12);
+  for (const auto type : {plan::KvType::F32, plan::KvType::F16, plan::KvType::Q8_0}) {
+    EngineOptions options;
+    options.all_logits = true;
+    options.kv_type = type;
+    const auto whole = logits_of(*open(512, options), text);
+    for (const int64_t chunk : {1, 7, 64}) {
+      const auto engine = open(chunk, options);
+      runtime::Sequence sequence = engine->new_sequence();
+      for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(chunk)) {
+        const size_t count = std::min(static_cast<size_t>(chunk), text.size() - begin);
+        const runtime::BatchItem item{&sequence, std::span(text).subspan(begin, count),
+                                      runtime::Want::All};
+        const auto done = engine->forward({&item, 1});
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        for (size_t t = 0; t < count; ++t) {
+          const auto row = engine->logits(static_cast<int64_t>(t));
+          ASSERT_TRUE(std::ranges::equal(row, whole[begin + t]))
+              << "token " << begin + t << ", chunks of " << chunk << ", " << name(type);
+        }
+      }
+    }
+  }
+}
+
+// Beside windows: a row of rows and scores, and one of entries, for attention and its indexer.
+TEST_P(ChosenEntries, KeepAShareOfARowForEachPosition) {
+  const auto engine = open(64);
+  // By layer: none, four positions an entry, 128, four.
+  struct Slot {
+    int32_t layer, kv_heads, key_dim, value_dim, window;
+  };
+  constexpr Slot kWant[] = {
+      {0, 1, 48, 0, 24},                                         // windows
+      {1, 1, 48, 0, 24}, {1, 6, 16, 16, 8},   {1, 1, 12, 0, 0},  // entries of 4
+      {1, 4, 16, 16, 8}, {1, 1, 8, 0, 0},                        // of the indexer
+      {2, 1, 48, 0, 24}, {2, 3, 16, 16, 128}, {2, 1, 1, 0, 0},   // entries of 128
+      {3, 1, 48, 0, 24}, {3, 6, 16, 16, 8},   {3, 1, 12, 0, 0}, {3, 4, 16, 16, 8}, {3, 1, 8, 0, 0}};
+  const auto slots = engine->plan().kv_slots;
+  ASSERT_EQ(slots.size(), std::size(kWant));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    EXPECT_EQ(slots[i].layer, kWant[i].layer) << i;
+    EXPECT_EQ(slots[i].kv_heads, kWant[i].kv_heads) << i;
+    EXPECT_EQ(slots[i].key_dim, kWant[i].key_dim) << i;
+    EXPECT_EQ(slots[i].value_dim, kWant[i].value_dim) << i;
+    EXPECT_EQ(slots[i].window, kWant[i].window) << i;
+  }
+  EXPECT_EQ(engine->memory().kv_token.whole, 2u * (12 + 8 + 1 + 12 + 8)) << "F16";
+}
+
+// Five entries of 4 positions are chosen: up to 23 positions all of them are.
+TEST_P(ChosenEntries, UpToTopKEntriesTheBitsAreThoseOfAllEntries) {
+  EngineOptions options;
+  options.all_logits = true;
+  const std::vector<int32_t> text = random_text(160, 9);
+  const auto some = logits_of(*open(512, options), text);
+  write_model(R"({"index_topk": 400})");
+  compile({source_dir() + "/rules/cpu-only.yaml"});
+  const auto all = logits_of(*open(512, options), text);
+  ASSERT_EQ(some.size(), all.size());
+  for (size_t t = 0; t < text.size(); ++t) {
+    if (t < 23) {
+      EXPECT_EQ(some[t], all[t]) << t;
+    } else if (t > 40) {
+      EXPECT_NE(some[t], all[t]) << t;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SparseAttentionCache,
+                         ::testing::Values(kPositions, kBlocks, kEntries),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Models, ChosenPositions, ::testing::Values(kPositions),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Models, ChosenBlocks, ::testing::Values(kBlocks),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, ChosenEntries, ::testing::Values(kEntries),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, RandomWeights, ::testing::Values(kBlocks, kEntries),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

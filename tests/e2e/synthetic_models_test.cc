@@ -269,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
         folder("arcee"), folder("stablelm"), folder("stablelm_parallel"), folder("cohere_plus"),
         folder("minicpm"), folder("afmoe"), folder("llama4"), folder("phi"), folder("cohere"),
         folder("cohere2"), folder("qwen3_reranker"), folder("deepseek_v32"), folder("glm_moe_dsa"),
-        folder("kimi_linear"), folder("minimax_m3")),
+        folder("kimi_linear"), folder("minimax_m3"), folder("deepseek_v4")),
     [](const auto& info) { return info.param.name; });
 
 // Every tensor of another type, as files made by importance matrices have them.
@@ -308,7 +308,11 @@ INSTANTIATE_TEST_SUITE_P(
         mixed("seed_oss", "synthetic/seed_oss", R"({"intermediate_size": 512, "head_dim": 32})", 8),
         mixed("ernie4_5_moe", "synthetic/ernie4_5_moe", R"({"intermediate_size": 512,
                "moe_intermediate_size": 256, "num_attention_heads": 4})",
-              9)),
+              9),
+        mixed("deepseek_v4", "synthetic/deepseek_v4", R"({"hidden_size": 256, "head_dim": 64,
+               "moe_intermediate_size": 256, "q_lora_rank": 256, "o_lora_rank": 256,
+               "num_attention_heads": 12, "compress_ratios": [4, 0, 4, 4]})",
+              10)),
     [](const auto& info) { return info.param.name; });
 
 // One key head for all, as many as heads, windows of one token and of more than the context, lists

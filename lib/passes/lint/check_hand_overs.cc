@@ -23,6 +23,7 @@
 #include "lib/passes/lint/rule_report.h"
 #include "lib/passes/lower/expert_groups.h"
 #include "lib/passes/pass.h"
+#include "lib/passes/placement/runnable_placement.h"
 
 namespace ktx::passes {
 namespace {
@@ -137,6 +138,13 @@ class HandOverChecker {
     return 1;
   }
 
+  // No rule could spare the way to the CPU and back.
+  bool has_cpu_steps(int32_t layer) const {
+    return std::ranges::any_of(modules(), [&](const ir::Module& module) {
+      return module.layer == layer && !gpu_kernels_compute(module);
+    });
+  }
+
   void check_pieces() {
     std::map<int32_t, int> within;
     for (const HandOver& hand_over : found_.all) {
@@ -144,8 +152,8 @@ class HandOverChecker {
     }
     const std::map<int32_t, const ir::Module*> split = split_blocks();
     std::erase_if(within, [&](const auto& entry) {
-      const bool whole = entry.second <= kThereAndBack * expert_hosts(entry.first) &&
-                         split.count(entry.first) == 0;
+      const bool few = entry.second <= kThereAndBack * expert_hosts(entry.first);
+      const bool whole = (few || has_cpu_steps(entry.first)) && split.count(entry.first) == 0;
       return whole || is_open(entry.first);
     });
     if (within.empty()) return;

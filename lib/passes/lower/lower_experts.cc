@@ -74,7 +74,8 @@ Result<Lowering::Terms> Lowering::lower_routed(const Module& router, const Modul
     return Error{fmt::format("module '{}' has factors and biases of down, which is not known",
                              experts.path)};
   }
-  emit(router, StepOp::Router, {scores}, {ids, weights}, present({bias, factors}, 1), r);
+  const BlobId table = KTX_TRY(optional_blob(router, "table"));
+  emit(router, StepOp::Router, {scores}, {ids, weights}, present({bias, factors, table}, 1), r);
   if (info->scales_input) {
     if (bias != kAbsent || factors != kAbsent) {
       return Error{

@@ -50,6 +50,7 @@ Status Lowering::run() {
   KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
   KTX_TRY(lower_layer_inputs(*model));
   KTX_TRY(lower_prediction_input(*layers));
+  KTX_TRY(spread_streams(*model));
   if (layers->children.empty()) return Error{"the model has no layers"};
   KTX_TRY(lower_head_input(*model, modules_.modules[layers->children.front()]));
   for (ir::ModuleId id : layers->children) KTX_TRY(lower_layer(modules_.modules[id]));
@@ -71,8 +72,10 @@ Status Lowering::lower_outputs(const Module& root, const Module& model, const Mo
     states = value(tap_value(static_cast<size_t>(normed - taps_.begin())), modules_.facts.hidden);
     KTX_TRY(norm(*final_norm, x_, states));
   }
-  const View last = value("last", modules_.facts.hidden, ValueType::F32, RowKind::Output);
+  const Module* streams = modules_.child(model, Role::HeadStreams);
+  View last = value(streams ? "last_rows" : "last", states.width, ValueType::F32, RowKind::Output);
   emit_on(device, reader, StepOp::GatherRows, {states}, {last}, {}, NoAttrs{});
+  if (streams) last = KTX_TRY(collapse_streams(*streams, last, "last"));
   if (final_norm && !keep_normed) KTX_TRY(norm(*final_norm, last, last));
   if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
   if (modules_.facts.encoder) return {};
@@ -181,6 +184,14 @@ Result<Lowering::Term> Lowering::term(const Module& parent, Role role, View in,
 Result<View> Lowering::part_input(const Module& layer, Role pre_norm, Role post_norm, Role sum_norm,
                                   const char* value_name) {
   if (head_input_ && pre_norm == Role::AttentionNorm) return *head_input_;
+  const bool mixer = pre_norm == Role::AttentionNorm;
+  if (const Module* streams =
+          modules_.child(layer, mixer ? Role::AttentionStreams : Role::MlpStreams)) {
+    const View in = KTX_TRY(collapse_streams(*streams, x_, mixer ? "attn_in" : "mlp_in"));
+    const View normed = value(value_name, in.width);
+    KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), in, normed));
+    return normed;
+  }
   const bool behind = modules_.child(layer, post_norm) || modules_.child(layer, sum_norm);
   if (!modules_.child(layer, pre_norm) && behind) return x_;
   const View normed = value(value_name, modules_.facts.hidden);
@@ -191,6 +202,14 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, Role post_
 // Each term by itself, or what a post-norm or a factor makes of their sum, which is made where the
 // norm is.
 Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms& terms) {
+  if (const Module* streams =
+          modules_.child(layer, post_norm == Role::AttentionPostNorm ? Role::AttentionStreams
+                                                                     : Role::MlpStreams)) {
+    const View sum = terms[0].view;
+    for (size_t i = 1; i < terms.size(); ++i) add(terms[i], sum);
+    mix_streams(*streams, sum);
+    return {};
+  }
   const Module* post = modules_.child(layer, post_norm);
   const float scale = modules_.facts.residual_scale;
   if (post || scale != 1) {
@@ -232,8 +251,8 @@ Status Lowering::lower_layer(const Module& layer) {
 }
 
 bool Lowering::mixes(const Module& layer) const {
-  static constexpr Role kMixers[] = {Role::Attention, Role::Mla, Role::DeltaNet, Role::StateSpace,
-                                     Role::ShortConv};
+  static constexpr Role kMixers[] = {Role::Attention,  Role::Mla,       Role::DeltaNet,
+                                     Role::StateSpace, Role::ShortConv, Role::CompressedAttention};
   return std::ranges::any_of(kMixers, [&](Role role) { return modules_.child(layer, role); });
 }
 
@@ -312,6 +331,8 @@ Result<Lowering::Terms> Lowering::lower_mixers(const Module& layer, View in) {
     terms.push_back(KTX_TRY(lower_attention(*attention, in)));
   } else if (const Module* net = modules_.child(layer, Role::DeltaNet)) {
     terms.push_back(KTX_TRY(lower_delta_net(*net, in)));
+  } else if (const Module* compressed = modules_.child(layer, Role::CompressedAttention)) {
+    terms.push_back(KTX_TRY(lower_compressed_attention(*compressed, in)));
   } else if (terms.empty()) {
     terms.push_back(KTX_TRY(lower_mla(*KTX_TRY(child(layer, Role::Mla)), in)));
   }

@@ -148,6 +148,20 @@ class Lowering {
   Result<View> chosen_positions(const Module& attention, const ir::MlaInfo& a, View in,
                                 View q_latent);
 
+  // lower_compressed_attention.cc
+  Result<Term> lower_compressed_attention(const Module& attention, View in);
+  Result<const Module*> compressed_rotary(const Module& attention) const;
+  Status rotate_ends(const Module& attention, View view, int32_t heads, int32_t head_dim,
+                     bool back = false);
+  Result<int32_t> entries(const Module& attention, const Module& compressor, View in);
+  Result<View> chosen_entries(const Module& attention, const Module& indexer,
+                              const ir::CompressedAttentionInfo& a, View in, View q_latent);
+
+  // lower_streams.cc
+  Status spread_streams(const Module& model);
+  Result<View> collapse_streams(const Module& streams, View x, const char* value_name);
+  void mix_streams(const Module& streams, View part);
+
   // lower_delta_net.cc
   Result<Term> lower_delta_net(const Module& net, View in);
   Result<Term> lower_channel_delta_net(const Module& net, const ir::DeltaNetInfo& d, View in);
@@ -195,7 +209,8 @@ class Lowering {
   };
   std::map<int32_t, Keys> kept_;    // by layer
   std::map<int32_t, View> chosen_;  // positions, by layer
-  View x_;                          // the residual stream
+  View x_;                          // the residual stream, or several side by side
+  View stream_weights_;             // of the part of a layer that is lowered, where there are some
   View layer_inputs_;               // of all layers, where the embedding has parts for them
   std::optional<View> head_input_;  // of a draft head's attention
   int32_t layer_ = -1;

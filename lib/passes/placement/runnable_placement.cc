@@ -1,10 +1,12 @@
 #include "lib/passes/placement/runnable_placement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "kernels/gpu/gpu_limits.h"
 #include "lib/passes/cost/host_links.h"
@@ -110,6 +112,18 @@ std::string state_refusal(const ir::Module& module) {
   if (const auto* attention = std::get_if<ir::AttentionInfo>(&module.info)) {
     if (attention->top_k > 0) return "attention over chosen blocks";
   }
+  if (std::holds_alternative<ir::CompressedAttentionInfo>(module.info)) {
+    return "attention over compressed entries";
+  }
+  if (std::holds_alternative<ir::StreamsInfo>(module.info) ||
+      module.role == ir::Role::StreamsNorm) {
+    return "hyper-connections";
+  }
+  if (const auto* router = std::get_if<ir::RouterInfo>(&module.info)) {
+    if (router->attrs.scoring == static_cast<int32_t>(Scoring::SqrtSoftplus)) {
+      return "a router of roots of softplus";
+    }
+  }
   if (std::holds_alternative<ir::StateSpaceInfo>(module.info)) return "a state-space layer";
   if (std::holds_alternative<ir::ShortConvInfo>(module.info)) return "a short convolution";
   return "";
@@ -137,6 +151,10 @@ void warn_of_old_gpus(const target::Target& target, DiagSink& diags) {
 
 }  // namespace
 
+bool gpu_kernels_compute(const ir::Module& module) {
+  return state_refusal(module).empty();
+}
+
 Placement all_on_cpu(const PricedModel& model, DiagSink& diags) {
   Placement placement{{}, model.streams};
   LackedDevices lacked;
@@ -153,15 +171,18 @@ Placement all_on_cpu(const PricedModel& model, DiagSink& diags) {
   return placement;
 }
 
-// A delta net, a state space or an attention over blocks that no GPU kernel takes has its steps
-// without weights on the CPU; its products stay where they were placed.
+// A delta net, a state space or another part that no GPU kernel takes has its steps without weights
+// on the CPU; its products stay where they were placed.
 void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags) {
   const ir::Module* first = nullptr;
   const rules::Rule* asked = nullptr;  // for one of them
+  std::vector<std::string> what;
   int64_t count = 0;
   for (const ir::Module& module : model.modules.modules) {
     DeviceId& device = placement.at(model.modules, module).device;
-    if (device.is_cpu() || state_refusal(module).empty()) continue;
+    const std::string refused = state_refusal(module);
+    if (device.is_cpu() || refused.empty()) continue;
+    if (std::ranges::count(what, refused) == 0) what.push_back(refused);
     device = device.cpu_beside();
     ++count;
     if (first == nullptr) first = &module;
@@ -172,7 +193,7 @@ void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags
   if (first == nullptr) return;
   const std::string text = fmt::format(
       "{} and {} more: no GPU kernel computes {}; it stays on the CPU, the products around it do not",
-      first->path, count - 1, state_refusal(*first));
+      first->path, count - 1, fmt::join(what, ", "));
   if (asked != nullptr) {
     diags.warning(asked->replace.device->loc, "Q001", text);
   } else {

@@ -6,6 +6,8 @@
 
 namespace ktx::passes {
 
+// Whether GPUs have kernels for the module's steps without weights.
+bool gpu_kernels_compute(const ir::Module& module);
 // Of a machine without GPUs: all on its CPU.
 Placement all_on_cpu(const PricedModel& model, DiagSink& diags);
 // Devices that the target lacks, and what no GPU kernel computes.

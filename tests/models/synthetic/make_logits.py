@@ -64,7 +64,9 @@ left = {n for n in state if not n.endswith(("inv_freq", "embed_scale", "mup_vect
 
 tensors = {}
 for tensor in GGUFReader(gguf_file).tensors:
-    rows = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+    numbers = tensor.tensor_type.name == "I32"  # of experts
+    rows = tensor.data if numbers else dequantize(tensor.data, tensor.tensor_type)
+    rows = rows.astype(np.float32)
     rows = rows.reshape([int(n) for n in reversed(tensor.shape)])
     tensors[tensor.name] = torch.from_numpy(rows.copy())
 
@@ -72,6 +74,10 @@ for tensor in GGUFReader(gguf_file).tensors:
 def put(name, value):
     for other, ours in OTHER_NAMES.items():
         name = name.replace(other, ours)
+    if name.startswith("model.hc_head.") and name not in state:
+        name = name.replace("hc_head.", "hc_head.hc_")
+    if name.endswith(".gate.table"):
+        name = name.replace(".table", ".tid2eid")
     if "query_key_value" in name:
         q, kv = text.num_attention_heads * text.head_dim, text.num_key_value_heads * text.head_dim
         for part, rows in zip("qkv", torch.split(value, [q, kv, kv])):

@@ -144,7 +144,8 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/nomic_bert",
                                    "synthetic/glm_moe_dsa",
                                    "synthetic/kimi_linear",
-                                   "synthetic/minimax_m3"}) {
+                                   "synthetic/minimax_m3",
+                                   "synthetic/deepseek_v4"}) {
     const std::string name = folder.substr(folder.rfind('/') + 1);
     SCOPED_TRACE(name);
     DiagSink diags;
@@ -178,6 +179,37 @@ TEST(BuildGraph, BlockAttentionIsTheSameInTheWordsOfAPublishedConfig) {
   DiagSink diags;
   const auto a = input::HfConfig::parse(published, "config.json");
   const auto b = input::HfConfig::read(source_dir() + "/tests/models/synthetic/minimax_m3");
+  ASSERT_TRUE(a.ok() && b.ok());
+  const auto of_a = build_graph(*a, diags);
+  const auto of_b = build_graph(*b, diags);
+  ASSERT_TRUE(of_a.ok() && of_b.ok()) << messages(diags);
+  EXPECT_EQ(messages(diags), "");
+  EXPECT_EQ(ir::print(*of_a), ir::print(*of_b));
+}
+
+// As transformers saves it: kinds of layers as texts, and what is rotated as a share of a head.
+TEST(BuildGraph, CompressedAttentionIsTheSameInTheWordsOfTransformers) {
+  const char* const saved = R"({"model_type": "deepseek_v4", "hidden_act": "silu",
+      "layer_types": ["sliding_attention", "compressed_sparse_attention",
+        "heavily_compressed_attention", "compressed_sparse_attention"],
+      "mlp_layer_types": ["hash_moe", "hash_moe", "moe", "moe"],
+      "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128},
+      "rope_parameters": {
+        "main": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.33333333},
+        "compress": {"rope_type": "yarn", "rope_theta": 160000, "factor": 16, "beta_fast": 32,
+          "beta_slow": 1, "original_max_position_embeddings": 64, "attention_factor": 1.0,
+          "partial_rotary_factor": 0.33333333}},
+      "partial_rotary_factor": 0.33333333, "hc_eps": 1e-6, "hc_mult": 4, "hc_sinkhorn_iters": 20,
+      "head_dim": 48, "hidden_size": 128, "index_head_dim": 32, "index_n_heads": 16, "index_topk": 5,
+      "max_position_embeddings": 4096, "moe_intermediate_size": 96, "num_local_experts": 10,
+      "n_shared_experts": 1, "num_attention_heads": 6, "num_experts_per_tok": 3,
+      "num_hidden_layers": 4, "num_key_value_heads": 1, "o_groups": 3, "o_lora_rank": 40,
+      "q_lora_rank": 64, "rms_norm_eps": 1e-6, "routed_scaling_factor": 1.5,
+      "scoring_func": "sqrtsoftplus", "sliding_window": 24, "swiglu_limit": 2.0,
+      "tie_word_embeddings": false, "vocab_size": 512})";
+  DiagSink diags;
+  const auto a = input::HfConfig::parse(saved, "config.json");
+  const auto b = input::HfConfig::read(source_dir() + "/tests/models/synthetic/deepseek_v4");
   ASSERT_TRUE(a.ok() && b.ok());
   const auto of_a = build_graph(*a, diags);
   const auto of_b = build_graph(*b, diags);
@@ -395,7 +427,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mellum, minicpm, minimax-m2, minimax-m3, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, deepseek4, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mellum, minicpm, minimax-m2, minimax-m3, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -1,6 +1,7 @@
 // What configs may say: defaults, variants, and values nothing can be computed with.
 #include "lib/arch/hyper_params.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -233,6 +234,44 @@ TEST(HyperParams, BlockAttentionSaysWhatDoesNotFit) {
       read(config, {{"layer_types", json::array({"full_attention"})}}).messages,
       "'layer_types' has 1 entries for 4 layers: it says in which ones attention reads chosen "
       "blocks\n");
+}
+
+TEST(HyperParams, CompressedAttentionSaysWhatDoesNotFit) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/deepseek_v4/config.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->shape(0).every, 0);
+  EXPECT_EQ(params->shape(1).every, 4);
+  EXPECT_TRUE(params->shape(1).indexer);
+  EXPECT_EQ(params->shape(2).every, 128);
+  EXPECT_FALSE(params->shape(2).indexer);
+  EXPECT_TRUE(params->shape(1).expert_table);
+  EXPECT_FALSE(params->shape(2).expert_table);
+  EXPECT_EQ(params->local_rope.theta, 10000) << "layers without entries";
+  EXPECT_EQ(params->rope.theta, 160000);
+  EXPECT_EQ(params->rope.attention_factor, 1.0) << "yarn does not scale cos and sin";
+  EXPECT_EQ(read(config, {{"head_dim", 40}}).messages,
+            "'head_dim' is 40, expected a multiple of 16\n");
+  EXPECT_EQ(read(config, {{"o_groups", 4}}).messages,
+            "'o_groups' 4 does not divide 'num_attention_heads' 6\n");
+  EXPECT_EQ(read(config, {{"num_key_value_heads", 2}}).messages,
+            "'num_key_value_heads' is not 1: heads share one key\n");
+  EXPECT_EQ(read(config, {{"qk_rope_head_dim", 48}}).messages,
+            "'index_head_dim' 32 is below 'qk_rope_head_dim' 48\n");
+  EXPECT_EQ(read(config, {{"hc_mult", 17}}).messages, "'hc_mult' is 17, expected 1 to 16\n");
+  EXPECT_EQ(read(config, {{"scoring_func", "sigmoid"}}).messages,
+            "'scoring_func' is 'sigmoid', expected sqrtsoftplus\n");
+  EXPECT_EQ(read(config, {{"compress_ratios", {0, 4, 8, 4}}}).messages,
+            "'layer_types' has 'entries of 8' for layer 2, expected sliding_attention, "
+            "compressed_sparse_attention or heavily_compressed_attention\n");
+  EXPECT_EQ(read(config, {{"compress_ratios", {0, 4}}}).messages,
+            "'layer_types' has 0 entries for 4 layers: it says what attention reads\n");
+  EXPECT_EQ(read(config, {{"compress_rate_hca", 64}}).messages,
+            "'compress_rate_hca' is 64, expected 128: other entries are in no file\n");
+  EXPECT_THAT(read(config, {{"mlp_layer_types", {"moe", "hash_moe", "moe", "moe"}}}).messages,
+              ::testing::StartsWith("'mlp_layer_types' has layers with a table of experts behind "
+                                    "others: no file has\n"));
 }
 
 TEST(HyperParams, LayersWithExpertsByTheFamilysPattern) {

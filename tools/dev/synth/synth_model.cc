@@ -56,6 +56,17 @@ class Synthesiser {
 
  private:
   bool is_mla() const { return family_->attention == families::AttentionKind::Mla; }
+  bool is_compressed() const { return family_->attention == families::AttentionKind::Compressed; }
+  // Positions of an entry of the layer's attention; 0: it has none.
+  int64_t every_of(int64_t layer) const {
+    const std::string kind = kind_of(layer);
+    return kind == "compressed_sparse_attention"    ? 4
+           : kind == "heavily_compressed_attention" ? 128
+                                                    : 0;
+  }
+  bool has_expert_table(int64_t layer) const {
+    return layer < config_.i64("num_hash_layers").value_or(3);
+  }
   bool has_groups() const { return by_two_best() || routes_by(RouterKind::GroupsByBest); }
   bool beside_dense() const { return family_->layers == LayerPattern::BesideDense; }
   // By the period of the family's windows, where the config does not say.
@@ -218,6 +229,13 @@ class Synthesiser {
       nope_ = KTX_TRY(need("qk_nope_head_dim"));
       v_dim_ = KTX_TRY(need("v_head_dim"));
     }
+    if (is_compressed()) {
+      q_rank_ = KTX_TRY(need("q_lora_rank"));
+      rope_ = KTX_TRY(need("qk_rope_head_dim"));
+      out_groups_ = KTX_TRY(need("o_groups"));
+      out_rank_ = KTX_TRY(need("o_lora_rank"));
+      streams_ = config_.i64("hc_mult").value_or(4);
+    }
     if (family_->has_role(ir::Role::Indexer)) {
       index_heads_ = KTX_TRY(need("index_n_heads"));
       index_dim_ = KTX_TRY(need("index_head_dim"));
@@ -235,6 +253,7 @@ class Synthesiser {
       rotary_ = config_.i64("rotary_dim")
                     .value_or(static_cast<int64_t>(part * static_cast<double>(head_dim_)));
     }
+    if (is_compressed()) rotary_ = rope_;
     if (family_->shared == SharedKind::Count) {
       shared_ffn_ = shared_count() * expert_ffn_;
     } else if (family_->shared == SharedKind::Width) {
@@ -372,6 +391,7 @@ class Synthesiser {
       }
     }
     if (index_heads_ > 0) add_indexer_metadata();
+    if (is_compressed()) add_compressed_metadata();
     if (delta_value_heads_ > 0) add_delta_metadata();
     if (space_heads_ > 0) add_state_space_metadata();
     if (conv_taps_ > 0) u32("shortconv.l_cache", conv_taps_);
@@ -462,7 +482,7 @@ class Synthesiser {
   void add_indexer_metadata() {
     u32("attention.indexer.head_count", index_heads_);
     u32("attention.indexer.key_length", index_dim_);
-    if (!is_mla()) {
+    if (!is_mla() && !is_compressed()) {
       u32("attention.indexer.top_k", config_.i64("index_topk_blocks").value_or(16));
       u32("attention.indexer.block_size", config_.i64("index_block_size").value_or(128));
       u32("attention.indexer.local_blocks", config_.i64("index_local_blocks").value_or(1));
@@ -473,6 +493,30 @@ class Synthesiser {
     std::vector<uint32_t> types;
     for (int64_t i = 0; i < layers_; ++i) types.push_back(has_indexer(i));
     writer_.add_u32s(arch_ + ".attention.indexer.types", types);
+  }
+
+  void add_compressed_metadata() {
+    std::vector<int32_t> rates;
+    std::vector<float> limits;
+    for (int64_t i = 0; i < layers_; ++i) {
+      rates.push_back(static_cast<int32_t>(every_of(i)));
+      limits.push_back(static_cast<float>(config_.f64("swiglu_limit").value_or(10)));
+    }
+    writer_.add_i32s(arch_ + ".attention.compress_ratios", rates);
+    writer_.add_f32s(arch_ + ".swiglu_clamp_exp", limits);
+    writer_.add_f32s(arch_ + ".swiglu_clamp_shexp", limits);
+    f32("attention.compress_rope_freq_base", config_.f64("compress_rope_theta").value_or(160000));
+    u32("attention.q_lora_rank", q_rank_);
+    u32("attention.output_group_count", out_groups_);
+    u32("attention.output_lora_rank", out_rank_);
+    u32("hyper_connection.count", streams_);
+    u32("hyper_connection.sinkhorn_iterations", config_.i64("hc_sinkhorn_iters").value_or(20));
+    f32("hyper_connection.epsilon", config_.f64("hc_eps").value_or(1e-6));
+    u32("hash_layer_count", config_.i64("num_hash_layers").value_or(3));
+    u32("expert_shared_count", shared_count());
+    u32("expert_gating_func", 4);
+    f32("expert_weights_scale", config_.f64("routed_scaling_factor").value_or(1.5));
+    writer_.add_bool(arch_ + ".expert_weights_norm", true);
   }
 
   // Those that the family has.
@@ -675,6 +719,7 @@ class Synthesiser {
       if (always_has(ir::Role::FinalNorm, "bias")) norm_bias("output_norm.weight", hidden_);
       if (scores() > 0) matrix("cls.output.weight", -1, {hidden_, scores()});
     }
+    if (streams_ > 0) add_streams("output_hc", streams_, 1);
     if (config_.string("rope_scaling.rope_type") == "llama3") add_rope_freqs();
     if (global_head_dim_ > 0) add_proportions();
     if (config_.string("rope_scaling.rope_type") == "longrope") {
@@ -718,6 +763,8 @@ class Synthesiser {
       add_channel_delta_net(layer, blk);
     } else if (is_mla()) {
       add_mla(layer, blk);
+    } else if (is_compressed()) {
+      add_compressed_attention(layer, blk);
     } else if (has_delta_net(layer)) {
       add_delta_net(layer, blk);
     } else if (has_attention(layer)) {
@@ -742,6 +789,9 @@ class Synthesiser {
     }
     norm(ir::Role::MlpPostNorm, layer, hidden_);
     norm(ir::Role::MlpSumNorm, layer, hidden_);
+    for (const char* part : {"hc_attn", "hc_ffn"}) {
+      if (streams_ > 0) add_streams(blk + part, streams_ * (streams_ + 2), 3);
+    }
     if (layer_input_ > 0) {
       matrix(blk + "inp_gate.weight", layer, {hidden_, layer_input_});
       matrix(blk + "proj.weight", layer, {layer_input_, hidden_}, kResidualSigma);
@@ -882,6 +932,63 @@ class Synthesiser {
     if (has_indexer(layer)) add_indexer(layer, blk + "indexer.");
   }
 
+  void add_compressed_attention(int64_t layer, const std::string& blk) {
+    const int64_t heads = heads_[0], every = every_of(layer);
+    matrix(blk + "attn_q_a.weight", layer, {hidden_, q_rank_});
+    ones(blk + "attn_q_a_norm.weight", q_rank_);
+    matrix(blk + "attn_q_b.weight", layer, {q_rank_, heads * head_dim_});
+    matrix(blk + "attn_kv.weight", layer, {hidden_, head_dim_});
+    ones(blk + "attn_kv_a_norm.weight", head_dim_);
+    matrix(blk + "attn_output_a.weight", layer,
+           {heads * head_dim_ / out_groups_, out_groups_ * out_rank_});
+    matrix(blk + "attn_output_b.weight", layer, {out_groups_ * out_rank_, hidden_}, kResidualSigma);
+    noise(blk + "attn_sinks.weight", heads, 0.1f);
+    if (every == 0) return;
+    add_compressor(layer, blk + "attn_compressor", head_dim_);
+    if (every != 4) return;
+    add_compressor(layer, blk + "indexer_compressor", index_dim_);
+    matrix(blk + "indexer.attn_q_b.weight", layer, {q_rank_, index_heads_ * index_dim_});
+    matrix(blk + "indexer.proj.weight", layer, {hidden_, index_heads_});
+  }
+
+  // Entries of 4 positions overlap.
+  void add_compressor(int64_t layer, const std::string& name, int64_t dim) {
+    const int64_t every = every_of(layer), channels = dim * (every == 4 ? 2 : 1);
+    matrix(name + "_kv.weight", layer, {hidden_, channels});
+    matrix(name + "_gate.weight", layer, {hidden_, channels});
+    noise(name + "_ape.weight", {channels, every}, 0.1f);
+    ones(name + "_norm.weight", dim);
+  }
+
+  // Of hyper-connections.
+  void add_streams(const std::string& name, int64_t width, int64_t scales) {
+    const int64_t in = streams_ * hidden_;
+    const uint64_t seed = next_seed();
+    const float sigma =
+        options_.strong ? kStrongProduct / std::sqrt(static_cast<float>(in)) : kSigma;
+    values(name + "_fn.weight", {in, width}, [seed, sigma](uint64_t i) {
+      return sigma * normal_from_bits(mix_bits(seed ^ mix_bits(i)));
+    });
+    noise(name + "_base.weight", width, 0.05f);
+    noise(name + "_scale.weight", scales, 0.02f, 1);
+  }
+
+  // Experts of each token id, all different.
+  void add_expert_table(const std::string& name) {
+    const uint64_t seed = next_seed();
+    writer_.add_tensor(
+        name, DType::I32, {used_, vocab_},
+        [seed, used = static_cast<uint64_t>(used_), experts = static_cast<uint64_t>(experts_)](
+            uint64_t offset, std::span<std::byte> out) {
+          for (size_t at = 0; at < out.size(); at += 4) {
+            const uint64_t i = (offset + at) / 4;
+            const uint64_t first = mix_bits(seed ^ mix_bits(i / used)) % experts;
+            const auto expert = static_cast<int32_t>((first + i % used) % experts);
+            std::memcpy(&out[at], &expert, 4);
+          }
+        });
+  }
+
   void add_indexer(int64_t layer, const std::string& indexer) {
     matrix(indexer + "attn_q_b.weight", layer, {q_rank_, index_heads_ * index_dim_});
     matrix(indexer + "attn_k.weight", layer, {hidden_, index_dim_});
@@ -925,7 +1032,11 @@ class Synthesiser {
       matrix(blk + "ffn_latent_down.weight", layer, {hidden_, latent});
       matrix(blk + "ffn_latent_up.weight", layer, {latent, hidden_}, kResidualSigma);
     }
-    if (has_correction_bias()) noise(blk + "exp_probs_b.bias", experts_, 0.01f);
+    if (is_compressed() && has_expert_table(layer)) {
+      add_expert_table(blk + "ffn_gate_tid2eid.weight");
+    } else if (is_compressed() || has_correction_bias()) {
+      noise(blk + "exp_probs_b.bias", experts_, 0.01f);
+    }
     if (has_param(ir::Role::Router, "bias")) noise(blk + "ffn_gate_inp.bias", experts_, kSigma);
     if (has_param(ir::Role::Experts, "gate_bias")) {
       noise(blk + "ffn_gate_exps.bias", {expert_ffn_, experts_}, kSigma);
@@ -1015,6 +1126,7 @@ class Synthesiser {
   std::string scoring_;
   int64_t q_rank_ = 0, kv_rank_ = 0, rope_ = 0, nope_ = 0, v_dim_ = 0;
   int64_t index_heads_ = 0, index_dim_ = 0;  // of indexers; no heads: the model has none
+  int64_t out_groups_ = 0, out_rank_ = 0, streams_ = 0;  // of compressed attention; 0: it is none
   bool tied_ = false;
   uint64_t tensor_count_ = 0;
   input::GgufWriter writer_;

@@ -1,0 +1,62 @@
+// Hyper-connections, lowered: the residual stream is several rows side by side. A part of a layer
+// reads a sum of them, and what it gives goes to all (StreamWeightsAttrs):
+//
+//   n = rms_norm(x)   w = stream_weights(matmul(n))   in = collapse_streams(x, w)
+//   ... the part, from its norm on ...                x = mix_streams(x, out, w)
+#include <fmt/format.h>
+
+#include "lib/passes/lower/lowering.h"
+
+namespace ktx::passes {
+
+using ir::Module;
+using ir::Role;
+using steps::BlobId;
+using steps::kAbsent;
+using steps::View;
+
+// At first all streams are the embedding.
+Status Lowering::spread_streams(const Module& model) {
+  const Module* head = modules_.child(model, Role::HeadStreams);
+  if (!head) return {};
+  if (!taps_.empty()) {
+    return Error{
+        "drafters that read hidden states of a model with several residual streams are not known"};
+  }
+  const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(*head));
+  const View one = x_;
+  x_ = value("streams", s->streams * s->hidden);
+  for (int64_t i = 0; i < s->streams; ++i) {
+    emit(*KTX_TRY(child(model, Role::Embedding)), StepOp::Scale, {one},
+         {{x_.value, i * s->hidden, s->hidden}}, {}, ScaleAttrs{1});
+  }
+  return {};
+}
+
+// What the module reads of the streams `x`. Its weights stay for mix_streams().
+Result<View> Lowering::collapse_streams(const Module& streams, View x, const char* value_name) {
+  const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(streams));
+  const StreamWeightsAttrs attrs = s->attrs();
+  const std::string base = value_name;
+  const RowKind rows = graph_.values[static_cast<size_t>(x.value)].rows;
+  const View normed = value(base + "_streams", x.width, ValueType::F32, rows);
+  KTX_TRY(norm(*KTX_TRY(child(streams, Role::StreamsNorm)), x, normed));
+  stream_weights_ = value(base + "_weights", attrs.width(), ValueType::F32, rows);
+  const BlobId fn = KTX_TRY(blob(streams, "fn"));
+  emit(streams, StepOp::Matmul, {normed, View{}}, {stream_weights_}, {fn, kAbsent}, MatmulAttrs{});
+  const BlobId scale = KTX_TRY(blob(streams, "scale")), bias = KTX_TRY(blob(streams, "base"));
+  emit(streams, StepOp::StreamWeights, {stream_weights_}, {stream_weights_}, {scale, bias}, attrs);
+  const View out = value(base, s->hidden, ValueType::F32, rows);
+  emit(streams, StepOp::CollapseStreams, {x, {stream_weights_.value, 0, s->streams}}, {out}, {},
+       NoAttrs{});
+  return out;
+}
+
+void Lowering::mix_streams(const Module& streams, View part) {
+  const int64_t count = x_.width / part.width;
+  emit(streams, StepOp::MixStreams,
+       {x_, part, {stream_weights_.value, count, stream_weights_.width - count}}, {x_}, {},
+       NoAttrs{});
+}
+
+}  // namespace ktx::passes
