@@ -40,11 +40,15 @@ class CpuBackend final : public Backend {
                                       .first_step = part.first_step,
                                       .step_count = part.step_count}));
       executors_[p] = KTX_TRY(Executor::create(std::move(bound), setup.pool));
+      if (!setup.on_result) continue;
+      executors_[p]->watch_steps(
+          [this, told = setup.on_result](uint32_t record) { tell(record, told); });
     }
     return {};
   }
 
   Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) override {
+    batch_ = &batch;
     KTX_TRY(executors_[part]->run(batch, watch));
     return !executors_[part]->stopped();
   }
@@ -103,9 +107,29 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // The F32 results of a step, as it left them.
+  void tell(uint32_t record, const std::function<void(const StepResult&)>& on_result) const {
+    const plan::StepRecord& step = plan_.steps[record];
+    for (const plan::OperandRecord& operand : plan_.outputs(step)) {
+      if (operand.value == plan::kNone) continue;
+      const plan::ValueRecord& value = plan_.values[operand.value];
+      if (value.type != static_cast<uint8_t>(ValueType::F32)) continue;
+      const auto stride = static_cast<int64_t>(plan::value_row_bytes(value) / sizeof(float));
+      const int64_t rows = batch_->rows(static_cast<RowKind>(value.rows));
+      const auto* const data = reinterpret_cast<const float*>(arena_.place(value));
+      on_result({plan_.string(value.name),
+                 step.layer,
+                 {data, static_cast<size_t>(rows * stride)},
+                 stride,
+                 operand.offset,
+                 int64_t{operand.width}});
+    }
+  }
+
   const plan::PlanView& plan_;
   const KvPools& kv_;
   const HostArena& arena_;
+  const Batch* batch_ = nullptr;  // of the pass at hand
   int threads_;
   std::vector<bool> slots_;  // whether it is the CPU's
   std::vector<plan::StatePart> state_parts_;

@@ -31,9 +31,9 @@ Status Executor::run(const Batch& batch, const ForwardWatch* watch) {
   watch_ = watch;
   stopped_ = false;
   fault_ = nullptr;
-  timed_stage_ = -1;
+  begun_stage_ = -1;
   pool_->run(*this, static_cast<int>(plan_.stages.size()));
-  note_time(-1);
+  end_stage(-1);
   if (!fault_) return {};
   return Error{fmt::format("step {} met damaged data: {}; the plan or the memory is broken",
                            plan_.steps[fault_step_].record, fault_)};
@@ -78,7 +78,7 @@ int64_t Executor::begin_stage(int stage, int thread) {
   if (watch_ && watch_->progress) {
     watch_->progress(static_cast<double>(stage) / static_cast<double>(plan_.stages.size()));
   }
-  note_time(stage);
+  end_stage(stage);
   for (int32_t step : plan_.stages[stage].prelude) {
     const StepWork work = begin_step(step);
     if (fault_) return 0;
@@ -189,35 +189,50 @@ void Executor::set_trace(const ForwardTrace* trace, std::span<TraceLane* const> 
   lanes_.assign(lanes.begin(), lanes.end());
 }
 
-// Ends the time of the stage before and starts that of `stage`.
-void Executor::note_time(int stage) {
-  if (times_.empty()) return;
-  if (timed_stage_ >= 0) {
-    const double seconds = timer_.seconds();
-    double all = 0;
-    const auto each = [&](const auto& use) {
-      for (int32_t step : plan_.stages[timed_stage_].prelude) use(step);
-      for (const auto& part : plan_.stages[timed_stage_].parts) {
-        for (int32_t step : part) use(step);
-      }
-    };
-    const auto busy_of = [&](int32_t step) {
-      double busy = 0;
-      for (const auto& thread : busy_) busy += thread[step];
-      return busy;
-    };
-    each([&](int32_t step) { all += busy_of(step); });
-    each([&](int32_t step) {
-      StepTotals& time = times_[step];
-      time.seconds += all > 0 ? seconds * busy_of(step) / all : 0;
-      time.busy_seconds += busy_of(step);
-      time.runs += 1;
-      time.tokens += batch_->tokens;
-      for (auto& thread : busy_) thread[step] = 0;
-    });
+namespace {
+
+// Calls use(step) for each step of the stage.
+template <class Use>
+void for_each_step(const Stage& stage, const Use& use) {
+  for (int32_t step : stage.prelude) use(step);
+  for (const auto& part : stage.parts) {
+    for (int32_t step : part) use(step);
+  }
+}
+
+}  // namespace
+
+// Ends the stage that was begun last; `next` begins.
+void Executor::end_stage(int next) {
+  if (times_.empty() && !done_) return;
+  if (begun_stage_ >= 0) {
+    if (!times_.empty()) note_time(begun_stage_);
+    if (done_ && !fault_ && !stopped_) {
+      for_each_step(plan_.stages[begun_stage_],
+                    [&](int32_t step) { done_(plan_.steps[step].record); });
+    }
   }
   timer_ = Timer();
-  timed_stage_ = stage;
+  begun_stage_ = next;
+}
+
+void Executor::note_time(int stage) {
+  const double seconds = timer_.seconds();
+  const auto busy_of = [&](int32_t step) {
+    double busy = 0;
+    for (const auto& thread : busy_) busy += thread[step];
+    return busy;
+  };
+  double all = 0;
+  for_each_step(plan_.stages[stage], [&](int32_t step) { all += busy_of(step); });
+  for_each_step(plan_.stages[stage], [&](int32_t step) {
+    StepTotals& time = times_[step];
+    time.seconds += all > 0 ? seconds * busy_of(step) / all : 0;
+    time.busy_seconds += busy_of(step);
+    time.runs += 1;
+    time.tokens += batch_->tokens;
+    for (auto& thread : busy_) thread[step] = 0;
+  });
 }
 
 }  // namespace ktx::runtime

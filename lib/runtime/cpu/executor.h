@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,6 +47,9 @@ class Executor final : private ThreadPool::Job {
   void enable_times(bool on);
   // `lanes`: one for each thread; null: none, else both live until the next call.
   void set_trace(const ForwardTrace* trace, std::span<TraceLane* const> lanes);
+  // Calls `done` with the step's record behind each step, whose outputs are as it left them; on any
+  // thread, one at a time. Empty: none.
+  void watch_steps(std::function<void(uint32_t record)> done) { done_ = std::move(done); }
   // One of each step; empty when off. A stage's time is divided among its steps by the time
   // that all threads spent in each.
   const std::vector<StepTotals>& times() const { return times_; }
@@ -70,6 +74,7 @@ class Executor final : private ThreadPool::Job {
   template <class Work>
   void timed(int32_t step, int thread, const Work& work);
   void add_span(int32_t step, int thread, double begin, double end);
+  void end_stage(int next);
   void note_time(int stage);
   bool stopping();
   std::byte* scratch(int thread) { return scratch_.data() + thread * scratch_stride_; }
@@ -90,7 +95,8 @@ class Executor final : private ThreadPool::Job {
   std::vector<StepTotals> times_;
   std::vector<std::vector<double>> busy_;  // seconds by thread and step
   Timer timer_;
-  int timed_stage_ = -1;
+  int begun_stage_ = -1;
+  std::function<void(uint32_t)> done_;
   const ForwardTrace* trace_ = nullptr;
   std::vector<TraceLane*> lanes_;  // by thread
 };

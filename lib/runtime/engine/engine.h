@@ -48,9 +48,10 @@ struct SequenceState;
 struct ForwardWatch;
 using Precision = kernels::Precision;
 
-// What a step on a GPU wrote: rows of a value, and of them the part that is the step's.
+// What a step of this host wrote: rows of a value, and of them the part that is the step's.
 struct StepResult {
   std::string_view value;  // "L3.router"
+  int32_t layer = -1;      // of the step; -1: of none
   std::span<const float> rows;
   int64_t stride = 0;  // elements from row to row
   int64_t begin = 0, width = 0;

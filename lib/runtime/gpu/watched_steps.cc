@@ -39,8 +39,8 @@ Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuSha
                                  s.place(part.device, operand.value), rows.size() * 4));
     KTX_TRY(device.gpu->finish());
     if (s.setup.on_result) {
-      s.setup.on_result(
-          {s.plan.string(value.name), rows, stride, operand.offset, int64_t{operand.width}});
+      s.setup.on_result({s.plan.string(value.name), step.layer, rows, stride, operand.offset,
+                         int64_t{operand.width}});
     }
     for (size_t i = 0; i < rows.size() && s.setup.check_finite; ++i) {
       const int64_t column = static_cast<int64_t>(i) % stride - operand.offset;

@@ -363,9 +363,10 @@ Result<Logprobs> logprobs(std::span<const float> logits, int32_t chosen, int cou
   const double log_sum = std::log(sum);
   Logprobs result;
   result.logprob = logits[chosen] - best - log_sum;
+  const size_t kept = std::min<size_t>(std::max(count, 0), logits.size());
+  if (kept == 0) return result;
   std::vector<int32_t> ids(logits.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-  const size_t kept = std::min<size_t>(std::max(count, 0), ids.size());
   std::partial_sort(ids.begin(), ids.begin() + kept, ids.end(), [&](int32_t a, int32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
   });

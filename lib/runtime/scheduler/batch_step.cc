@@ -16,6 +16,7 @@
 
 #include "kernels/delta_net/state_segment.h"
 #include "lib/runtime/cache/snapshot_places.h"
+#include "lib/runtime/engine/logits_rows.h"
 #include "lib/runtime/scheduler/batch_plan.h"
 #include "lib/runtime/scheduler/running_request.h"
 
@@ -298,20 +299,12 @@ bool BatchScheduler::tell_prompt(Running& running, int64_t row, int64_t rows) {
   const int64_t to = std::min(rows, size - 1 - begin);
   if (to <= from) return true;
   std::vector<Result<Logprobs>> found(static_cast<size_t>(to - from), Logprobs());
-  for (int64_t r = from; r < to; ++r) {
-    const Status fetched = engine_.fetch_logits(row + r);
-    if (!fetched) return end(running, EndReason::Failed, fetched.error().message), false;
-  }
-  const auto one = [&](int64_t i) {
-    const int32_t id = request.prompt[static_cast<size_t>(begin + from + i + 1)];
-    found[static_cast<size_t>(i)] =
-        logprobs(engine_.logits(row + from + i), id, request.prompt_logprobs);
-  };
-  if (engine_.gpus().empty()) {
-    engine_.share_out(to - from, one);
-  } else {
-    for (int64_t i = 0; i < to - from; ++i) one(i);
-  }
+  const Status fetched =
+      visit_logits(engine_, row + from, to - from, [&](int64_t i, std::span<const float> logits) {
+        const int32_t id = request.prompt[static_cast<size_t>(begin + from + i + 1)];
+        found[static_cast<size_t>(i)] = logprobs(logits, id, request.prompt_logprobs);
+      });
+  if (!fetched) return end(running, EndReason::Failed, fetched.error().message), false;
   for (const Result<Logprobs>& each : found) {
     if (!each) return end(running, EndReason::Failed, each.error().message), false;
     if (request.on_prompt_logprobs) request.on_prompt_logprobs(running.next_told, *each);
