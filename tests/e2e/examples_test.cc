@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kModel = "qwen3moe";
 constexpr const char* kChatInput = "Tell me a story about a fox.\n/exit\n";
 constexpr const char* kCase = R"({"messages": [{"role": "user", "content": "Hello"}]})";
+constexpr const char* kTexts = "{\"prompt\": \"2 + 2 =\", \"text\": \" 4\"}\n";
 constexpr const char* kRules = "- match: {kind: experts}\n  replace: {device: cpu}\n";
 
 // The command of a line, or "": a line of a page counts when it stands in a fenced or an indented
@@ -110,6 +111,9 @@ class Examples : public ::testing::Test {
     dir_.write("rules.yaml", kRules);
     dir_.write("prompt.txt", "Once upon a time");
     dir_.write("case.json", kCase);
+    dir_.write("texts.jsonl", kTexts);
+    fs::create_symlink(source_dir() + "/tests/quality/talk.txt", dir_.path("text.txt"));
+    fs::create_symlink(source_dir() + "/README.md", dir_.path("README.md"));
     dir_.write("keys.txt", "a-key-of-this-test\n");
     write_shards(model_gguf(kModel), dir_);
   }
@@ -120,7 +124,8 @@ class Examples : public ::testing::Test {
         type("ktx-compile -q model.gguf -o model.ktxplan --target=zen4", dir_, "");
     ASSERT_EQ(made.status, 0) << made.err;
     for (const char* folder : {"models", "extra"}) fs::create_directory(dir_.path(folder));
-    for (const char* copy : {"models/qwen3.ktxplan", "extra/llama.ktxplan"}) {
+    for (const char* copy :
+         {"models/qwen3.ktxplan", "extra/llama.ktxplan", "f16.ktxplan", "q4.ktxplan"}) {
       fs::create_hard_link(dir_.path("model.ktxplan"), dir_.path(copy));
     }
     for (const std::string& command : commands) {
@@ -171,6 +176,10 @@ TEST_F(Examples, OfThePageOnGraphs) {
 
 TEST_F(Examples, OfThePageOnPerformance) {
   type_all_of_page("docs/performance.md", 1);
+}
+
+TEST_F(Examples, OfThePageOnQuality) {
+  type_all_of_page("docs/quality.md", 5);
 }
 
 TEST_F(Examples, OfTheCompilersHelp) {

@@ -13,6 +13,8 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cpu/node_weights.h"
 #include "lib/runtime/gpu/skinny_graphs.h"
+#include "lib/runtime/quality/layer_streams.h"
+#include "lib/runtime/quality/text_logits.h"
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/runtime/session/session_file.h"
@@ -288,6 +290,44 @@ TEST(GpuPlan, ResultsOfStepsAreTheSameInPassesOfFewAndOfManyTokens) {
   ASSERT_GT(few.size(), 20u);
   ASSERT_EQ(few.size(), many.size());
   for (const auto& [name, values] : few) EXPECT_EQ(values, many.at(name)) << name;
+}
+
+// What perplexity and compare take from any placement: logits of all places of a text, and the
+// residual stream behind each layer, where layers on a GPU and experts on the CPU take turns.
+TEST(MixedPlan, TextsHaveTheirLogitsAndStreamsOnEveryDevice) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 90; ++i) ids.push_back(i * 11 % 2000 + 3);
+  std::vector<std::vector<float>> logits[2];
+  runtime::LayerStreams streams[2];
+  const char* const kRules[2] = {"all-gpu.yaml", "moe-experts-on-cpu.yaml"};
+  for (int i = 0; i < 2; ++i) {
+    Compiled compiled("qwen3moe", kRules[i]);
+    runtime::EngineOptions options;
+    options.ctx = 128;
+    options.sequence_logits = i == 0 ? 5 : runtime::kScoredRows;
+    options.on_result = [&, i](const runtime::StepResult& result) { streams[i].take(result); };
+    const auto engine = compiled.open(options);
+    ASSERT_TRUE(engine) << compiled.error;
+    logits[i].resize(ids.size());
+    runtime::TextLogits text(*engine);
+    const auto computed =
+        text.compute(ids, 85, nullptr, [&, i](int64_t place, std::span<const float> row) {
+          logits[i][static_cast<size_t>(place)].assign(row.begin(), row.end());
+        });
+    ASSERT_TRUE(computed.ok() && *computed == runtime::Forward::Done);
+  }
+  for (size_t place = 0; place < ids.size(); ++place) {
+    ASSERT_EQ(logits[0][place].size(), place < 85 ? 0u : 2048u);
+    ASSERT_EQ(logits[1][place].size(), logits[0][place].size());
+    for (size_t t = 0; t < logits[0][place].size(); ++t) {
+      ASSERT_NEAR(logits[0][place][t], logits[1][place][t], 1e-3) << place;
+    }
+  }
+  runtime::StreamDifferences differences;
+  differences.add(streams[0], streams[1]);  // of the last pass, of five tokens by both
+  const auto all = differences.all();
+  ASSERT_EQ(all.size(), 4u);  // the embedding and three layers
+  for (const auto& each : all) EXPECT_LT(each.relative, 1e-4) << each.layer;
 }
 
 // A step between two of a fusion that needs what the first of them writes holds them apart.

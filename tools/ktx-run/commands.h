@@ -12,6 +12,9 @@ int run_chat(const Options& options);
 int run_serve(const Options& options);
 int run_inspect(const Options& options);
 int run_bench(const Options& options);
+int run_perplexity(const Options& options);
+int run_score(const Options& options);
+int run_compare(const Options& options);
 int run_doctor(const Options& options);
 int run_probe(const Options& options);
 // What probe finds out about the machine at hand.

@@ -74,8 +74,9 @@ Result<std::unique_ptr<runtime::Network>> start_mpi(const std::vector<std::strin
 }
 
 bool runs_plan(Command command) {
-  return command == Command::Generate || command == Command::Chat || command == Command::Serve ||
-         command == Command::Bench;
+  constexpr Command kRun[] = {Command::Generate, Command::Chat,       Command::Serve,
+                              Command::Bench,    Command::Perplexity, Command::Score};
+  return std::ranges::find(kRun, command) != std::end(kRun);
 }
 
 // The one plan of the command, if it has one.

@@ -37,6 +37,8 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   options.check_finite = flags.check_finite;
   options.count_experts = !flags.record_experts.empty();
   options.hosts = flags.hosts;
+  options.sequence_logits = flags.sequence_logits;
+  options.on_result = flags.on_result;
   return options;
 }
 

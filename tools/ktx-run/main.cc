@@ -19,6 +19,12 @@ int run(const ktx::tools::Options& options) {
       return ktx::tools::run_inspect(options);
     case Command::Bench:
       return ktx::tools::run_bench(options);
+    case Command::Perplexity:
+      return ktx::tools::run_perplexity(options);
+    case Command::Score:
+      return ktx::tools::run_score(options);
+    case Command::Compare:
+      return ktx::tools::run_compare(options);
     case Command::Doctor:
       return ktx::tools::run_doctor(options);
     case Command::Probe:

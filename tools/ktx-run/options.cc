@@ -112,6 +112,19 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   }
 }
 
+// The text comes from a file, from a pipe, or with the log-probabilities of another model.
+void check_score(Options& options, Mistakes& mistakes) {
+  ScoreFlags& score = options.score;
+  if (!score.base.empty()) {
+    if (!score.file.empty()) mistakes.emplace_back("--base has the text: leave -f out");
+    if (options.engine.ctx > 0) mistakes.emplace_back("--base has the contexts: leave --ctx out");
+  } else if (score.file.empty() && text_on_standard_input()) {
+    score.file = "-";
+  } else if (score.file.empty()) {
+    mistakes.emplace_back("give the text with -f FILE, or by a pipe");
+  }
+}
+
 void read_template_vars(Options& options, Mistakes& mistakes) {
   auto template_vars = text::parse_template_vars(options.template_var_texts);
   if (template_vars) {
@@ -132,6 +145,11 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
   for (const Given& given : line.given) set_option(options, given, mistakes);
   options.plan = line.words.empty() ? "" : line.words[0];
   if (options.command == Command::Generate) check_generate(options, line, mistakes);
+  if (options.command == Command::Compare) options.score.other_plan = line.words[1];
+  if (options.command == Command::Perplexity || options.command == Command::Score ||
+      options.command == Command::Compare) {
+    check_score(options, mistakes);
+  }
   if (options.command == Command::Serve) {
     options.serve.sources = line.words;
     check_serve(options.serve, mistakes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,11 +11,23 @@
 
 namespace ktx::runtime {
 class HostGroup;
-}
+struct StepResult;
+}  // namespace ktx::runtime
 
 namespace ktx::tools {
 
-enum class Command { Generate, Chat, Serve, Inspect, Bench, Doctor, Probe };
+enum class Command {
+  Generate,
+  Chat,
+  Serve,
+  Inspect,
+  Bench,
+  Perplexity,
+  Score,
+  Compare,
+  Doctor,
+  Probe
+};
 
 // How to open the engine; the same for every command that runs a plan.
 struct EngineFlags {
@@ -34,6 +47,21 @@ struct EngineFlags {
   std::string record_experts;  // file; "": none
   // No flag: the hosts of a run on several (host_run.h); null: this machine alone.
   std::shared_ptr<runtime::HostGroup> hosts;
+  // Likewise: rows of logits in a pass, and who sees results of steps.
+  int64_t sequence_logits = 1;
+  std::function<void(const runtime::StepResult&)> on_result;
+};
+
+// perplexity, score and compare
+struct ScoreFlags {
+  std::string file;         // the text; "-": standard input
+  int64_t contexts = 0;     // at most so many; 0: all
+  std::string base;         // log-probabilities to compare with; "": none
+  std::string save_logits;  // where to write them; "": nowhere
+  // compare
+  std::string other_plan;
+  std::string base_precision;  // of the first plan; "": as the other's
+  bool layers = false;
 };
 
 // What drafts tokens for the model (drafting.h).
@@ -123,7 +151,7 @@ struct Options {
   bool chat = false;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   int logprobs = 0;
-  bool json = false;  // inspect, generate and doctor
+  bool json = false;  // inspect, generate, perplexity, compare and doctor
 
   // chat, serve and generate --chat
   ChatTemplateFlags chat_template;
@@ -140,6 +168,8 @@ struct Options {
 
   // inspect
   std::string export_gguf;
+
+  ScoreFlags score;
 
   std::string probe_file;  // probe; "": stdout
 

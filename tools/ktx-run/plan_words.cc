@@ -144,6 +144,20 @@ Mistakes wrong_sources(std::span<const std::string> words) {
   return mistakes;
 }
 
+Mistakes wrong_pair(std::span<const std::string> words) {
+  if (words.size() != 2) {
+    return {
+        fmt::format("compare takes two plans, not {}; the first is what the second is compared "
+                    "with, and may be the same file",
+                    words.size())};
+  }
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (fs::is_directory(word, error)) return {about_folder(word, "compare")};
+  }
+  return {};
+}
+
 }  // namespace
 
 bool wants_help(const ParsedLine& line) {
@@ -167,6 +181,7 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
     return {fmt::format("no plan given; try: ktx-run {} {}", name, some_plan())};
   }
   if (command == Command::Serve) return wrong_sources(line.words);
+  if (command == Command::Compare) return wrong_pair(line.words);
   if (line.words.size() > 1) {
     const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";
     return {fmt::format("one plan is taken, and '{}' comes behind it{}", printable(line.words[1]),

@@ -8,11 +8,17 @@ constexpr uint32_t kChat = 1u << static_cast<int>(Command::Chat);
 constexpr uint32_t kServe = 1u << static_cast<int>(Command::Serve);
 constexpr uint32_t kInspect = 1u << static_cast<int>(Command::Inspect);
 constexpr uint32_t kBench = 1u << static_cast<int>(Command::Bench);
+constexpr uint32_t kPerplexity = 1u << static_cast<int>(Command::Perplexity);
+constexpr uint32_t kScore = 1u << static_cast<int>(Command::Score);
+constexpr uint32_t kCompare = 1u << static_cast<int>(Command::Compare);
 constexpr uint32_t kDoctor = 1u << static_cast<int>(Command::Doctor);
 constexpr uint32_t kProbe = 1u << static_cast<int>(Command::Probe);
 constexpr uint32_t kInteractive = kGenerate | kChat;
 constexpr uint32_t kSamples = kInteractive | kServe;
 constexpr uint32_t kRuns = kSamples | kBench;
+constexpr uint32_t kContexts = kPerplexity | kCompare;
+constexpr uint32_t kScores = kContexts | kScore;
+constexpr uint32_t kOpens = kRuns | kScores;
 
 constexpr OptionInfo kOptions[] = {
 #define KTX_OPTION(name, value, commands, group, reader, field, help) \
@@ -56,6 +62,20 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run bench model.ktxplan\n"
      "  ktx-run bench model.ktxplan -p 512,1k -n 64 -d 0,2k -r 3 -t 8 -o md\n",
      ""},
+    {"perplexity", "PLAN", "how well the model predicts a text, and how far it is from another",
+     "  ktx-run perplexity model.ktxplan -f text.txt\n"
+     "  ktx-run perplexity f16.ktxplan -f text.txt --save-logits base.logits\n"
+     "  ktx-run perplexity q4.ktxplan --base base.logits\n",
+     "The text is cut into contexts; in each the second half is scored, as llama.cpp's\n"
+     "perplexity program does.\n"},
+    {"score", "PLAN", "log-probabilities of given texts, as lines of JSON",
+     "  ktx-run score model.ktxplan -f texts.jsonl > scores.jsonl\n"
+     "  echo '{\"prompt\": \"2 + 2 =\", \"text\": \" 4\"}' | ktx-run score model.ktxplan -f -\n",
+     "A line has a text, or its ids, and may have a prompt, or prompt_ids, before it.\n"},
+    {"compare", "PLAN PLAN", "how far the second plan's answers are from the first one's",
+     "  ktx-run compare f16.ktxplan q4.ktxplan -f text.txt --layers\n"
+     "  ktx-run compare q4.ktxplan q4.ktxplan -f text.txt --base-precision exact\n",
+     "Both are plans of models with the same vocabulary.\n"},
     {"doctor", "[PLAN]", "report what this machine can run, and what is missing",
      "  ktx-run doctor\n"
      "  ktx-run doctor model.ktxplan --json\n",
@@ -80,7 +100,8 @@ constexpr Tool kTool = {
     "  ktx-run generate model.ktxplan --chat --prompt \"Tell me a story.\" -n 100\n"
     "  ktx-run serve model.ktxplan --port 8080 --max-batch 8\n"
     "  ktx-run inspect model.ktxplan --verify\n"
-    "  ktx-run bench model.ktxplan -p 512 -n 128 -r 5 -t 8 -o md\n",
+    "  ktx-run bench model.ktxplan -p 512 -n 128 -r 5 -t 8 -o md\n"
+    "  ktx-run perplexity model.ktxplan -f text.txt\n",
     "A plan is made by ktx-compile: ktx-compile model.gguf -o model.ktxplan\n"
     "`ktx-run help COMMAND` lists the options of a command.\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
