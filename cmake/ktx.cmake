@@ -29,6 +29,16 @@ endif()
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+find_package(OpenSSL REQUIRED)
+if(KTX_STATIC)  # from 3.5 on distributions build it with libraries that its package file alone names
+  pkg_check_modules(LIBCRYPTO REQUIRED libcrypto)
+  foreach(name ${LIBCRYPTO_STATIC_LIBRARIES})
+    find_library(KTX_LIBCRYPTO_${name} ${name})
+    if(KTX_LIBCRYPTO_${name})
+      target_link_libraries(OpenSSL::Crypto INTERFACE ${KTX_LIBCRYPTO_${name}})
+    endif()
+  endforeach()
+endif()
 
 # One interface target carries warnings, include root and sanitizers.
 add_library(ktx_options INTERFACE)

@@ -18,6 +18,7 @@
 #include "kernels/matmul/marlin_layout.h"
 #include "kernels/matmul/panel16.h"
 #include "lib/formats/layout.h"
+#include "lib/input/general_texts.h"
 #include "lib/ir/module_graph.h"
 #include "lib/passes/cost/host_links.h"
 #include "lib/passes/pack_requantized.h"
@@ -321,6 +322,8 @@ class ContentsBuilder {
     out_.provenance.ktx_version = KTX_VERSION;
     out_.provenance.inputs = options_.inputs;
     out_.provenance.options = options_.options;
+    out_.provenance.general =
+        input::general_texts(source_.gguf, plan::kMaxGeneral, plan::kMaxGeneralBytes);
   }
 
   // With the names that devices have on each host (lib/plan/plan_hosts.h).

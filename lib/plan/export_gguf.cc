@@ -11,6 +11,7 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/layout.h"
+#include "lib/plan/tensor_parts.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_pool.h"
 #include "lib/support/work_file.h"
@@ -20,50 +21,22 @@ namespace {
 
 constexpr uint64_t kCopyBytes = 4 << 20;
 
-// Bytes [begin, begin + size) of a tensor are bytes [offset, ...) of a blob's
-// slices, joined.
-struct Part {
-  uint32_t tensor;
-  uint64_t begin;
-  uint64_t size;
-  uint32_t blob;
-  uint64_t offset;
-};
-
-// All parts in order of tensor and place. Fails unless they cover every tensor.
-Result<std::vector<Part>> collect_parts(const PlanView& plan) {
+// Fails unless the plan has every tensor whole.
+Result<std::vector<TensorPart>> collect_parts(const PlanView& plan) {
   if (plan.part_of) {
     return Error{"the file has the weights of one host alone; export from the whole plan"};
   }
-  std::vector<Part> parts;
-  for (const SliceRecord& slice : plan.slices) {
-    const BlobRecord& blob = plan.blobs[slice.blob];
-    if (blob.dtype != plan.gguf_tensors[slice.tensor].dtype) continue;  // lossy
-    const auto row = static_cast<uint64_t>(*row_bytes(static_cast<DType>(blob.dtype), blob.cols));
-    parts.push_back({slice.tensor, static_cast<uint64_t>(slice.first_row) * row,
-                     static_cast<uint64_t>(slice.row_count) * row, slice.blob,
-                     static_cast<uint64_t>(slice.blob_row) * row});
-  }
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
-    return a.tensor != b.tensor ? a.tensor < b.tensor : a.begin < b.begin;
-  });
-  // What two devices hold is written once.
-  parts.erase(std::unique(parts.begin(), parts.end(),
-                          [](const Part& a, const Part& b) {
-                            return a.tensor == b.tensor && a.begin == b.begin && a.size == b.size;
-                          }),
-              parts.end());
+  std::vector<TensorPart> parts = tensor_parts(plan);
   size_t next = 0;
   for (uint32_t t = 0; t < plan.gguf_tensors.size(); ++t) {
-    uint64_t at = 0;
-    for (; next < parts.size() && parts[next].tensor == t && parts[next].begin == at; ++next) {
-      at += parts[next].size;
-    }
-    if (at == plan.gguf_tensors[t].size) continue;
+    const size_t first = next;
+    uint64_t bytes = 0;
+    for (; next < parts.size() && parts[next].tensor == t; ++next) bytes += parts[next].size;
+    if (cover_tensor(plan, t, std::span(parts).subspan(first, next - first))) continue;
     return Error{fmt::format(
         "tensor '{}' is in the plan with {} of its {} bytes as the source had "
         "them; the GGUF cannot be rebuilt",
-        printable(plan.string(plan.gguf_tensors[t].name)), at, plan.gguf_tensors[t].size)};
+        printable(plan.string(plan.gguf_tensors[t].name)), bytes, plan.gguf_tensors[t].size)};
   }
   return parts;
 }
@@ -75,9 +48,9 @@ std::string shard_path(const std::string& path, size_t shard, size_t shards) {
 }
 
 // Cut small enough for all threads to have their share.
-std::vector<Part> cut_up(std::span<const Part> parts) {
-  std::vector<Part> pieces;
-  for (const Part& part : parts) {
+std::vector<TensorPart> cut_up(std::span<const TensorPart> parts) {
+  std::vector<TensorPart> pieces;
+  for (const TensorPart& part : parts) {
     for (uint64_t at = 0; at < part.size; at += kCopyBytes) {
       pieces.push_back({part.tensor, part.begin + at, std::min(kCopyBytes, part.size - at),
                         part.blob, part.offset + at});
@@ -86,8 +59,8 @@ std::vector<Part> cut_up(std::span<const Part> parts) {
   return pieces;
 }
 
-Status write_piece(const PlanFile& plan, const Part& piece, uint64_t file_offset, WorkFile& file,
-                   const UnpackFunction& unpack) {
+Status write_piece(const PlanFile& plan, const TensorPart& piece, uint64_t file_offset,
+                   WorkFile& file, const UnpackFunction& unpack) {
   const BlobRecord& blob = plan->blobs[piece.blob];
   const auto packed = plan->blob_bytes(piece.blob);
   if (blob.layout == static_cast<uint16_t>(Layout::Rows)) {
@@ -137,7 +110,7 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
   if (!collected.ok()) {
     return Error{fmt::format("{}: {}", plan.path(), collected.error().message)};
   }
-  const std::vector<Part> parts = collected.take();
+  const std::vector<TensorPart> parts = collected.take();
 
   std::vector<std::string> paths;
   std::vector<WorkFile> files;
@@ -155,7 +128,7 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
     KTX_TRY(
         files.back().write(0, plan->gguf_section.subspan(shard.header_offset, shard.header_size)));
   }
-  const std::vector<Part> pieces = cut_up(parts);
+  const std::vector<TensorPart> pieces = cut_up(parts);
   std::mutex mutex;
   Status first_failure;
   std::atomic<bool> failed = false;
@@ -163,7 +136,7 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
   ThreadPool pool(std::clamp(threads, 1, std::max(1, static_cast<int>(pieces.size()))));
   pool.for_each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
     if (failed) return;
-    const Part& piece = pieces[static_cast<size_t>(i)];
+    const TensorPart& piece = pieces[static_cast<size_t>(i)];
     const GgufTensorRecord& tensor = plan->gguf_tensors[piece.tensor];
     Status status =
         write_piece(plan, piece, tensor.offset + piece.begin, files[tensor.shard], unpack);

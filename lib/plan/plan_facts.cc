@@ -301,7 +301,8 @@ std::string to_json(const PlanProvenance& provenance) {
   }
   return dump(Json{{"ktx_version", provenance.ktx_version},
                    {"inputs", inputs},
-                   {"options", provenance.options}});
+                   {"options", provenance.options},
+                   {"general", provenance.general}});
 }
 
 Result<PlanProvenance> provenance_from_json(std::string_view text) {
@@ -315,6 +316,7 @@ Result<PlanProvenance> provenance_from_json(std::string_view text) {
     item.hash("hash", input.hash);
   });
   in.texts("options", provenance.options);
+  in.text_map("general", provenance.general);
   KTX_TRY(in.status());
   return provenance;
 }

@@ -105,6 +105,9 @@ struct PlanTarget {
   bool operator==(const PlanTarget&) const = default;
 };
 
+inline constexpr size_t kMaxGeneral = 128;
+inline constexpr size_t kMaxGeneralBytes = 2048;
+
 // Where the plan came from. No paths, no names of files, no times: the same
 // inputs give the same bytes.
 struct PlanProvenance {
@@ -117,6 +120,10 @@ struct PlanProvenance {
   };
   std::vector<Input> inputs;
   std::vector<std::string> options;  // those that change bytes: "--trust=gguf"
+  // What the GGUF says of the model, its keys "general.*" without that: "license",
+  // "base_model.0.name", "repo_url". Nothing checks it. At most kMaxGeneral of at most
+  // kMaxGeneralBytes each.
+  std::map<std::string, std::string> general;
   bool operator==(const PlanProvenance&) const = default;
 };
 

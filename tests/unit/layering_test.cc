@@ -30,6 +30,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"kernels", {"lib/ops", "lib/target"}},
     {"lib/launches", {"lib/ops", "kernels"}},
     {"lib/plan", {"lib/ops", "lib/target", "lib/launches"}},
+    {"lib/trust", {"lib/plan"}},
     {"lib/arch", {"lib/ir", "lib/input", "lib/families"}},
     {"lib/rules", {"lib/ir", "lib/target", "lib/families"}},
     {"lib/steps", {"lib/ir", "lib/ops", "lib/launches"}},
@@ -41,7 +42,8 @@ const std::map<std::string, Names> kMayInclude = {
     {"lib/server", {"lib/runtime", "lib/text"}},
     {"lib/c_api", {"lib/runtime", "lib/text"}},
     {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
-    {"tools/ktx-run", {"lib/runtime", "lib/server", "lib/text", "lib/plan", "lib/target"}},
+    {"tools/ktx-run",
+     {"lib/runtime", "lib/server", "lib/text", "lib/trust", "lib/plan", "lib/target"}},
 };
 
 // Folders of lib/passes: each may include those before it, and the headers of lib/passes itself,
@@ -50,9 +52,13 @@ const std::vector<std::string> kPassFolders = {"lower", "cost", "placement", "li
 
 // Third-party header prefix -> the only places that may include it.
 const std::map<std::string, Names> kKnownOnlyIn = {
-    {"yaml-cpp/", {"lib/rules/"}},    {"pcre2.h", {"lib/support/"}},
-    {"xxhash.h", {"lib/support/"}},   {"utf8proc.h", {"lib/text/"}},
-    {"boost/", {"lib/server/http_"}}, {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
+    {"yaml-cpp/", {"lib/rules/"}},
+    {"pcre2.h", {"lib/support/"}},
+    {"xxhash.h", {"lib/support/"}},
+    {"utf8proc.h", {"lib/text/"}},
+    {"boost/", {"lib/server/http_"}},
+    {"openssl/", {"lib/server/", "lib/trust/"}},
+    {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
 };
 
 void add_reachable(const std::string& folder, Names& reached) {

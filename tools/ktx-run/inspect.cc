@@ -4,20 +4,58 @@
 //   ktx-run inspect model.ktxplan --json                   the same for programs
 //   ktx-run inspect model.ktxplan --verify                 reads and checks all weights
 //   ktx-run inspect model.ktxplan --export-gguf copy.gguf  rebuilds the source
+//   ktx-run inspect --diff old.ktxplan new.ktxplan         what differs
+//   ktx-run inspect model.ktxplan --provenance             where it came from
+//   ktx-run inspect model.ktxplan --cyclonedx bom.json     the same as a bill of materials
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "lib/plan/describe_plan.h"
+#include "lib/plan/diff_plans.h"
 #include "lib/plan/export_gguf.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/unpack_layout.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
+#include "lib/support/write_file.h"
+#include "lib/trust/bill_of_materials.h"
+#include "lib/trust/sha256.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/report.h"
 
 namespace ktx::tools {
+namespace {
+
+// Fails where nothing more can be printed; finish.h says why.
+bool print(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
+}
+
+Result<std::string> diff_text(const plan::PlanFile& plan, const Options& options) {
+  // The first one of the two, which --diff names.
+  const plan::PlanFile first = KTX_TRY(plan::PlanFile::open(options.diff));
+  const plan::PlanDiff diff = KTX_TRY(plan::diff_plans(first.view(), plan.view()));
+  KTX_TRY(first.check());
+  return options.json ? plan::diff_json(diff) : plan::diff_tables(diff);
+}
+
+Result<std::string> text_of(const plan::PlanFile& plan, const Options& options) {
+  if (!options.diff.empty()) return diff_text(plan, options);
+  if (options.provenance) {
+    return options.json ? trust::provenance_json(plan.view()) : trust::provenance_text(plan.view());
+  }
+  return options.json ? plan::plan_json(plan.view()) : plan::plan_tables(plan.view());
+}
+
+Status write_bill(const plan::PlanFile& plan, const std::string& path) {
+  const std::string digest = KTX_TRY(trust::sha256(plan->file));
+  KTX_TRY(plan.check());
+  return write_file(path, "{", trust::cyclonedx_json(plan.view(), digest));
+}
+
+}  // namespace
 
 int run_inspect(const Options& options) {
   plan::PlanOpenOptions open_options;
@@ -33,15 +71,18 @@ int run_inspect(const Options& options) {
   }
   const double seconds = open_timer.seconds();
 
-  const std::string text =
-      options.json ? plan::plan_json(plan->view()) : plan::plan_tables(plan->view());
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return 1;  // finish.h says why
-  }
+  const Result<std::string> text = text_of(*plan, options);
+  if (!text) return fail(text.error().message);
+  if (!print(*text)) return 1;
   if (const Status status = plan->check(); !status.ok()) return fail(status.error().message);
   if (options.engine.verify) {
     note(fmt::format("{}: all hashes are right ({} in {:.1f} s)", options.plan,
                      human_bytes(plan->view().file_bytes), seconds));
+  }
+  if (!options.cyclonedx.empty()) {
+    const Status written = write_bill(*plan, options.cyclonedx);
+    if (!written) return fail(written.error().message);
+    note(fmt::format("{}: written", printable(options.cyclonedx)));
   }
   if (!options.export_gguf.empty()) {
     const Timer export_timer;

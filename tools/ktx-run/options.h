@@ -168,6 +168,9 @@ struct Options {
 
   // inspect
   std::string export_gguf;
+  std::string diff;  // the plan that this one is compared with; "": none
+  bool provenance = false;
+  std::string cyclonedx;  // file; "": none
 
   ScoreFlags score;
 

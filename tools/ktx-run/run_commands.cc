@@ -56,7 +56,9 @@ constexpr CommandInfo kCommands[] = {
      "environment (KTX_CTX=32k; KTX_THREADS for -t); the command line wins.\n"},
     {"inspect", "PLAN", "show what a plan holds",
      "  ktx-run inspect model.ktxplan --verify\n"
-     "  ktx-run inspect model.ktxplan --export-gguf copy.gguf\n",
+     "  ktx-run inspect model.ktxplan --export-gguf copy.gguf\n"
+     "  ktx-run inspect --diff f16.ktxplan q4.ktxplan\n"
+     "  ktx-run inspect model.ktxplan --provenance --cyclonedx bom.json\n",
      ""},
     {"bench", "PLAN", "measure prompt and generation speed",
      "  ktx-run bench model.ktxplan\n"

@@ -1,0 +1,33 @@
+// Where the bytes of the source's tensors are in a plan.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lib/plan/plan_reader.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan {
+
+// Bytes [begin, begin + size) of a tensor are bytes [offset, ...) of a blob's slices, joined.
+struct TensorPart {
+  uint32_t tensor;
+  uint64_t begin;
+  uint64_t size;
+  uint32_t blob;
+  uint64_t offset;
+};
+
+// All parts that the plan has as the source had them, in order of tensor and place; what two
+// devices hold is there once. Of rounded weights there are none.
+std::vector<TensorPart> tensor_parts(const PlanView& plan);
+
+// Whether the parts of `tensor`, all of them, are the whole of it, without gaps.
+bool cover_tensor(const PlanView& plan, uint32_t tensor, std::span<const TensorPart> parts);
+
+// Source bytes [begin, begin + out.size()) of the part. Fails on a damaged layout.
+Status read_part(const PlanView& plan, const TensorPart& part, uint64_t begin,
+                 std::span<std::byte> out);
+
+}  // namespace ktx::plan
