@@ -25,6 +25,7 @@
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/probe_hosts.h"
+#include "tools/ktx-run/required_signature.h"
 
 namespace ktx::tools {
 namespace {
@@ -140,6 +141,12 @@ std::optional<int> join_hosts(Options& options) {
     const auto plan = plan::PlanFile::open(path);
     if (!plan || !plan::has_hosts(plan->view())) return std::nullopt;
     names = plan::host_names(plan->view());
+  }
+  // Each host has a file of its own.
+  const auto verified = VerifiedPlans::verify(options.serve.require_signature, {path});
+  if (!verified) {
+    say_error("ktx-run", verified.error().message);
+    return 1;
   }
   auto network = start_mpi(names);
   if (!network) {

@@ -115,6 +115,7 @@ struct ServeFlags {
   std::vector<std::string> api_keys;
   std::string api_key_file;
   bool share_prefixes = false;
+  std::string require_signature;  // a public key or its file; "": plans need none
   std::vector<std::string> cors;
   std::vector<std::string> hosts;
   std::string tls_cert, tls_key;

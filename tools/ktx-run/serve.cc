@@ -22,6 +22,7 @@
 #include "tools/ktx-run/expert_record.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/report.h"
+#include "tools/ktx-run/required_signature.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/ktx-run/serve_signals.h"
 #include "tools/ktx-run/step_profile.h"
@@ -91,6 +92,12 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   // The mean of a text needs a row of logits for each of its tokens: some at a time. So do the
   // log-probabilities of a prompt, for which a GPU, whose memory is planned, has fewer.
   constexpr int64_t kMeanRows = 16, kPromptRows = 8;
+  std::vector<std::string> paths = {plan.path};
+  if (options.draft.on() && !options.draft.within() && options.draft.lookup == 0) {
+    paths.push_back(options.draft.plan);
+  }
+  const VerifiedPlans verified =
+      KTX_TRY(VerifiedPlans::verify(options.serve.require_signature, paths));
   const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
   const plan::PlanFile file = KTX_TRY(plan::PlanFile::open(plan.path));
   engine.sequence_logits = pooling != runtime::Pooling::Last       ? kMeanRows
@@ -139,6 +146,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   scheduler.drafter = KTX_TRY(open_drafter(options.draft, plan.path, options.engine, *model->engine,
                                            *model->tokenizer, notes));
   scheduler.speculation = speculation_options(options.draft);
+  KTX_TRY(verified.check());
   if (common.several) scheduler.turns = &common.turns;
   if (!options.serve.profile.empty()) {
     common.profile = KTX_TRY(

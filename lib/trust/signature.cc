@@ -1,0 +1,162 @@
+#include "lib/trust/signature.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <sys/stat.h>
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lib/support/mapped_file.h"
+#include "lib/support/strings.h"
+
+namespace ktx::trust {
+namespace {
+
+constexpr std::string_view kUntrusted = "untrusted comment:";
+constexpr std::string_view kTrusted = "trusted comment: ";
+constexpr size_t kSignatureBytes = 64, kIdBytes = 8, kKeyBytes = 32;
+constexpr size_t kMostText = 16 << 10;
+
+using Bytes = std::vector<unsigned char>;
+
+// Exactly `size` bytes in the usual form, padding included; nothing else.
+std::optional<Bytes> from_base64(std::string_view text, size_t size) {
+  if (text.size() != (size + 2) / 3 * 4) return std::nullopt;
+  Bytes bytes(text.size() / 4 * 3);
+  const int decoded =
+      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()),
+                      static_cast<int>(text.size()));
+  if (decoded != static_cast<int>(bytes.size())) return std::nullopt;
+  bytes.resize(size);
+  // One text for one value: what was decoded gives it again.
+  std::string again(text.size() + 1, '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(again.data()), bytes.data(),
+                  static_cast<int>(size));
+  again.pop_back();
+  if (again != text) return std::nullopt;
+  return bytes;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines = split(text, '\n');
+  for (std::string_view& line : lines) {
+    if (line.ends_with('\r')) line.remove_suffix(1);
+  }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+bool signed_by(const PublicKey& key, std::span<const unsigned char> signature,
+               std::span<const unsigned char> bytes) {
+  const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> pkey(
+      EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, key.key.data(), key.key.size()),
+      EVP_PKEY_free);
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
+                                                                   EVP_MD_CTX_free);
+  return pkey && context &&
+         EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, pkey.get()) == 1 &&
+         EVP_DigestVerify(context.get(), signature.data(), signature.size(), bytes.data(),
+                          bytes.size()) == 1;
+}
+
+// As minisign prints it: the id as a number, highest digit first.
+std::string id_text(std::span<const unsigned char> id) {
+  std::string text;
+  for (size_t i = id.size(); i-- > 0;) text += fmt::format("{:02X}", id[i]);
+  return text;
+}
+
+bool is_file(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0;
+}
+
+}  // namespace
+
+Result<PublicKey> parse_public_key(std::string_view text) {
+  const std::vector<std::string_view> lines = lines_of(text);
+  const bool commented = lines.size() == 2 && lines[0].starts_with(kUntrusted);
+  if (lines.size() != 1 && !commented) {
+    return Error{
+        "not a public key of minisign, which has a comment and a line that begins with RW"};
+  }
+  const auto bytes = from_base64(lines.back(), 2 + kIdBytes + kKeyBytes);
+  if (!bytes || (*bytes)[0] != 'E' || (*bytes)[1] != 'd') {
+    return Error{"not a public key of minisign: 56 characters that begin with RW are expected"};
+  }
+  PublicKey key;
+  std::copy_n(bytes->begin() + 2, kIdBytes, key.id.begin());
+  std::copy_n(bytes->begin() + 2 + kIdBytes, kKeyBytes, key.key.begin());
+  return key;
+}
+
+Result<PublicKey> read_public_key(const std::string& file_or_key) {
+  std::string text = file_or_key;
+  if (is_file(file_or_key)) {
+    text = KTX_TRY(read_text_file(file_or_key, kMostText));
+  } else if (!file_or_key.starts_with("RW")) {
+    return Error{
+        fmt::format("{}: no such file, and no public key of minisign, which begins with RW",
+                    printable(file_or_key))};
+  }
+  Result<PublicKey> key = parse_public_key(text);
+  if (!key) return Error{fmt::format("{}: {}", printable(file_or_key), key.error().message)};
+  return key;
+}
+
+Result<std::string> verify_signature(const PublicKey& key, std::span<const std::byte> bytes,
+                                     std::string_view signature) {
+  const std::vector<std::string_view> lines = lines_of(signature);
+  if (lines.size() != 4 || !lines[0].starts_with(kUntrusted) || !lines[2].starts_with(kTrusted)) {
+    return Error{"the signature is not minisign's four lines; it is damaged"};
+  }
+  const auto first = from_base64(lines[1], 2 + kIdBytes + kSignatureBytes);
+  const auto second = from_base64(lines[3], kSignatureBytes);
+  if (!first || !second) return Error{"the signature is damaged"};
+  if ((*first)[0] != 'E' || (*first)[1] != 'D') {
+    return Error{"the signature is of a form that is not accepted; sign with `minisign -S -H`"};
+  }
+  const std::span<const unsigned char> id(first->data() + 2, kIdBytes);
+  if (!std::equal(id.begin(), id.end(), key.id.begin())) {
+    return Error{
+        fmt::format("signed with key {}, not with the required {}", id_text(id), id_text(key.id))};
+  }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_blake2b512(), nullptr) != 1) {
+    return Error{"libcrypto of this system computes no BLAKE2b"};
+  }
+  const std::span<const unsigned char> of_file(first->data() + 2 + kIdBytes, kSignatureBytes);
+  if (!signed_by(key, of_file, {digest, size})) {
+    return Error{"the signature is not of this file: one of the two was changed"};
+  }
+  const std::string_view comment = lines[2].substr(kTrusted.size());
+  Bytes both(of_file.begin(), of_file.end());
+  both.insert(both.end(), comment.begin(), comment.end());
+  if (!signed_by(key, *second, both)) {
+    return Error{"the trusted comment of the signature was changed"};
+  }
+  return std::string(comment);
+}
+
+Result<FileStamp> verify_file(const PublicKey& key, const std::string& path) {
+  const std::string beside = path + ".minisig";
+  if (!is_file(beside)) {
+    return Error{fmt::format("{}: not signed: there is no {}; sign it with: minisign -Sm {}", path,
+                             printable(beside), shell_word(path))};
+  }
+  const FileStamp stamp = KTX_TRY(stamp_file(path));
+  const MappedFile file = KTX_TRY(MappedFile::open(path));
+  const std::string signature = KTX_TRY(read_text_file(beside, kMostText));
+  const Result<std::string> comment = verify_signature(key, file.bytes(), signature);
+  if (!comment) return Error{fmt::format("{}: {}", path, comment.error().message)};
+  KTX_TRY(file.check());
+  KTX_TRY(check_unchanged(path, stamp));
+  return stamp;
+}
+
+}  // namespace ktx::trust
