@@ -82,6 +82,26 @@ TEST_F(Terminal, CtrlCDuringAnAnswerKeepsTheConversation) {
   EXPECT_EQ(program.status(), 0);
 }
 
+// What was scored so far is printed.
+TEST_F(Terminal, PerplexityAndCompareShowTheirProgressAndEndByCtrlC) {
+  home_.write("long.txt", long_text(20000));
+  const std::string text = home_.path("long.txt");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{ktx_run(), "perplexity", plan()},
+        std::vector<std::string>{ktx_run(), "compare", plan(), plan()}}) {
+    std::vector<std::string> args = command;
+    for (const char* more : {"-t", "1", "--precision=exact", "--isa=scalar", "--ctx", "64", "-f"})
+      args.emplace_back(more);
+    args.push_back(text);
+    PtyProgram program(args, environment());
+    ASSERT_TRUE(program.shows(" contexts, ")) << program.output();
+    ASSERT_TRUE(program.shows(" so far, ")) << program.output();
+    program.send("\x03");
+    ASSERT_TRUE(program.shows("perplexity  ")) << program.output();
+    EXPECT_EQ(program.status(), 128 + SIGINT) << program.output();
+  }
+}
+
 TEST_F(Terminal, GenerateAndBenchEndByCtrlCAsShellsExpect) {
   home_.write("long.txt", long_text(9000));
   PtyProgram prompt(slow({ktx_run(), "generate", plan(), "--prompt-file", home_.path("long.txt")}),
