@@ -116,6 +116,30 @@ TEST_F(InspectPlans, ProvenanceHasWhatTheGgufSaysAndTheOptions) {
   EXPECT_EQ(both.status, 2);
 }
 
+// The digest of the file that the plan was made from, in any layout; for a rounded plan there is
+// none.
+TEST_F(InspectPlans, SourcesAreNamedByTheirSha256) {
+  for (const char* model : {"qwen3moe", "llama"}) {
+    const Finished expected = run_program({"/usr/bin/sha256sum", model_gguf(model)});
+    ASSERT_EQ(expected.status, 0);
+    for (const std::string& target : {std::string(), source_dir() + "/targets/h200.yaml"}) {
+      std::vector<std::string> options;
+      if (!target.empty()) options.push_back("--target=" + target);
+      const Finished run = run_program(
+          {ktx_run(), "inspect", compile(model_gguf(model), options), "--source-sha256"});
+      ASSERT_EQ(run.status, 0) << run.err;
+      EXPECT_EQ(run.out.substr(0, 64), expected.out.substr(0, 64));
+    }
+  }
+  const std::string rules = dir_.write("r.yaml",
+                                       "- match: {name: \"\\\\.mlp\\\\.up_proj$\"}\n"
+                                       "  replace: {layout: int4_g128, lossy: allow}\n");
+  const Finished refused =
+      run_program({ktx_run(), "inspect", compile(model_gguf("llama"), {rules}), "--source-sha256"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("is not in the plan as the source had it"));
+}
+
 TEST_F(InspectPlans, BillsOfMaterialsNameTheFileByItsSha256) {
   const std::string plan = compile(model_gguf("llama"));
   const std::string bill = dir_.path("bom.json");

@@ -21,6 +21,7 @@
 #include "lib/support/write_file.h"
 #include "lib/trust/bill_of_materials.h"
 #include "lib/trust/sha256.h"
+#include "lib/trust/source_sha256.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/report.h"
 
@@ -41,7 +42,19 @@ Result<std::string> diff_text(const plan::PlanFile& plan, const Options& options
   return options.json ? plan::diff_json(diff) : plan::diff_tables(diff);
 }
 
+// As `sha256sum` prints them.
+Result<std::string> source_text(const plan::PlanFile& plan) {
+  const Result<std::vector<std::string>> digests = trust::source_sha256(plan.view());
+  if (!digests) return Error{fmt::format("{}: {}", plan.path(), digests.error().message)};
+  std::string text;
+  for (size_t i = 0; i < digests->size(); ++i) {
+    text += fmt::format("{}  gguf of {} bytes\n", (*digests)[i], plan->gguf_shards[i].file_size);
+  }
+  return text;
+}
+
 Result<std::string> text_of(const plan::PlanFile& plan, const Options& options) {
+  if (options.source_sha256) return source_text(plan);
   if (!options.diff.empty()) return diff_text(plan, options);
   if (options.provenance) {
     return options.json ? trust::provenance_json(plan.view()) : trust::provenance_text(plan.view());

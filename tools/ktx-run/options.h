@@ -170,7 +170,7 @@ struct Options {
   // inspect
   std::string export_gguf;
   std::string diff;  // the plan that this one is compared with; "": none
-  bool provenance = false;
+  bool provenance = false, source_sha256 = false;
   std::string cyclonedx;  // file; "": none
 
   ScoreFlags score;
