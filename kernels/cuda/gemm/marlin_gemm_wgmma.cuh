@@ -208,12 +208,12 @@ WideShape wide_shape(const MarlinProduct& p, int rows, int most_tokens, Room roo
   constexpr Cost kCosts[] = {{16, 3, 1.75f, 0.8f, 1.2f},
                              {32, 3, 1.95f, 1, 2.5f},
                              {64, 3.5f, 2.2f, 1.5f, 5},
-                             {128, 6, 2.7f, 4, 12}};
+                             {128, 6, 2.7f, 4, 0}};
   const int tiles = ceil_div(p.cols, 256);
   WideShape best = {};
   float least = 0;
   for (const Cost& cost : kCosts) {
-    if (cost.tokens > most_tokens) break;
+    if (cost.tokens > (p.offsets ? kMostGathered : most_tokens)) break;
     const float items = static_cast<float>(rows) * expected_pieces(p, cost.tokens);
     const bool loops = p.offsets || p.w[1] || cost.tokens <= 64;
     const auto tokens = static_cast<float>(cost.tokens);

@@ -125,11 +125,11 @@ __device__ __forceinline__ void write_quad(const MarlinProduct& p, bool whole_qu
 }
 
 // Whether write_own_sums takes this product: of units of gate and up the one that most models have.
-// 128 tokens of one matrix are quicker in quads of rows, but for experts, whose items are short.
+// 128 tokens of one matrix are quicker in quads of rows.
 template <int kTokens, bool kPaired>
 __host__ __device__ inline bool writes_own_sums(const MarlinProduct& p) {
   const bool silu = p.glu.activation == static_cast<int32_t>(Activation::Silu) && p.glu.limit <= 0;
-  return (!kPaired || silu) && !p.accumulate && (kTokens <= 64 || kPaired || p.offsets);
+  return (!kPaired || silu) && !p.accumulate && (kTokens <= 64 || kPaired);
 }
 
 // Sums of a warp that had all columns, from its registers: eight rows in a row of 32 bytes. Of the

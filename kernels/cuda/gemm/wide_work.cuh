@@ -13,6 +13,8 @@
 
 namespace ktx::kernels {
 
+constexpr int kMostGathered = 64;  // tokens of an item of experts: more are slower (H200)
+
 // The warps of a block. Of the last four, which give registers to the others, one brings weights
 // and one or kGatherWarps bring activations.
 constexpr int kGatherWarps = 3, kWarpStrips = 2, kWideWarps = kWideStrips / kWarpStrips;
