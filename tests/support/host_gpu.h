@@ -394,7 +394,7 @@ class HostGpu final : public Gpu {
     if (!launch.op) return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
     EXPECT_EQ(members.size(), launch.steps.size());
     const bool latent = launch.op == FusedOp::Latent;
-    ++(latent ? log_->fused_many : launch.most_tokens == 1 ? log_->fused : log_->fused_skinny);
+    ++(latent ? log_->fused_many : launch.least_tokens == 1 ? log_->fused : log_->fused_skinny);
     return std::unique_ptr<GpuStep>(
         std::make_unique<FusedStep>(members, latent ? &log_->runs_of_sequences : nullptr));
   }
