@@ -7,6 +7,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/block_scores.h"
+#include "tests/kernels/attention_cases.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -99,34 +100,6 @@ TEST_P(BlockAttention, ScoresAreTheLargestOfEachBlockInDouble) {
   }
 }
 
-// What attention gives, whole or span by span.
-std::vector<float> attend_blocks(AttentionArgs a, Isa isa, const char* family, bool by_spans) {
-  std::vector<float> y(static_cast<size_t>(a.token_end * a.attrs.heads * a.attrs.value_dim), -7);
-  a.y = y.data();
-  a.y_stride = a.attrs.heads * a.attrs.value_dim;
-  a.head_end = a.attrs.heads;
-  AlignedBytes scratch(attention_scratch_bytes(a.attrs));
-  a.scratch = scratch.data();
-  const AttentionFn run = *find_attention(family, isa);
-  if (!by_spans) {
-    run(a);
-    return y;
-  }
-  a.spans = 3;
-  std::vector<float> partials(static_cast<size_t>(a.token_end * a.attrs.heads * a.spans *
-                                                  attention_partial_floats(a.attrs)));
-  a.partials = partials.data();
-  const int64_t tokens = a.token_end;
-  for (int64_t t = 0; t < tokens; ++t) {
-    a.token_begin = t, a.token_end = t + 1;
-    a.part = AttentionPart::OneSpan;
-    for (a.span = 0; a.span <= a.kv.position[t] / kAttentionSpan; ++a.span) run(a);
-    a.part = AttentionPart::Merge;
-    run(a);
-  }
-  return y;
-}
-
 // Three tokens in a row, whose lists differ by KV head; one head's lists are the same for all
 // three, another's are not.
 TEST_P(BlockAttention, TakesTheChosenBlocksOfEachKvHeadAndNoOthers) {
@@ -168,8 +141,8 @@ TEST_P(BlockAttention, TakesTheChosenBlocksOfEachKvHeadAndNoOthers) {
     a.chosen_each = top_k;
     a.chosen_block = block;
     a.token_end = 3;
-    const std::vector<float> whole = attend_blocks(a, GetParam(), "block_attention", false);
-    EXPECT_TRUE(same_bits(attend_blocks(a, GetParam(), "block_attention", true), whole)) << block;
+    const std::vector<float> whole = attend(a, GetParam(), "block_attention");
+    EXPECT_TRUE(same_bits(attend(a, GetParam(), "block_attention", 3), whole)) << block;
     for (int64_t t = 0; t < 3; ++t) {
       // A cache of these positions alone, for each KV head its own.
       const int64_t count = last[static_cast<size_t>(t)] + 1;
@@ -191,7 +164,7 @@ TEST_P(BlockAttention, TakesTheChosenBlocksOfEachKvHeadAndNoOthers) {
       dense.kv = alone.view();
       dense.kv.position = &last[static_cast<size_t>(t)];
       dense.token_end = 1;
-      const std::vector<float> want = attend_blocks(dense, GetParam(), "attention", false);
+      const std::vector<float> want = attend(dense, GetParam(), "attention");
       const std::vector<float> found(whole.begin() + t * kHeads * kDim,
                                      whole.begin() + (t + 1) * kHeads * kDim);
       EXPECT_TRUE(same_bits(found, want)) << "token " << t << ", blocks of " << block;

@@ -7,6 +7,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/compress.h"
+#include "tests/kernels/attention_cases.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -124,33 +125,6 @@ TEST_P(CompressedAttention, EntriesAreSumsOfTheirPositionsByChannel) {
   }
 }
 
-std::vector<float> attend(AttentionArgs a, Isa isa, const char* family, bool by_spans) {
-  std::vector<float> y(static_cast<size_t>(a.token_end * a.attrs.heads * a.attrs.value_dim), -7);
-  a.y = y.data();
-  a.y_stride = a.attrs.heads * a.attrs.value_dim;
-  a.head_end = a.attrs.heads;
-  AlignedBytes scratch(attention_scratch_bytes(a.attrs));
-  a.scratch = scratch.data();
-  const AttentionFn run = *find_attention(family, isa);
-  if (!by_spans) {
-    run(a);
-    return y;
-  }
-  a.spans = 4;
-  std::vector<float> partials(static_cast<size_t>(a.token_end * a.attrs.heads * a.spans *
-                                                  attention_partial_floats(a.attrs)));
-  a.partials = partials.data();
-  const int64_t tokens = a.token_end;
-  for (int64_t t = 0; t < tokens; ++t) {
-    a.token_begin = t, a.token_end = t + 1;
-    a.part = AttentionPart::OneSpan;
-    for (a.span = 0; a.span <= a.kv.position[t] / kAttentionSpan; ++a.span) run(a);
-    a.part = AttentionPart::Merge;
-    run(a);
-  }
-  return y;
-}
-
 // Three tokens with entries of 4 or 128 positions, all or some; of types that may differ.
 TEST_P(CompressedAttention, ReadsEntriesAndThenTheWindow) {
   Random random(97);
@@ -207,8 +181,8 @@ TEST_P(CompressedAttention, ReadsEntriesAndThenTheWindow) {
       a.chosen_stride = c.top_k;
     }
     a.token_end = 3;
-    const std::vector<float> found = attend(a, GetParam(), "compressed_attention", false);
-    EXPECT_TRUE(same_bits(attend(a, GetParam(), "compressed_attention", true), found)) << c.every;
+    const std::vector<float> found = attend(a, GetParam(), "compressed_attention");
+    EXPECT_TRUE(same_bits(attend(a, GetParam(), "compressed_attention", 4), found)) << c.every;
     for (int64_t t = 0, at = 0; t < 3; ++t) {
       // A cache of these rows alone. Where types differ it is F32, and as near as they are.
       const int64_t count = last[static_cast<size_t>(t)] + 1;
@@ -232,7 +206,7 @@ TEST_P(CompressedAttention, ReadsEntriesAndThenTheWindow) {
       dense.kv = alone.view(own, sequence, last);
       dense.kv.position = &last[static_cast<size_t>(t)];
       dense.token_end = 1;
-      const std::vector<float> want = attend(dense, GetParam(), "attention", false);
+      const std::vector<float> want = attend(dense, GetParam(), "attention");
       const std::vector<float> of_token(found.begin() + t * kHeads * kDim,
                                         found.begin() + (t + 1) * kHeads * kDim);
       if (alike) {

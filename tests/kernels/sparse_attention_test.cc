@@ -8,6 +8,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/best_positions.h"
 #include "kernels/attention/position_scores.h"
+#include "tests/kernels/attention_cases.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
@@ -150,34 +151,6 @@ TEST_P(SparseAttention, ScoresAreThoseOfDouble) {
   }
 }
 
-// What attention gives over chosen positions, whole or span by span.
-std::vector<float> attend(AttentionArgs a, Isa isa, const char* family, bool by_spans) {
-  std::vector<float> y(static_cast<size_t>(a.token_end * a.attrs.heads * a.attrs.value_dim), -7);
-  a.y = y.data();
-  a.y_stride = a.attrs.heads * a.attrs.value_dim;
-  a.head_end = a.attrs.heads;
-  AlignedBytes scratch(attention_scratch_bytes(a.attrs));
-  a.scratch = scratch.data();
-  const AttentionFn run = *find_attention(family, isa);
-  if (!by_spans) {
-    run(a);
-    return y;
-  }
-  a.spans = 2;
-  std::vector<float> partials(static_cast<size_t>(a.token_end * a.attrs.heads * a.spans *
-                                                  attention_partial_floats(a.attrs)));
-  a.partials = partials.data();
-  const int64_t tokens = a.token_end;
-  for (int64_t t = 0; t < tokens; ++t) {
-    a.token_begin = t, a.token_end = t + 1;
-    a.part = AttentionPart::OneSpan;
-    for (a.span = 0; a.span <= a.kv.position[t] / kAttentionSpan; ++a.span) run(a);
-    a.part = AttentionPart::Merge;
-    run(a);
-  }
-  return y;
-}
-
 TEST_P(SparseAttention, TakesTheChosenPositionsAndNoOthers) {
   Random random(93);
   constexpr int32_t kHeads = 5, kDim = 96, kValue = 64;
@@ -221,9 +194,9 @@ TEST_P(SparseAttention, TakesTheChosenPositionsAndNoOthers) {
       dense.kv = alone.view();
       dense.kv.sequence = sequence.data();
       dense.kv.position = last.data();
-      const std::vector<float> want = attend(dense, GetParam(), "attention", false);
-      EXPECT_TRUE(same_bits(attend(sparse, GetParam(), "sparse_attention", false), want)) << count;
-      EXPECT_TRUE(same_bits(attend(sparse, GetParam(), "sparse_attention", true), want)) << count;
+      const std::vector<float> want = attend(dense, GetParam(), "attention");
+      EXPECT_TRUE(same_bits(attend(sparse, GetParam(), "sparse_attention"), want)) << count;
+      EXPECT_TRUE(same_bits(attend(sparse, GetParam(), "sparse_attention", 2), want)) << count;
     }
   }
 }
