@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kTileThreads) plain_tiles(PlainProduct p, int 
     float* y = p.y + t * p.y_stride + head * p.y_head + n;
     *y = p.accumulate ? *y + v : v;
   }
-  if (splits > 1) wait_for_cluster();  // nobody leaves while its sums are read
+  if (splits > 1) wait_for_cluster();  // no block leaves while its sums are read
 }
 
 }  // namespace ktx::kernels
