@@ -71,7 +71,7 @@ class Builder {
     use_rope_factors();
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
-    for (std::span<const ModuleRow> stretch : family_.tree) {
+    for (std::span<const ModuleRow> stretch : family_.rows.tree) {
       for (const ModuleRow& row : stretch) {
         const std::string_view path = row.path;
         if (path.starts_with("L.") || path.find("{layer}") != std::string_view::npos) {
@@ -299,6 +299,13 @@ class Builder {
     return replace(replace(out, "B.", "blk.{layer}."), "{layer}", std::to_string(layer));
   }
 
+  // Of a parameter "bias" at "B.attn_q." it is "blk.3.attn_q.bias".
+  static std::string tensors_of(const ParamRow& param, int32_t layer) {
+    std::string out = expand_layer(param.tensors, layer);
+    if (out.ends_with('.')) out += param.name;
+    return out;
+  }
+
   void add_layers(std::vector<const ModuleRow*>& rows) {
     if (rows.empty()) return;
     for (int32_t layer = first_layer_; layer < graph_.facts.layers; ++layer) {
@@ -361,7 +368,7 @@ class Builder {
       if (param.name == nullptr || !holds(param.when, module.layer)) continue;
       if (row.role == Role::Layer) {
         const float scale =
-            binder_.bind_number(expand_layer(param.tensors, module.layer), purpose_of(row.role));
+            binder_.bind_number(tensors_of(param, module.layer), purpose_of(row.role));
         if (scale != 1) module.info = ir::LayerInfo{scale};
         continue;
       }
@@ -393,7 +400,7 @@ class Builder {
         {Role::Experts, {"up_factors", "B.ffn_up_exps.scale"}},
     };
     for (const auto& [role, param] : kFactors) {
-      if (role == row.role && binder_.has(expand_layer(param.tensors, module.layer))) {
+      if (role == row.role && binder_.has(tensors_of(param, module.layer))) {
         module.params.push_back(bind(row, param, module));
       }
     }
@@ -406,7 +413,7 @@ class Builder {
 
   ir::Param bind(const ModuleRow& row, const ParamRow& param, const ir::Module& module) {
     const ParamShape shape = shape_of(param.name, module.info, module.layer, params_);
-    const std::string tensors = own_tensor(row.role) + expand_layer(param.tensors, module.layer);
+    const std::string tensors = own_tensor(row.role) + tensors_of(param, module.layer);
     const std::string_view purpose = purpose_of(row.role);
     const std::string fused = fused_tensor(row.role, param.name, module.layer);
     if (!fused.empty() && !binder_.has(tensors) && binder_.has(fused)) {
@@ -499,7 +506,8 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
   for (const Family* family : families::all_families()) {
     if (family->is_draft_head()) continue;
     if (by_gguf) known.emplace_back(family->gguf_arch);
-    if (!by_gguf) known.insert(known.end(), family->model_types.begin(), family->model_types.end());
+    if (by_gguf) continue;
+    for (std::string_view type : split(family->model_types, ' ')) known.emplace_back(type);
   }
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());

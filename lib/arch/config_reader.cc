@@ -27,10 +27,8 @@ void ConfigReader::warn(std::string what) {
 }
 
 const char* ConfigReader::default_of(std::string_view key) const {
-  for (const families::ConfigDefault& row : family_.defaults) {
-    if (row.key == key) return std::string_view(row.value) == "null" ? nullptr : row.value;
-  }
-  return nullptr;
+  const char* value = family_.find_default(key);
+  return value == nullptr || std::string_view(value) == "null" ? nullptr : value;
 }
 
 // A GGUF always says what its readers need: what a config.json may leave out does not hold for it.

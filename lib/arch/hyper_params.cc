@@ -76,7 +76,7 @@ class Reader {
     } else {
       for (LayerShape& shape : p_.shapes) shape.rotated = false;
     }
-    if (family_.layers != LayerPattern::AllDense) read_experts();
+    if (family_.experts.layers != LayerPattern::AllDense) read_experts();
     read_dense_width();
     return std::move(p_);
   }
@@ -446,16 +446,16 @@ class Reader {
       shape.state_space = !short_convs && (*types)[i] == "linear_attention";
       shape.short_conv = short_convs && (*types)[i] == "conv";
       shape.attention = (*types)[i] == "full_attention";
-      const bool experts = family_.layers == LayerPattern::ByKind && (*types)[i] == "moe";
+      const bool experts = family_.experts.layers == LayerPattern::ByKind && (*types)[i] == "moe";
       shape.feed_forward = !family_.one_part || (*types)[i] == "mlp" || experts;
       if (shape.state_space || shape.short_conv || shape.attention) continue;
       if (family_.one_part && shape.feed_forward) continue;
       return in_.fail(
           fmt::format("'layer_types' has '{}' for layer {}, expected full_attention{} {}",
                       printable((*types)[i]), i,
-                      family_.layers == LayerPattern::ByKind ? ", mlp, moe or"
-                      : family_.one_part                     ? ", mlp or"
-                                                             : " or",
+                      family_.experts.layers == LayerPattern::ByKind ? ", mlp, moe or"
+                      : family_.one_part                             ? ", mlp or"
+                                                                     : " or",
                       short_convs ? "conv" : "linear_attention"));
     }
   }
@@ -881,11 +881,11 @@ class Reader {
   }
 
   void read_experts() {
-    const std::string_view key = family_.experts_key;
+    const std::string_view key = family_.experts.count_key;
     p_.experts = static_cast<int32_t>(in_.integer_or_null(key, 0, kMaxExperts).value_or(0));
     if (!in_.flag("enable_moe_block").value_or(true)) p_.experts = 0;
     if (p_.experts == 0) {
-      if (family_.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
+      if (family_.experts.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
       return;
     }
     p_.router.experts = p_.experts;
@@ -894,10 +894,10 @@ class Reader {
       in_.fail(fmt::format("'num_experts_per_tok' {} is above '{}' {}", p_.router.top_k, key,
                            p_.experts));
     }
-    p_.expert_width = in_.integer(family_.expert_width_key, 1, kMaxWidth);
-    if (family_.shared == SharedKind::Width) {
+    p_.expert_width = in_.integer(family_.experts.width_key, 1, kMaxWidth);
+    if (family_.experts.shared == SharedKind::Width) {
       p_.shared_width = in_.integer("shared_expert_intermediate_size", 1, kMaxWidth);
-    } else if (family_.shared == SharedKind::Count) {
+    } else if (family_.experts.shared == SharedKind::Count) {
       const int64_t count = in_.integer_or_null("n_shared_experts", 0, 1024).value_or(0);
       p_.shared_width = count * p_.expert_width;
     }
@@ -919,15 +919,15 @@ class Reader {
     int64_t moe_every = 1;              // then every n-th by number has
     int64_t sparse_step = 1;            // or every n-th, counted from 1
     std::vector<int64_t> dense_layers;  // these have none
-    if (family_.layers == LayerPattern::FirstDenseThenStep) {
+    if (family_.experts.layers == LayerPattern::FirstDenseThenStep) {
       first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
       sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
       const auto last = in_.integer_or_null("moe_layer_end_index", -1, kMaxLayers).value_or(-1);
       if (last >= 0) last_moe = last;
-    } else if (family_.layers == LayerPattern::FirstDense) {
+    } else if (family_.experts.layers == LayerPattern::FirstDense) {
       first_dense = in_.integer("first_k_dense_replace", 0, kMaxLayers);
       moe_every = std::max<int64_t>(in_.integer("moe_layer_freq", 1, kMaxLayers), 1);
-    } else if (family_.layers == LayerPattern::SparseStep) {
+    } else if (family_.experts.layers == LayerPattern::SparseStep) {
       sparse_step = std::max<int64_t>(in_.integer("decoder_sparse_step", 1, kMaxLayers), 1);
       const input::HfConfig& config = in_.config();
       dense_layers = config.ints("mlp_only_layers").value_or(std::vector<int64_t>());
@@ -937,7 +937,7 @@ class Reader {
       }
       std::ranges::sort(dense_layers);
     }
-    const bool by_kind = family_.layers == LayerPattern::ByKind;
+    const bool by_kind = family_.experts.layers == LayerPattern::ByKind;
     const auto kinds = in_.config().strings(by_kind ? "layer_types" : "mlp_layer_types");
     const char* const sparse = by_kind ? "moe" : "sparse";
     if (kinds && kinds->size() == p_.shapes.size()) {
@@ -953,9 +953,9 @@ class Reader {
 
   void read_router() {
     RouterAttrs& router = p_.router;
-    if (family_.router == RouterKind::SoftmaxNormalised) {
+    if (family_.experts.router == RouterKind::SoftmaxNormalised) {
       router.normalize = 1;
-    } else if (family_.router == RouterKind::SigmoidOfInput) {
+    } else if (family_.experts.router == RouterKind::SigmoidOfInput) {
       router.scoring = static_cast<int32_t>(Scoring::Sigmoid);
       router.normalize = 1;
       p_.router_scales_input = true;
@@ -965,7 +965,7 @@ class Reader {
                         "scaled",
                         router.top_k));
       }
-    } else if (family_.router == RouterKind::RootOfSoftplus) {
+    } else if (family_.experts.router == RouterKind::RootOfSoftplus) {
       router.scoring = static_cast<int32_t>(Scoring::SqrtSoftplus);
       router.normalize = in_.flag("norm_topk_prob").value_or(true);
       router.scale = static_cast<float>(in_.number("routed_scaling_factor", 1e-6, 1e6));
@@ -977,7 +977,7 @@ class Reader {
       if (!router.normalize) {
         in_.fail("'norm_topk_prob' is false: weights that are not normalised are not known here");
       }
-    } else if (family_.router == RouterKind::SoftmaxByConfig) {
+    } else if (family_.experts.router == RouterKind::SoftmaxByConfig) {
       router.normalize = in_.flag("norm_topk_prob").value_or(false);
     } else {
       read_grouped_router();
@@ -988,7 +988,7 @@ class Reader {
   // both. Normalising a single weight would make it 1 and is left out by V2's.
   void read_grouped_router() {
     RouterAttrs& router = p_.router;
-    const bool corrected = family_.router == RouterKind::GroupsByTwoBest;
+    const bool corrected = family_.experts.router == RouterKind::GroupsByTwoBest;
     const std::string scoring = in_.text("scoring_func");
     if (scoring != "softmax" && scoring != "sigmoid") {
       in_.fail(
@@ -1039,7 +1039,7 @@ class Reader {
     const int32_t per_group = p_.experts / router.groups;
     if (p_.experts % router.groups != 0) {
       in_.fail(fmt::format("'n_group' {} does not divide '{}' {}", router.groups,
-                           family_.experts_key, p_.experts));
+                           family_.experts.count_key, p_.experts));
     } else if (router.groups_used < 1 || router.groups_used > router.groups) {
       in_.fail(fmt::format("'topk_group' is {}, expected 1 to 'n_group' {}", router.groups_used,
                            router.groups));
@@ -1055,10 +1055,10 @@ class Reader {
   }
 
   void read_dense_width() {
-    const bool beside = family_.layers == LayerPattern::BesideDense;
+    const bool beside = family_.experts.layers == LayerPattern::BesideDense;
     const auto has_none = [](const LayerShape& s) { return s.experts || !s.feed_forward; };
     if (!beside && std::ranges::all_of(p_.shapes, has_none)) return;
-    const bool called_shared = p_.experts == 0 && family_.shared == SharedKind::Width &&
+    const bool called_shared = p_.experts == 0 && family_.experts.shared == SharedKind::Width &&
                                in_.has("shared_expert_intermediate_size");
     const std::vector<int64_t> widths = by_layer(
         called_shared ? "shared_expert_intermediate_size" : family_.dense_width_key, 1, kMaxWidth);

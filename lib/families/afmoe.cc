@@ -7,68 +7,35 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
 constexpr ClassRow kRouterClass{"{P}TokenChoiceRouter"};
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kGate[] = {
-    {Role::AttentionGateProj,
-     "L.self_attn.gate_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_gate.weight"}}},
+    linear(Role::AttentionGateProj, "L.self_attn.gate_proj", "B.attn_gate."),
 };
 constexpr ModuleRow kNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::AttentionPostNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_attention_norm.weight"}}},
-    {Role::MlpNorm, "L.pre_mlp_layernorm", &kNorm, When::Always, {{"weight", "B.ffn_norm.weight"}}},
-    {Role::MlpPostNorm,
-     "L.post_mlp_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_ffw_norm.weight"}}},
+    norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::AttentionPostNorm, "L.post_attention_layernorm", "B.post_attention_norm."),
+    norm(Role::MlpNorm, "L.pre_mlp_layernorm", "B.ffn_norm."),
+    norm(Role::MlpPostNorm, "L.post_mlp_layernorm", "B.post_ffw_norm."),
 };
 constexpr ModuleRow kMoeRouter[] = {
-    {Role::Moe, "L.mlp", &kMoeBlock, When::Moe},
-    {Role::Router,
-     "L.mlp.router",
-     &kRouterClass,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
+    {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
+    corrected_router("L.mlp.router", &kRouterClass, When::Moe),
 };
 constexpr ModuleRow kExperts[] = {
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    experts("L.mlp.experts", &kExpertsOrList, When::Moe),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,        kStem,     kSelfAttention, kGqaProjections, kQkNorms,
-    kGate,        kNorms,    kMoeRouter,     kSharedExperts,  kExperts,
-    kExpertParts, kDenseMlp, kFinalNorm,     kModelRotary,    kHead,
-};
+    kCausalStem,    kGqaAttention, kQkNorms,     kGate,     kNorms,  kMoeRouter,
+    kSharedExperts, kExperts,      kExpertParts, kDenseMlp, kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"afmoe"};
 // No file says that embeddings are scaled; all are of models whose embeddings are.
 constexpr ConfigKey kScaledKeys[] = {
     {"mup_enabled", "", KeyRead::Nothing, KeyKind::Flag, KeyWeight::Plain, "true", "false"},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,       kKvHeadKeys,        kMlpKeys,        kModelKeys,       kHeadKeys,
-    kTiedKeys,       kAttentionBiasKeys, kWindowKeys,     kRopeScalingKeys, kRoutedExpertKeys,
-    kUsedExpertKeys, kExpertWidthKeys,   kNormalisedKeys, kSharedCountKeys, kScaleKeys,
-    kFirstDenseKeys, kSigmoidKeys,       kScaledKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys,       kAttentionBiasKeys,  kWindowKeys,
+                                                kRopeScalingKeys, kDeepseekExpertKeys, kScaleKeys,
+                                                kFirstDenseKeys,  kSigmoidKeys,        kScaledKeys};
 constexpr ConfigAlias kAliases[] = {
     {"global_attn_every_n_layers", "sliding_window_pattern"},
     {"num_dense_layers", "first_k_dense_replace"},
@@ -89,28 +56,17 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kAfmoe;
 const Family kAfmoe = {
     .architecture = "AfmoeForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "afmoe",
     .gguf_arch = "afmoe",
-    .prefix = "Afmoe",
-    .module_k = "transformers.models.afmoe.modeling_afmoe",
-    .module_t = "",
     .bias = BiasKind::Config,
     .windows = WindowPattern::Period,
     .window_period = 4,
     .rotates_windows = true,
     .scaled_embedding = true,
-    .layers = LayerPattern::FirstDense,
-    .experts_key = "n_routed_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .shared = SharedKind::Count,
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = kDeepseekExperts,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

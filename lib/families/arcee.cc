@@ -4,18 +4,11 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,       kStem,      kSelfAttention, kGqaProjections, kGatelessMlp,
-    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem, kGqaAttention, kGatelessMlp,
+                                                kLayerNorms, kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"arcee"};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys,        kMlpKeys,     kModelKeys,       kHeadKeys,
-    kTiedKeys, kAttentionBiasKeys, kMlpBiasKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kMlpBiasKeys,
+                                                kRopeScalingKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"rms_norm_eps", "1e-5"},
     {"rope_theta", "10000"},
@@ -25,22 +18,16 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kArcee;
 const Family kArcee = {
     .architecture = "ArceeForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "arcee",
     .gguf_arch = "arcee",
-    .prefix = "Arcee",
-    .module_k = "transformers.models.arcee.modeling_arcee",
-    .module_t = "",
     .bias = BiasKind::Config,
     .mlp_bias = true,
     .interleaved_rope = true,
     .gateless = true,
     .unit = UnitFunction::ReluSquared,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults},
 };
 
 }  // namespace ktx::families

@@ -12,7 +12,7 @@ namespace {
 
 std::string replace_prefix(std::string_view word, const Family& family) {
   constexpr std::string_view kMark = "{P}";
-  const std::string_view prefix = family.prefix;
+  const std::string prefix = family.class_prefix();
   std::string out(word);
   for (size_t at = 0; (at = out.find(kMark, at)) != std::string::npos; at += prefix.size()) {
     out.replace(at, kMark.size(), prefix);
@@ -23,7 +23,7 @@ std::string replace_prefix(std::string_view word, const Family& family) {
 // "K.{P}MLP" -> "ktransformers.models.modeling_llama.LlamaMLP"; "" when T is none.
 std::string expand_class(std::string_view word, const Family& family) {
   const std::string out = replace_prefix(word, family);
-  if (out.starts_with("K.")) return family.module_k + out.substr(1);
+  if (out.starts_with("K.")) return family.class_module() + out.substr(1);
   if (!out.starts_with("T.")) return out;
   return family.module_t[0] == '\0' ? "" : family.module_t + out.substr(1);
 }
@@ -67,7 +67,7 @@ ClassNames class_names(const ClassRow& row, const Family& family) {
 
 std::vector<std::string> own_classes(const Family& family) {
   std::vector<std::string> classes;
-  for (std::span<const ModuleRow> stretch : family.tree) {
+  for (std::span<const ModuleRow> stretch : family.rows.tree) {
     for (const ModuleRow& row : stretch) {
       const std::string_view name = row.row_class->name;
       const bool without_prefix = name.find_first_of(".{") == name.npos;  // "MoEGate"

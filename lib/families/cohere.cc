@@ -8,53 +8,32 @@ namespace ktx::families {
 namespace {
 
 constexpr ClassRow kOwnNorm{"{P}LayerNorm"};
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttentionFlashSdpa}};
 constexpr ModuleRow kOneNorm[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kOwnNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
+    weighted(Role::AttentionNorm, "L.input_layernorm", &kOwnNorm, "B.attn_norm."),
 };
 constexpr ModuleRow kOwnFinalNorm[] = {
-    {Role::FinalNorm, "model.norm", &kOwnNorm, When::Always, {{"weight", "output_norm.weight"}}},
+    weighted(Role::FinalNorm, "model.norm", &kOwnNorm, "output_norm."),
 };
 constexpr ModuleRow kHeadNorms[] = {
-    {Role::QNorm,
-     "L.self_attn.q_norm",
-     &kOwnNorm,
-     When::QkNorm,
-     {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KNorm,
-     "L.self_attn.k_norm",
-     &kOwnNorm,
-     When::QkNorm,
-     {{"weight", "B.attn_k_norm.weight"}}},
+    weighted(Role::QNorm, "L.self_attn.q_norm", &kOwnNorm, "B.attn_q_norm.", When::QkNorm),
+    weighted(Role::KNorm, "L.self_attn.k_norm", &kOwnNorm, "B.attn_k_norm.", When::QkNorm),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,     kStem,    kSelfAttention, kGqaProjections, kHeadNorms,
-    kDenseMlp, kOneNorm, kOwnFinalNorm,  kModelRotary,    kHead,
-};
-constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot,    kStem,         kSelfAttention, kGqaProjections, kDenseMlp,
-    kOneNorm, kOwnFinalNorm, kModelRotary,   kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,   kSdpaAttention, kGqaProjections,
+                                                kHeadNorms,    kDenseMlp,      kOneNorm,
+                                                kOwnFinalNorm, kModelRotary,   kHead};
+constexpr std::span<const ModuleRow> kTree2[] = {kCausalStem,  kSdpaAttention, kGqaProjections,
+                                                 kDenseMlp,    kOneNorm,       kOwnFinalNorm,
+                                                 kModelRotary, kHead};
 
 constexpr ConfigKey kLogitKeys[] = {
-    {"logit_scale", "logit_scale", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain, "",
-     "0.0625"},
+    positive("logit_scale", "logit_scale", "", "0.0625"),
 };
-constexpr const char* kModelTypes[] = {"cohere"};
-constexpr const char* kModelTypes2[] = {"cohere2"};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
-    kTiedKeys, kLogitKeys,  kQkNormKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys,           kKvHeadKeys, kMlpKeys,
+                                                kLayerNormModelKeys, kHeadKeys,   kTiedKeys,
+                                                kLogitKeys,          kQkNormKeys, kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeys2[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
-    kTiedKeys, kLogitKeys,  kWindowKeys, kRopeScalingKeys,
-};
+    kTiedKeys, kLogitKeys,  kWindowKeys, kRopeScalingKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"layer_norm_eps", "1e-5"},      {"rope_theta", "10000"},  {"logit_scale", "0.0625"},
     {"tie_word_embeddings", "true"}, {"use_qk_norm", "false"},
@@ -62,38 +41,26 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kCohere;
 const Family kCohere = {
     .architecture = "CohereForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "cohere",
     .gguf_arch = "command-r",
-    .prefix = "Cohere",
-    .module_k = "transformers.models.cohere.modeling_cohere",
-    .module_t = "",
     .qk_norm = QkNormKind::EachHead,
     .interleaved_rope = true,
     .layer_norms = true,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults},
 };
 
-extern const Family kCohere2;
 const Family kCohere2 = {
     .architecture = "Cohere2ForCausalLM",
-    .model_types = kModelTypes2,
+    .model_types = "cohere2",
     .gguf_arch = "cohere2",
-    .prefix = "Cohere2",
-    .module_k = "transformers.models.cohere2.modeling_cohere2",
-    .module_t = "",
     .interleaved_rope = true,
     .windows = WindowPattern::Period,
     .window_period = 4,
     .rotates_windows = true,
     .layer_norms = true,
-    .keys = kKeys2,
-    .defaults = kDefaults,
-    .tree = kTree2,
+    .rows = {kTree2, kKeys2, kDefaults},
 };
 
 }  // namespace ktx::families

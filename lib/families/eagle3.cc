@@ -19,47 +19,22 @@ namespace {
 constexpr ModuleRow kStemOfHead[] = {
     {Role::Root, "", &kForCausalLM},
     {Role::Model, "model", &kModel},
-    {Role::Embedding,
-     "model.embed_tokens",
-     &kEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
-    {Role::GivenNorm,
-     "model.input_norm",
-     &kNorm,
-     When::GivenNorm,
-     {{"weight", "enc.output_norm.weight"}}},
-    {Role::GivenProj, "model.fc", &kLinear, When::Always, {{"weight", "fc.weight"}}},
+    embedding("model.embed_tokens"),
+    norm(Role::GivenNorm, "model.input_norm", "enc.output_norm.", When::GivenNorm),
+    linear(Role::GivenProj, "model.fc", "fc."),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
 };
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kNorms[] = {
-    {Role::PredictionHiddenNorm,
-     "L.hidden_norm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm_2.weight"}}},
-    {Role::PredictionEmbeddingNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.ffn_norm.weight"}}},
+    norm(Role::PredictionHiddenNorm, "L.hidden_norm", "B.attn_norm_2."),
+    norm(Role::PredictionEmbeddingNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::MlpNorm, "L.post_attention_layernorm", "B.ffn_norm."),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kStemOfHead, kSelfAttention, kGqaProjections, kDenseMlp,
-    kNorms,      kFinalNorm,     kModelRotary,    kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kStemOfHead, kGqaAttention, kDenseMlp, kNorms,
+                                                kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"eagle3"};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys,  kKvHeadKeys, kMlpKeys,
+                                                kModelKeys, kHeadKeys,   kRopeScalingKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"rms_norm_eps", "1e-6"},
     {"rope_theta", "10000"},
@@ -67,18 +42,13 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kEagle3;
 const Family kEagle3 = {
     .architecture = "Eagle3LlamaForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "eagle3",
     .gguf_arch = "eagle3",
-    .prefix = "Eagle3Llama",
     .module_k = "vllm.model_executor.models.llama_eagle3",
-    .module_t = "",
     .interleaved_rope = true,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults},
     .draft_head = "EAGLE-3",
 };
 

@@ -7,52 +7,25 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
-constexpr ClassRow kRouterClass{"{P}TopKRouter"};
-
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kExperts[] = {
-    {Role::Moe, "L.mlp", &kMoeBlock, When::Moe},
-    {Role::Router,
-     "L.mlp.gate",
-     &kRouterClass,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
+    corrected_router("L.mlp.gate", &kTopKRouter, When::Moe),
+    experts("L.mlp.experts", &kExpertsOrList, When::Moe),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,        kStem,          kSelfAttention, kGqaProjections, kDenseMlp,    kExperts,
-    kExpertParts, kSharedExperts, kLayerNorms,    kFinalNorm,      kModelRotary, kHead,
-};
-constexpr std::span<const ModuleRow> kTreeDense[] = {
-    kRoot,       kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
-    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem, kGqaAttention, kDenseMlp,
+                                                kExperts,    kExpertParts,  kSharedExperts,
+                                                kLayerNorms, kTreeEnd};
+constexpr std::span<const ModuleRow> kTreeDense[] = {kCausalStem, kGqaAttention, kDenseMlp,
+                                                     kLayerNorms, kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"ernie4_5_moe"};
-constexpr const char* kModelTypesDense[] = {"ernie4_5"};
 constexpr ConfigKey kLayerKeys[] = {
-    {"decoder_sparse_step", "interleave_moe_layer_step", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "1", "1"},
-};
-constexpr ConfigKey kScoringKeys[] = {
-    {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
-     "softmax", "softmax"},
+    count("decoder_sparse_step", "interleave_moe_layer_step", "1", "1"),
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,        kKvHeadKeys,        kMlpKeys,         kModelKeys,        kHeadKeys,
-    kTiedKeys,        kAttentionBiasKeys, kRopeScalingKeys, kRoutedExpertKeys, kUsedExpertKeys,
-    kExpertWidthKeys, kSharedCountKeys,   kFirstDenseKeys,  kLayerKeys,        kScoringKeys,
-};
-constexpr std::span<const ConfigKey> kKeysDense[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,
-    kHeadKeys, kTiedKeys,   kAttentionBiasKeys, kRopeScalingKeys,
-};
+    kLlamaKeys,       kAttentionBiasKeys, kRopeScalingKeys, kRoutedExpertKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kSharedCountKeys,   kFirstDenseKeys,  kLayerKeys,        kSoftmaxKeys};
+constexpr std::span<const ConfigKey> kKeysDense[] = {kLlamaKeys, kAttentionBiasKeys,
+                                                     kRopeScalingKeys};
 constexpr ConfigAlias kAliasesDense[] = {{"use_bias", "attention_bias"}};
 constexpr ConfigDefault kDefaultsDense[] = {
     {"attention_bias", "false"}, {"head_dim", "128"},      {"tie_word_embeddings", "true"},
@@ -79,42 +52,25 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kErnie45Moe;
 const Family kErnie45Moe = {
     .architecture = "Ernie4_5_MoeForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "ernie4_5_moe",
     .gguf_arch = "ernie4_5-moe",
-    .prefix = "Ernie4_5_Moe",
-    .module_k = "transformers.models.ernie4_5_moe.modeling_ernie4_5_moe",
-    .module_t = "",
     .bias = BiasKind::Config,
     .interleaved_rope = true,
-    .layers = LayerPattern::FirstDenseThenStep,
-    .experts_key = "n_routed_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .shared = SharedKind::Count,
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::FirstDenseThenStep, "n_routed_experts", "moe_intermediate_size",
+                SharedKind::Count, RouterKind::GroupsByTwoBest},
+    .rows = {kTree, kKeys, kDefaults, kAliases},
     .more_classes = "K.{P}Statics",
 };
 
-extern const Family kErnie45;
 const Family kErnie45 = {
     .architecture = "Ernie4_5ForCausalLM",
-    .model_types = kModelTypesDense,
+    .model_types = "ernie4_5",
     .gguf_arch = "ernie4_5",
-    .prefix = "Ernie4_5",
-    .module_k = "transformers.models.ernie4_5.modeling_ernie4_5",
-    .module_t = "",
     .bias = BiasKind::Config,
     .interleaved_rope = true,
-    .keys = kKeysDense,
-    .defaults = kDefaultsDense,
-    .aliases = kAliasesDense,
-    .tree = kTreeDense,
+    .rows = {kTreeDense, kKeysDense, kDefaultsDense, kAliasesDense},
 };
 
 }  // namespace ktx::families

@@ -8,24 +8,11 @@ namespace {
 
 constexpr ClassRow kMixer{"{P}Mixer"};
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kFeedForward[] = {
     {Role::Mlp, "L.feed_forward", &kMlp},
-    {Role::GateProj,
-     "L.feed_forward.gate_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_gate.weight"}}},
-    {Role::UpProj,
-     "L.feed_forward.up_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj,
-     "L.feed_forward.down_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_down.weight"}}},
+    linear(Role::GateProj, "L.feed_forward.gate_proj", "B.ffn_gate."),
+    linear(Role::UpProj, "L.feed_forward.up_proj", "B.ffn_up."),
+    linear(Role::DownProj, "L.feed_forward.down_proj", "B.ffn_down."),
     {Role::Activation, "L.feed_forward.act_fn", &kSilu},
 };
 constexpr ModuleRow kStateSpaceLayer[] = {
@@ -42,39 +29,22 @@ constexpr ModuleRow kSelfAttention[] = {
 };
 // Converters name the second norm without a suffix.
 constexpr ModuleRow kNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.pre_ff_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.ffn_norm.weight | B.ffn_norm"}}},
+    norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::MlpNorm, "L.pre_ff_layernorm", "B.ffn_norm.weight | B.ffn_norm"),
 };
 constexpr ModuleRow kLastNorm[] = {
-    {Role::FinalNorm,
-     "model.final_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "output_norm.weight"}}},
+    norm(Role::FinalNorm, "model.final_layernorm", "output_norm."),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,     kStem,        kFeedForward, kStateSpaceLayer, kSelfAttention, kNorms,
-    kLastNorm, kModelRotary, kHead,
-};
-
-constexpr const char* kModelTypes[] = {"falcon_h1"};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,    kFeedForward, kStateSpaceLayer,
+                                                kSelfAttention, kNorms,       kLastNorm,
+                                                kModelRotary,   kHead};
 
 constexpr ConfigKey kNormKeys[] = {
     {"mamba_rms_norm", "", KeyRead::StateSpaceNorm, KeyKind::Flag, KeyWeight::Structural, "",
      "false"},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys,        kMlpKeys,         kModelKeys,      kHeadKeys,
-    kTiedKeys, kAttentionBiasKeys, kRopeScalingKeys, kStateSpaceKeys, kNormKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
+                                                kStateSpaceKeys, kNormKeys};
 constexpr ConfigAlias kAliases[] = {
     {"embedding_multiplier", ""},
     {"mamba_d_ssm", ""},
@@ -87,20 +57,13 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kFalconH1;
 const Family kFalconH1 = {
     .architecture = "FalconH1ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "falcon_h1",
     .gguf_arch = "falcon-h1",
-    .prefix = "FalconH1",
-    .module_k = "transformers.models.falcon_h1.modeling_falcon_h1",
-    .module_t = "",
     .bias = BiasKind::Config,
     .beside_attention = true,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

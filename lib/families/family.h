@@ -1,6 +1,6 @@
 // A family as data: all that ktx knows of the models of one architecture.
 //
-//   const Family kLlama = {.architecture = "LlamaForCausalLM", .tree = kTree, ...};
+//   const Family kLlama = {.architecture = "LlamaForCausalLM", .rows = {kTree, kKeys}, ...};
 //
 // One description, four readers: lib/input merges its config keys with those of a GGUF,
 // lib/arch makes the module graph of its tree, lib/rules knows its classes, and the
@@ -14,9 +14,12 @@
 //
 // Shorthands in the texts: "L." = "model.layers.{layer}.", "B." = "blk.{layer}.",
 // "{P}" = the family's class prefix ("Qwen3Moe"), "K." and "T." = its two modules
-// of classes (module_k, module_t), "a | b" = the first one that the GGUF has.
+// of classes (module_k, module_t), "a | b" = the first one that the GGUF has. A tensor
+// "B.attn_q." of a parameter "bias" is "B.attn_q.bias". Lists of words have spaces between them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -155,17 +158,34 @@ struct GgufSign {
   const char* pre = "";         // or: tokenizer.ggml.pre ("glm4")
 };
 
+// Which layers have experts, by which config keys, and how a token chooses some.
+struct ExpertForm {
+  LayerPattern layers = LayerPattern::AllDense;
+  const char* count_key = "";  // of the number of experts
+  const char* width_key = "";  // of the width of one
+  SharedKind shared = SharedKind::None;
+  RouterKind router = RouterKind::None;
+};
+
+struct FamilyRows {
+  std::span<const std::span<const ModuleRow>> tree;
+  std::span<const std::span<const ConfigKey>> keys = {};  // that a GGUF may hold as well
+  std::span<const ConfigDefault> defaults = {};           // of a key the first one holds
+  std::span<const ConfigAlias> aliases = {};
+};
+
 struct Family {
   const char* architecture;  // "Qwen3MoeForCausalLM"
-  // Of config.json; a GGUF without one gets the first.
-  std::span<const char* const> model_types;
+  // Words of config.json; a GGUF without one gets the first.
+  const char* model_types;
   const char* gguf_arch;
   // Any of them makes it this family. One family of an architecture may have none: what
   // shows no sign of the others is its.
   std::span<const GgufSign> gguf_signs = {};
-  const char* prefix;    // {P}
-  const char* module_k;  // K: where rule files find the classes
-  const char* module_t;  // T: transformers' own module, "" when K is that
+  const char* prefix = "";    // {P}; "": `architecture` without "ForCausalLM"
+  const char* module_k = "";  // K: where rule files find the classes; "": in transformers, in the
+                              // module of the first model type
+  const char* module_t = "";  // T: transformers' own module, "" when K is that
   AttentionKind attention = AttentionKind::Gqa;
   BiasKind bias = BiasKind::None;
   bool mlp_bias = false;  // config: mlp_bias
@@ -198,16 +218,9 @@ struct Family {
   bool gateless = false;
   UnitFunction unit = UnitFunction::GeluErf;
   bool encoder = false;  // tokens see those behind them, and there are no logits
-  LayerPattern layers = LayerPattern::AllDense;
-  const char* experts_key = "";                       // config key of the number of experts
-  const char* expert_width_key = "";                  // and of the width of one
+  ExpertForm experts = {};
   const char* dense_width_key = "intermediate_size";  // of dense feed-forward parts
-  SharedKind shared = SharedKind::None;
-  RouterKind router = RouterKind::None;
-  std::span<const std::span<const ConfigKey>> keys = {};  // that a GGUF may hold as well
-  std::span<const ConfigDefault> defaults = {};
-  std::span<const ConfigAlias> aliases = {};
-  std::span<const std::span<const ModuleRow>> tree;
+  FamilyRows rows;
   // Classes that rule files name and no row of the tree has, separated by spaces.
   const char* more_classes = "";
   // Layers for multi-token prediction at the end of its GGUFs are as prediction_rows.h has them.
@@ -217,13 +230,26 @@ struct Family {
   const char* draft_head = "";
   bool is_draft_head() const { return draft_head[0] != '\0'; }
 
+  std::string_view first_model_type() const;
+  std::string class_prefix() const;                // {P}
+  std::string class_module() const;                // K
   const ModuleRow* find_row(ir::Role role) const;  // the first of the tree; null: none
   bool has_role(ir::Role role) const { return find_row(role) != nullptr; }
   const ConfigKey* find_gguf_key(std::string_view gguf_key) const;  // null: none of the keys
   bool has_gguf_key(std::string_view key) const { return find_gguf_key(key) != nullptr; }
   const ConfigKey* find_config_key(std::string_view key) const;  // null: none of the keys
   bool has_config_key(std::string_view key) const { return find_config_key(key) != nullptr; }
+  const char* find_default(std::string_view key) const;  // JSON text; null: no default
 };
+
+// Stretches of rows, one behind the other.
+template <class Row, size_t... N>
+constexpr std::array<Row, (N + ...)> join(const Row (&... stretches)[N]) {
+  std::array<Row, (N + ...)> all{};
+  auto end = all.begin();
+  ((end = std::copy(stretches, stretches + N, end)), ...);
+  return all;
+}
 
 // Every family of family_table.def, in its order.
 std::span<const Family* const> all_families();

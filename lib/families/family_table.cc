@@ -1,13 +1,10 @@
 // The table of families.
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "lib/families/family.h"
+#include "lib/families/tree_rows.h"
+#include "lib/support/strings.h"
 
 namespace ktx::families {
-
-#define KTX_FAMILY(symbol) extern const Family symbol;
-#include "lib/families/family_table.def"
-#undef KTX_FAMILY
 
 std::span<const Family* const> all_families() {
   static constexpr const Family* kAll[] = {
@@ -27,7 +24,7 @@ const Family* find_architecture(std::string_view architecture) {
 
 const Family* find_model_type(std::string_view model_type) {
   for (const Family* family : all_families()) {
-    for (const char* type : family->model_types) {
+    for (std::string_view type : split(family->model_types, ' ')) {
       if (type == model_type) return family;
     }
   }
@@ -49,8 +46,23 @@ const Family* find_family(std::string_view model_type, std::span<const std::stri
   return nullptr;
 }
 
+std::string_view Family::first_model_type() const {
+  const std::string_view types = model_types;
+  return types.substr(0, types.find(' '));
+}
+
+std::string Family::class_prefix() const {
+  const std::string_view name = architecture;
+  return std::string(prefix[0] != '\0' ? prefix : name.substr(0, name.rfind("ForCausalLM")));
+}
+
+std::string Family::class_module() const {
+  if (module_k[0] != '\0') return module_k;
+  return fmt::format("transformers.models.{0}.modeling_{0}", first_model_type());
+}
+
 const ModuleRow* Family::find_row(ir::Role role) const {
-  for (std::span<const ModuleRow> stretch : tree) {
+  for (std::span<const ModuleRow> stretch : rows.tree) {
     for (const ModuleRow& row : stretch) {
       if (row.role == role) return &row;
     }
@@ -59,7 +71,7 @@ const ModuleRow* Family::find_row(ir::Role role) const {
 }
 
 const ConfigKey* Family::find_gguf_key(std::string_view gguf_key) const {
-  for (std::span<const ConfigKey> stretch : keys) {
+  for (std::span<const ConfigKey> stretch : rows.keys) {
     for (const ConfigKey& row : stretch) {
       if (row.gguf_key == gguf_key) return &row;
     }
@@ -68,12 +80,17 @@ const ConfigKey* Family::find_gguf_key(std::string_view gguf_key) const {
 }
 
 const ConfigKey* Family::find_config_key(std::string_view key) const {
-  for (std::span<const ConfigKey> stretch : keys) {
+  for (std::span<const ConfigKey> stretch : rows.keys) {
     for (const ConfigKey& row : stretch) {
       if (row.key == key) return &row;
     }
   }
   return nullptr;
+}
+
+const char* Family::find_default(std::string_view key) const {
+  const auto row = std::ranges::find(rows.defaults, key, &ConfigDefault::key);
+  return row == rows.defaults.end() ? nullptr : row->value;
 }
 
 }  // namespace ktx::families

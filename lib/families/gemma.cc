@@ -8,107 +8,51 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kGelu{"transformers.activations.GELUTanh",
-                         "GELUTanh transformers.activations.PytorchGELUTanh PytorchGELUTanh"};
-constexpr ClassRow kTextModel{"{P}TextModel", "transformers.{P}TextModel", KTX_PRETRAINED};
-constexpr ClassRow kTextEmbedding{"{P}TextScaledWordEmbedding", "",
-                                  "torch.nn.modules.sparse.Embedding torch.nn.Embedding Embedding"};
-
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kScaledStem[] = {
     {Role::Model, "model", &kModel},
-    {Role::Embedding,
-     "model.embed_tokens",
-     &kTextEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
+    embedding("model.embed_tokens", &kScaledEmbedding),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
 };
 constexpr ModuleRow kStem3[] = {
     {Role::Model, "model", &kTextModel},
-    {Role::Embedding,
-     "model.embed_tokens",
-     &kTextEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
+    embedding("model.embed_tokens", &kScaledEmbedding),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
 };
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kGeluMlp[] = {
     {Role::Mlp, "L.mlp", &kMlp},
-    {Role::GateProj, "L.mlp.gate_proj", &kLinear, When::Always, {{"weight", "B.ffn_gate.weight"}}},
-    {Role::UpProj, "L.mlp.up_proj", &kLinear, When::Always, {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj, "L.mlp.down_proj", &kLinear, When::Always, {{"weight", "B.ffn_down.weight"}}},
-    {Role::Activation, "L.mlp.act_fn", &kGelu},
+    linear(Role::GateProj, "L.mlp.gate_proj", "B.ffn_gate."),
+    linear(Role::UpProj, "L.mlp.up_proj", "B.ffn_up."),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
+    {Role::Activation, "L.mlp.act_fn", &kGeluTanh},
 };
-constexpr ModuleRow kSandwichNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::AttentionPostNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_attention_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.pre_feedforward_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.ffn_norm.weight"}}},
-    {Role::MlpPostNorm,
-     "L.post_feedforward_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_ffw_norm.weight"}}},
-};
-constexpr ModuleRow kRotaries[] = {
-    {Role::Rotary, "model.rotary_emb", &kRotary},
-    {Role::LocalRotary, "model.rotary_emb_local", &kRotary},
-};
-constexpr std::span<const ModuleRow> kTree1[] = {
-    kRoot,       kScaledStem, kSelfAttention, kGqaProjections, kGeluMlp,
-    kLayerNorms, kFinalNorm,  kModelRotary,   kHead,
-};
-constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot,          kScaledStem, kSelfAttention, kGqaProjections, kGeluMlp,
-    kSandwichNorms, kFinalNorm,  kModelRotary,   kHead,
-};
-constexpr std::span<const ModuleRow> kTree3[] = {
-    kRoot,    kStem3,         kSelfAttention, kGqaProjections, kQkNorms,
-    kGeluMlp, kSandwichNorms, kFinalNorm,     kRotaries,       kHead,
-};
+constexpr std::span<const ModuleRow> kTree1[] = {kCausalRoot, kScaledStem, kGqaAttention,
+                                                 kGeluMlp,    kLayerNorms, kTreeEnd};
+constexpr std::span<const ModuleRow> kTree2[] = {kCausalRoot, kScaledStem,    kGqaAttention,
+                                                 kGeluMlp,    kSandwichNorms, kTreeEnd};
+constexpr std::span<const ModuleRow> kTree3[] = {kCausalRoot, kStem3,       kGqaAttention,
+                                                 kQkNorms,    kGeluMlp,     kSandwichNorms,
+                                                 kFinalNorm,  kTwoRotaries, kHead};
 
-constexpr const char* kModelTypes1[] = {"gemma"};
-constexpr const char* kModelTypes2[] = {"gemma2"};
-constexpr const char* kModelTypes3[] = {"gemma3_text"};
 constexpr ConfigKey kAlwaysTiedKeys[] = {
     {"tie_word_embeddings", "", KeyRead::Tied, KeyKind::Flag, KeyWeight::Plain, "", "true"},
 };
 constexpr ConfigKey kSoftcapKeys[] = {
-    {"attn_logit_softcapping", "attn_logit_softcapping", KeyRead::Float, KeyKind::Amount,
-     KeyWeight::Plain, "", ""},
-    {"final_logit_softcapping", "final_logit_softcapping", KeyRead::Float, KeyKind::Amount,
-     KeyWeight::Plain, "", ""},
+    amount("attn_logit_softcapping", "attn_logit_softcapping"),
+    amount("final_logit_softcapping", "final_logit_softcapping"),
 };
 constexpr ConfigKey kLocalRopeKeys[] = {
-    {"rope_local_base_freq", "rope.freq_base_swa", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "10000", "10000"},
+    positive("rope_local_base_freq", "rope.freq_base_swa", "10000", "10000"),
 };
 constexpr std::span<const ConfigKey> kKeys1[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kAlwaysTiedKeys, kRopeScalingKeys,
-};
-constexpr std::span<const ConfigKey> kKeys2[] = {
-    kSizeKeys, kKvHeadKeys,     kMlpKeys,    kModelKeys,
-    kHeadKeys, kAlwaysTiedKeys, kWindowKeys, kSoftcapKeys,
-};
+    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kAlwaysTiedKeys, kRopeScalingKeys};
+constexpr std::span<const ConfigKey> kKeys2[] = {kSizeKeys,   kKvHeadKeys, kMlpKeys,
+                                                 kModelKeys,  kHeadKeys,   kAlwaysTiedKeys,
+                                                 kWindowKeys, kSoftcapKeys};
 constexpr std::span<const ConfigKey> kKeys3[] = {
     kSizeKeys,       kKvHeadKeys, kMlpKeys,     kModelKeys,     kHeadKeys,
-    kAlwaysTiedKeys, kWindowKeys, kSoftcapKeys, kLocalRopeKeys, kRopeScalingKeys,
-};
+    kAlwaysTiedKeys, kWindowKeys, kSoftcapKeys, kLocalRopeKeys, kRopeScalingKeys};
 constexpr ConfigAlias kAliases[] = {
     {"hidden_activation", "hidden_act"},
     {"_sliding_window_pattern", "sliding_window_pattern"},
@@ -132,58 +76,38 @@ constexpr ConfigDefault kDefaults3[] = {
 
 }  // namespace
 
-extern const Family kGemma;
 const Family kGemma = {
     .architecture = "GemmaForCausalLM",
-    .model_types = kModelTypes1,
+    .model_types = "gemma",
     .gguf_arch = "gemma",
-    .prefix = "Gemma",
-    .module_k = "transformers.models.gemma.modeling_gemma",
-    .module_t = "",
     .scaled_embedding = true,
     .activation = Activation::GeluTanh,
-    .keys = kKeys1,
-    .defaults = kDefaults1,
-    .aliases = kAliases1,
-    .tree = kTree1,
+    .rows = {kTree1, kKeys1, kDefaults1, kAliases1},
 };
 
-extern const Family kGemma2;
 const Family kGemma2 = {
     .architecture = "Gemma2ForCausalLM",
-    .model_types = kModelTypes2,
+    .model_types = "gemma2",
     .gguf_arch = "gemma2",
-    .prefix = "Gemma2",
-    .module_k = "transformers.models.gemma2.modeling_gemma2",
-    .module_t = "",
     .windows = WindowPattern::Period,
     .window_period = 2,
     .wide_scale_layers = 46,
     .scaled_embedding = true,
     .activation = Activation::GeluTanh,
-    .keys = kKeys2,
-    .defaults = kDefaults2,
-    .aliases = kAliases,
-    .tree = kTree2,
+    .rows = {kTree2, kKeys2, kDefaults2, kAliases},
 };
 
-extern const Family kGemma3;
 const Family kGemma3 = {
     .architecture = "Gemma3ForCausalLM",
-    .model_types = kModelTypes3,
+    .model_types = "gemma3_text",
     .gguf_arch = "gemma3",
-    .prefix = "Gemma3",
     .module_k = "transformers.models.gemma3.modeling_gemma3",
-    .module_t = "",
     .windows = WindowPattern::Period,
     .window_period = 6,
     .wide_scale_layers = 62,
     .scaled_embedding = true,
     .activation = Activation::GeluTanh,
-    .keys = kKeys3,
-    .defaults = kDefaults3,
-    .aliases = kAliases,
-    .tree = kTree3,
+    .rows = {kTree3, kKeys3, kDefaults3, kAliases},
 };
 
 }  // namespace ktx::families

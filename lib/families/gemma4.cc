@@ -9,11 +9,6 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kGelu{"transformers.activations.GELUTanh",
-                         "GELUTanh transformers.activations.PytorchGELUTanh PytorchGELUTanh"};
-constexpr ClassRow kTextModel{"{P}TextModel", "transformers.{P}TextModel", KTX_PRETRAINED};
-constexpr ClassRow kTextEmbedding{"{P}TextScaledWordEmbedding", "",
-                                  "torch.nn.modules.sparse.Embedding torch.nn.Embedding Embedding"};
 constexpr ClassRow kTextLayer{"{P}TextDecoderLayer"};
 constexpr ClassRow kTextAttention{"{P}TextAttention"};
 constexpr ClassRow kTextMlp{"{P}TextMLP"};
@@ -21,14 +16,9 @@ constexpr ClassRow kTextRotary{"{P}TextRotaryEmbedding"};
 constexpr ClassRow kTextRouter{"{P}TextRouter"};
 constexpr ClassRow kTextExperts{"{P}TextExperts"};
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kTextStem[] = {
     {Role::Model, "model", &kTextModel},
-    {Role::Embedding,
-     "model.embed_tokens",
-     &kTextEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
+    embedding("model.embed_tokens", &kScaledEmbedding),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer,
      "model.layers.{layer}",
@@ -38,134 +28,53 @@ constexpr ModuleRow kTextStem[] = {
 };
 constexpr ModuleRow kSelfAttention[] = {
     {Role::Attention, "L.self_attn", &kTextAttention},
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_q.weight"}, {"bias", "B.attn_q.bias", When::QkvBias}}},
-    {Role::QNorm, "L.self_attn.q_norm", &kNorm, When::Always, {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KNorm,
-     "L.self_attn.k_norm",
-     &kNorm,
-     When::OwnKeys,
-     {{"weight", "B.attn_k_norm.weight"}}},
+    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::Always, When::QkvBias),
+    norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm."),
+    norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm.", When::OwnKeys),
     {Role::VNorm, "L.self_attn.v_norm", &kNorm, When::OwnKeys},
-    {Role::KProj,
-     "L.self_attn.k_proj",
-     &kLinear,
-     When::OwnKeys,
-     {{"weight", "B.attn_k.weight"}, {"bias", "B.attn_k.bias", When::QkvBias}}},
-    {Role::VProj,
-     "L.self_attn.v_proj",
-     &kLinear,
-     When::OwnValues,
-     {{"weight", "B.attn_v.weight"}, {"bias", "B.attn_v.bias", When::QkvBias}}},
-    {Role::OProj,
-     "L.self_attn.o_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias", When::AttentionBias}}},
+    linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::OwnKeys, When::QkvBias),
+    linear(Role::VProj, "L.self_attn.v_proj", "B.attn_v.", When::OwnValues, When::QkvBias),
+    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::Always, When::AttentionBias),
 };
 constexpr ModuleRow kGeluMlp[] = {
     {Role::Mlp, "L.mlp", &kTextMlp},
-    {Role::GateProj, "L.mlp.gate_proj", &kLinear, When::Always, {{"weight", "B.ffn_gate.weight"}}},
-    {Role::UpProj, "L.mlp.up_proj", &kLinear, When::Always, {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj, "L.mlp.down_proj", &kLinear, When::Always, {{"weight", "B.ffn_down.weight"}}},
-    {Role::Activation, "L.mlp.act_fn", &kGelu},
-};
-constexpr ModuleRow kSandwichNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::AttentionPostNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_attention_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.pre_feedforward_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.ffn_norm.weight"}}},
-    {Role::MlpPostNorm,
-     "L.post_feedforward_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_ffw_norm.weight"}}},
+    linear(Role::GateProj, "L.mlp.gate_proj", "B.ffn_gate."),
+    linear(Role::UpProj, "L.mlp.up_proj", "B.ffn_up."),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
+    {Role::Activation, "L.mlp.act_fn", &kGeluTanh},
 };
 constexpr ModuleRow kLayerInput[] = {
-    {Role::Activation, "L.act_fn", &kGelu, When::LayerInputs},
-    {Role::LayerInputGate,
-     "L.per_layer_input_gate",
-     &kLinear,
-     When::LayerInputs,
-     {{"weight", "B.inp_gate.weight"}}},
-    {Role::LayerInputProj,
-     "L.per_layer_projection",
-     &kLinear,
-     When::LayerInputs,
-     {{"weight", "B.proj.weight"}}},
-    {Role::LayerInputPostNorm,
-     "L.post_per_layer_input_norm",
-     &kNorm,
-     When::LayerInputs,
-     {{"weight", "B.post_norm.weight"}}},
+    {Role::Activation, "L.act_fn", &kGeluTanh, When::LayerInputs},
+    linear(Role::LayerInputGate, "L.per_layer_input_gate", "B.inp_gate.", When::LayerInputs),
+    linear(Role::LayerInputProj, "L.per_layer_projection", "B.proj.", When::LayerInputs),
+    norm(Role::LayerInputPostNorm, "L.post_per_layer_input_norm", "B.post_norm.",
+         When::LayerInputs),
 };
 constexpr ModuleRow kExpertsBeside[] = {
     {Role::RouterBlock, "L.router", &kTextRouter, When::Moe},
-    {Role::RouterNorm, "L.router.norm", &kNorm, When::Moe, {{"weight", "B.ffn_gate_inp.scale"}}},
-    {Role::Router, "L.router.proj", &kLinear, When::Moe, {{"weight", "B.ffn_gate_inp.weight"}}},
-    {Role::Experts,
-     "L.experts",
-     &kTextExperts,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
-    {Role::DensePostNorm,
-     "L.post_feedforward_layernorm_1",
-     &kNorm,
-     When::Moe,
-     {{"weight", "B.post_ffw_norm_1.weight"}}},
-    {Role::ExpertsPostNorm,
-     "L.post_feedforward_layernorm_2",
-     &kNorm,
-     When::Moe,
-     {{"weight", "B.post_ffw_norm_2.weight"}}},
-    {Role::ExpertsNorm,
-     "L.pre_feedforward_layernorm_2",
-     &kNorm,
-     When::Moe,
-     {{"weight", "B.pre_ffw_norm_2.weight"}}},
+    norm(Role::RouterNorm, "L.router.norm", "B.ffn_gate_inp.scale", When::Moe),
+    router("L.router.proj", &kLinear, When::Moe),
+    experts("L.experts", &kTextExperts, When::Moe),
+    norm(Role::DensePostNorm, "L.post_feedforward_layernorm_1", "B.post_ffw_norm_1.", When::Moe),
+    norm(Role::ExpertsPostNorm, "L.post_feedforward_layernorm_2", "B.post_ffw_norm_2.", When::Moe),
+    norm(Role::ExpertsNorm, "L.pre_feedforward_layernorm_2", "B.pre_ffw_norm_2.", When::Moe),
 };
 constexpr ModuleRow kRotaries[] = {
     {Role::Rotary, "model.rotary_emb", &kTextRotary},
     {Role::LocalRotary, "model.rotary_emb_local", &kTextRotary},
 };
 constexpr ModuleRow kLayerInputs[] = {
-    {Role::LayerEmbedding,
-     "model.embed_tokens_per_layer",
-     &kTextEmbedding,
-     When::LayerInputs,
-     {{"weight", "per_layer_token_embd.weight"}}},
-    {Role::LayerInputsProj,
-     "model.per_layer_model_projection",
-     &kLinear,
-     When::LayerInputs,
-     {{"weight", "per_layer_model_proj.weight"}}},
-    {Role::LayerInputsNorm,
-     "model.per_layer_projection_norm",
-     &kNorm,
-     When::LayerInputs,
-     {{"weight", "per_layer_proj_norm.weight"}}},
+    weighted(Role::LayerEmbedding, "model.embed_tokens_per_layer", &kScaledEmbedding,
+             "per_layer_token_embd.", When::LayerInputs),
+    linear(Role::LayerInputsProj, "model.per_layer_model_projection", "per_layer_model_proj.",
+           When::LayerInputs),
+    norm(Role::LayerInputsNorm, "model.per_layer_projection_norm", "per_layer_proj_norm.",
+         When::LayerInputs),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,          kTextStem,  kSelfAttention, kGeluMlp,     kSandwichNorms, kLayerInput,
-    kExpertsBeside, kFinalNorm, kRotaries,      kLayerInputs, kHead,
-};
+    kCausalRoot,    kTextStem,  kSelfAttention, kGeluMlp,     kSandwichNorms, kLayerInput,
+    kExpertsBeside, kFinalNorm, kRotaries,      kLayerInputs, kHead};
 
-constexpr const char* kModelTypes[] = {"gemma4_text"};
-constexpr const char* kModelTypesUnified[] = {"gemma4_unified_text"};
 // key_length is that of layers without a window, whose number of heads may differ, too.
 constexpr ConfigKey kHeadKeys4[] = {
     {"sliding_window", "attention.sliding_window", KeyRead::Int, KeyKind::Natural, KeyWeight::Plain,
@@ -176,29 +85,24 @@ constexpr ConfigKey kHeadKeys4[] = {
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
     {"num_global_key_value_heads", "attention.head_count_kv", KeyRead::GlobalCounts, KeyKind::Count,
      KeyWeight::Structural, "=num_key_value_heads", "=num_key_value_heads"},
-    {"head_dim", "attention.key_length_swa", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "256", "256"},
-    {"global_head_dim", "attention.key_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "512", "512"},
+    count("head_dim", "attention.key_length_swa", "256", "256"),
+    count("global_head_dim", "attention.key_length", "512", "512"),
     {"local_rotary_dim", "rope.dimension_count_swa", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
      "=head_dim", "=head_dim"},
-    {"rope_local_base_freq", "rope.freq_base_swa", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "10000", "10000"},
+    positive("rope_local_base_freq", "rope.freq_base_swa", "10000", "10000"),
     {"rope_scaling.rope_type", "", KeyRead::ProportionalRope, KeyKind::Text, KeyWeight::Plain,
      "default", "proportional"},
     {"attention_multiplier", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "1", "1"},
     {"attention_k_eq_v", "", KeyRead::KeysAsValues, KeyKind::Flag, KeyWeight::Structural, "false",
      "false"},
-    {"num_kv_shared_layers", "attention.shared_kv_layers", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "0", "0"},
+    natural("num_kv_shared_layers", "attention.shared_kv_layers", "0", "0"),
 };
 constexpr ConfigKey kMlpKeys4[] = {
     {"intermediate_size", "feed_forward_length", KeyRead::FirstCount, KeyKind::Count,
      KeyWeight::Structural, "", "9216"},
     {"use_double_wide_mlp", "feed_forward_length", KeyRead::DoubleShared, KeyKind::Flag,
      KeyWeight::Structural, "false", "false"},
-    {"hidden_size_per_layer_input", "embedding_length_per_layer_input", KeyRead::Int,
-     KeyKind::Natural, KeyWeight::Structural, "0", "256"},
+    natural("hidden_size_per_layer_input", "embedding_length_per_layer_input", "0", "256"),
 };
 constexpr ConfigKey kMlpKeysUnified[] = {
     {"intermediate_size", "feed_forward_length", KeyRead::FirstCount, KeyKind::Count,
@@ -207,24 +111,19 @@ constexpr ConfigKey kMlpKeysUnified[] = {
      KeyWeight::Structural, "false", "false"},
 };
 constexpr ConfigKey kExpertKeys[] = {
-    {"num_experts", "expert_count", KeyRead::Int, KeyKind::Natural, KeyWeight::Structural, "0",
-     "0"},
-    {"num_experts_per_tok", "expert_used_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "0", "0"},
+    natural("num_experts", "expert_count", "0", "0"),
+    natural("num_experts_per_tok", "expert_used_count", "0", "0"),
     {"moe_intermediate_size", "expert_feed_forward_length", KeyRead::ExpertSize, KeyKind::Count,
      KeyWeight::Structural, "", ""},
 };
 constexpr ConfigKey kOutputKeys[] = {
-    {"final_logit_softcapping", "final_logit_softcapping", KeyRead::Float, KeyKind::Amount,
-     KeyWeight::Plain, "", ""},
+    amount("final_logit_softcapping", "final_logit_softcapping"),
     {"tie_word_embeddings", "", KeyRead::Tied, KeyKind::Flag, KeyWeight::Plain, "", "true"},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kModelKeys, kHeadKeys4, kMlpKeys4, kExpertKeys, kOutputKeys,
-};
-constexpr std::span<const ConfigKey> kKeysUnified[] = {
-    kSizeKeys, kModelKeys, kHeadKeys4, kMlpKeysUnified, kExpertKeys, kOutputKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kModelKeys,  kHeadKeys4,
+                                                kMlpKeys4, kExpertKeys, kOutputKeys};
+constexpr std::span<const ConfigKey> kKeysUnified[] = {kSizeKeys,       kModelKeys,  kHeadKeys4,
+                                                       kMlpKeysUnified, kExpertKeys, kOutputKeys};
 constexpr ConfigAlias kAliases[] = {
     {"hidden_activation", "hidden_act"},
     {"top_k_experts", "num_experts_per_tok"},
@@ -265,51 +164,35 @@ constexpr ConfigDefault kDefaultsUnified[] = {
 }  // namespace
 
 // The 12B, which computes the same; no other model has as many layers.
-extern const Family kGemma4Unified;
 const Family kGemma4Unified = {
     .architecture = "Gemma4UnifiedForCausalLM",
-    .model_types = kModelTypesUnified,
+    .model_types = "gemma4_unified_text",
     .gguf_arch = "gemma4",
     .gguf_signs = kSignsUnified,
-    .prefix = "Gemma4Unified",
     .module_k = "transformers.models.gemma4_unified.modeling_gemma4_unified",
-    .module_t = "",
     .bias = BiasKind::Config,
     .windows = WindowPattern::Period,
     .window_period = 6,
     .scaled_embedding = true,
     .activation = Activation::GeluTanh,
-    .layers = LayerPattern::BesideDense,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .router = RouterKind::SoftmaxNormalised,
-    .keys = kKeysUnified,
-    .defaults = kDefaultsUnified,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::BesideDense, "num_experts", "moe_intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxNormalised},
+    .rows = {kTree, kKeysUnified, kDefaultsUnified, kAliases},
 };
 
-extern const Family kGemma4;
 const Family kGemma4 = {
     .architecture = "Gemma4ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "gemma4_text",
     .gguf_arch = "gemma4",
-    .prefix = "Gemma4",
     .module_k = "transformers.models.gemma4.modeling_gemma4",
-    .module_t = "",
     .bias = BiasKind::Config,
     .windows = WindowPattern::Period,
     .window_period = 6,
     .scaled_embedding = true,
     .activation = Activation::GeluTanh,
-    .layers = LayerPattern::BesideDense,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .router = RouterKind::SoftmaxNormalised,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::BesideDense, "num_experts", "moe_intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxNormalised},
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

@@ -7,24 +7,16 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeMlp{"{P}MLP"};
-constexpr ClassRow kRouter{"{P}TopKRouter"};
-constexpr ClassRow kExperts{"{P}Experts"};
-
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kSelfAttention[] = {
     {Role::Attention, "L.self_attn", &kAttention, When::Always, {{"sinks", "B.attn_sinks.weight"}}},
 };
 constexpr ModuleRow kMoe[] = {
-    {Role::Moe, "L.mlp", &kMoeMlp},
-    {Role::Router,
-     "L.mlp.router",
-     &kRouter,
-     When::Always,
-     {{"weight", "B.ffn_gate_inp.weight"}, {"bias", "B.ffn_gate_inp.bias"}}},
+    {Role::Moe, "L.mlp", &kMlp},
+    weighted(Role::Router, "L.mlp.router", &kTopKRouter, "B.ffn_gate_inp.", When::Always,
+             When::Always),
     {Role::Experts,
      "L.mlp.experts",
-     &kExperts,
+     &kExpertsModule,
      When::Always,
      {{"gate", "B.ffn_gate_exps.weight"},
       {"up", "B.ffn_up_exps.weight"},
@@ -34,26 +26,16 @@ constexpr ModuleRow kMoe[] = {
       {"down_bias", "B.ffn_down_exps.bias"}}},
 };
 constexpr ModuleRow kNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_attention_norm.weight | B.ffn_norm.weight"}}},
+    norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::MlpNorm, "L.post_attention_layernorm",
+         "B.post_attention_norm.weight | B.ffn_norm.weight"),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot, kStem, kSelfAttention, kGqaProjections, kMoe, kNorms, kFinalNorm, kModelRotary, kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem, kSelfAttention, kGqaProjections,
+                                                kMoe,        kNorms,         kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"gpt_oss"};
 // intermediate_size is the width of one expert.
 constexpr ConfigKey kExpertKeys[] = {
-    {"num_local_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
+    count("num_local_experts", "expert_count"),
     {"intermediate_size", "expert_feed_forward_length", KeyRead::ExpertSize, KeyKind::Count,
      KeyWeight::Structural, "", ""},
 };
@@ -62,8 +44,7 @@ constexpr ConfigKey kBiasKeys[] = {
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys, kKvHeadKeys, kModelKeys,       kHeadKeys,   kTiedKeys,
-    kBiasKeys, kWindowKeys, kRopeScalingKeys, kExpertKeys, kUsedExpertKeys,
-};
+    kBiasKeys, kWindowKeys, kRopeScalingKeys, kExpertKeys, kUsedExpertKeys};
 constexpr ConfigAlias kAliases[] = {
     {"experts_per_token", "num_experts_per_tok"},
     {"num_experts", "num_local_experts"},
@@ -75,27 +56,18 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kGptOss;
 const Family kGptOss = {
     .architecture = "GptOssForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "gpt_oss",
     .gguf_arch = "gpt-oss",
-    .prefix = "GptOss",
-    .module_k = "transformers.models.gpt_oss.modeling_gpt_oss",
-    .module_t = "",
     .bias = BiasKind::Config,
     .windows = WindowPattern::Period,
     .window_period = 2,
     .yarn_truncate = false,
     .activation = Activation::GptOss,
-    .layers = LayerPattern::AllMoe,
-    .experts_key = "num_local_experts",
-    .expert_width_key = "intermediate_size",
-    .router = RouterKind::SoftmaxNormalised,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::AllMoe, "num_local_experts", "intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxNormalised},
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

@@ -7,85 +7,38 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kRouterClass{"{P}TopKRouter"};
-
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kExperts[] = {
     {Role::Moe, "L.mlp", &kMoe, When::Moe},
-    {Role::Router,
-     "L.mlp.gate",
-     &kRouterClass,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    corrected_router("L.mlp.gate", &kTopKRouter, When::Moe),
+    experts("L.mlp.experts", &kExpertsOrList, When::Moe),
 };
 constexpr ModuleRow kRotatedNorms[] = {
-    {Role::QRotatedNorm,
-     "L.self_attn.query_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KRotatedNorm,
-     "L.self_attn.key_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_k_norm.weight"}}},
+    norm(Role::QRotatedNorm, "L.self_attn.query_layernorm", "B.attn_q_norm."),
+    norm(Role::KRotatedNorm, "L.self_attn.key_layernorm", "B.attn_k_norm."),
 };
 constexpr ClassRow kMoeV1{"{P}Moe"};
 constexpr ClassRow kGateV1{"{P}Gate"};
 constexpr ModuleRow kExpertsV1[] = {
     {Role::Moe, "L.mlp", &kMoeV1},
-    {Role::Router, "L.mlp.gate", &kGateV1, When::Always, {{"weight", "B.ffn_gate_inp.weight"}}},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Always,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    router("L.mlp.gate", &kGateV1),
+    experts("L.mlp.experts", &kExpertsOrList),
 };
 constexpr ModuleRow kSharedV1[] = {
     {Role::SharedMlp, "L.mlp.shared_mlp", &kMlp},
-    {Role::GateProj,
-     "L.mlp.shared_mlp.gate_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.mlp.shared_mlp.up_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_mlp.down_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
+    linear(Role::GateProj, "L.mlp.shared_mlp.gate_proj", "B.ffn_gate_shexp."),
+    linear(Role::UpProj, "L.mlp.shared_mlp.up_proj", "B.ffn_up_shexp."),
+    linear(Role::DownProj, "L.mlp.shared_mlp.down_proj", "B.ffn_down_shexp."),
     {Role::Activation, "L.mlp.shared_mlp.act_fn", &kSilu},
 };
-constexpr std::span<const ModuleRow> kTreeMoeV1[] = {
-    kRoot,        kStem,     kSelfAttention, kGqaProjections, kRotatedNorms, kExpertsV1,
-    kExpertParts, kSharedV1, kLayerNorms,    kFinalNorm,      kModelRotary,  kHead,
-};
-constexpr std::span<const ModuleRow> kTreeDenseV1[] = {
-    kRoot,     kStem,       kSelfAttention, kGqaProjections, kRotatedNorms,
-    kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
-};
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,      kStem,        kSelfAttention, kGqaProjections, kQkNorms,
-    kDenseMlp,  kExperts,     kExpertParts,   kSharedExperts,  kLayerNorms,
-    kFinalNorm, kModelRotary, kHead,
-};
+constexpr std::span<const ModuleRow> kTreeMoeV1[] = {kCausalStem, kGqaAttention, kRotatedNorms,
+                                                     kExpertsV1,  kExpertParts,  kSharedV1,
+                                                     kLayerNorms, kTreeEnd};
+constexpr std::span<const ModuleRow> kTreeDenseV1[] = {kCausalStem, kGqaAttention, kRotatedNorms,
+                                                       kDenseMlp,   kLayerNorms,   kTreeEnd};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,    kGqaAttention, kQkNorms,
+                                                kDenseMlp,      kExperts,      kExpertParts,
+                                                kSharedExperts, kLayerNorms,   kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"hy_v3"};
-constexpr const char* kModelTypesMoeV1[] = {"hunyuan_v1_moe"};
-constexpr const char* kModelTypesDenseV1[] = {"hunyuan_v1_dense"};
-constexpr ConfigKey kExpertKeys[] = {
-    {"num_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "", ""},
-};
 // Its files tell the number of shared experts by their width, and dense layers by their tensors.
 constexpr ConfigKey kSharedKeys[] = {
     {"n_shared_experts", "expert_shared_feed_forward_length", KeyRead::SharedCount,
@@ -96,23 +49,17 @@ constexpr ConfigKey kDenseKeys[] = {
      KeyWeight::Structural, "1", "1"},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,   kKvHeadKeys,     kMlpKeys,           kModelKeys,
-    kHeadKeys,   kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
-    kExpertKeys, kUsedExpertKeys, kExpertWidthKeys,   kNormalisedKeys,
-    kSharedKeys, kScaleKeys,      kDenseKeys,         kSigmoidKeys,
-};
+    kLlamaKeys,      kAttentionBiasKeys, kRopeScalingKeys, kNumExpertsKeys,
+    kUsedExpertKeys, kExpertWidthKeys,   kNormalisedKeys,  kSharedKeys,
+    kScaleKeys,      kDenseKeys,         kSigmoidKeys};
 constexpr ConfigKey kSharedKeysV1[] = {
-    {"n_shared_experts", "expert_shared_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "1", "1"},
+    natural("n_shared_experts", "expert_shared_count", "1", "1"),
 };
-constexpr std::span<const ConfigKey> kKeysMoeV1[] = {
-    kSizeKeys,          kKvHeadKeys,      kMlpKeys,    kModelKeys,      kHeadKeys,     kTiedKeys,
-    kAttentionBiasKeys, kRopeScalingKeys, kExpertKeys, kUsedExpertKeys, kSharedKeysV1,
-};
-constexpr std::span<const ConfigKey> kKeysDenseV1[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,           kModelKeys,
-    kHeadKeys, kTiedKeys,   kAttentionBiasKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeysMoeV1[] = {kLlamaKeys,       kAttentionBiasKeys,
+                                                     kRopeScalingKeys, kNumExpertsKeys,
+                                                     kUsedExpertKeys,  kSharedKeysV1};
+constexpr std::span<const ConfigKey> kKeysDenseV1[] = {kLlamaKeys, kAttentionBiasKeys,
+                                                       kRopeScalingKeys};
 // The shared expert is one of the width of the others, whatever num_shared_expert says.
 constexpr ConfigAlias kAliasesMoeV1[] = {
     {"num_local_experts", "num_experts"},
@@ -144,58 +91,32 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kHunyuanMoe;
 const Family kHunyuanMoe = {
     .architecture = "HunYuanMoEV1ForCausalLM",
-    .model_types = kModelTypesMoeV1,
+    .model_types = "hunyuan_v1_moe",
     .gguf_arch = "hunyuan-moe",
-    .prefix = "HunYuanMoEV1",
-    .module_k = "transformers.models.hunyuan_v1_moe.modeling_hunyuan_v1_moe",
-    .module_t = "",
     .bias = BiasKind::Config,
-    .layers = LayerPattern::AllMoe,
-    .experts_key = "num_experts",
-    .expert_width_key = "intermediate_size",
-    .shared = SharedKind::Count,
-    .router = RouterKind::SoftmaxNormalised,
-    .keys = kKeysMoeV1,
-    .defaults = kDefaultsMoeV1,
-    .aliases = kAliasesMoeV1,
-    .tree = kTreeMoeV1,
+    .experts = {LayerPattern::AllMoe, "num_experts", "intermediate_size", SharedKind::Count,
+                RouterKind::SoftmaxNormalised},
+    .rows = {kTreeMoeV1, kKeysMoeV1, kDefaultsMoeV1, kAliasesMoeV1},
 };
 
-extern const Family kHunyuanDense;
 const Family kHunyuanDense = {
     .architecture = "HunYuanDenseV1ForCausalLM",
-    .model_types = kModelTypesDenseV1,
+    .model_types = "hunyuan_v1_dense",
     .gguf_arch = "hunyuan-dense",
-    .prefix = "HunYuanDenseV1",
-    .module_k = "transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense",
-    .module_t = "",
     .bias = BiasKind::Config,
-    .keys = kKeysDenseV1,
-    .defaults = kDefaultsDenseV1,
-    .tree = kTreeDenseV1,
+    .rows = {kTreeDenseV1, kKeysDenseV1, kDefaultsDenseV1},
 };
 
-extern const Family kHyV3;
 const Family kHyV3 = {
     .architecture = "HYV3ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "hy_v3",
     .gguf_arch = "hy_v3",
-    .prefix = "HYV3",
-    .module_k = "transformers.models.hy_v3.modeling_hy_v3",
-    .module_t = "",
     .bias = BiasKind::Config,
-    .layers = LayerPattern::FirstDense,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .shared = SharedKind::Count,
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::FirstDense, "num_experts", "moe_intermediate_size", SharedKind::Count,
+                RouterKind::GroupsByTwoBest},
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

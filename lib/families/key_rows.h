@@ -2,13 +2,28 @@
 // them together. The order is that of reading and of the messages.
 #pragma once
 
-#include "lib/families/config_key.h"
+#include "lib/families/family.h"
 
 namespace ktx::families {
 
+// Keys of the most usual kinds. What absence means is said where it is known: in a GGUF, in a
+// config.json (config_key.h).
+#define KTX_KEY_MAKER(name, read, kind, weight)                                                 \
+  constexpr ConfigKey name(const char* key, const char* gguf_key, const char* gguf_absent = "", \
+                           const char* config_absent = "") {                                    \
+    return {key,         gguf_key,     KeyRead::read, KeyKind::kind, KeyWeight::weight,         \
+            gguf_absent, config_absent};                                                        \
+  }
+KTX_KEY_MAKER(count, Int, Count, Structural)
+KTX_KEY_MAKER(natural, Int, Natural, Structural)
+KTX_KEY_MAKER(positive, Float, Positive, Plain)
+KTX_KEY_MAKER(amount, Float, Amount, Plain)
+KTX_KEY_MAKER(scale, Scale, Positive, Plain)
+KTX_KEY_MAKER(flag, Flag, Flag, Plain)
+#undef KTX_KEY_MAKER
+
 inline constexpr ConfigKey kSizeKeys[] = {
-    {"hidden_size", "embedding_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
+    count("hidden_size", "embedding_length"),
     {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
      ""},
     {"num_attention_heads", "attention.head_count", KeyRead::Ints, KeyKind::Counts,
@@ -36,14 +51,11 @@ inline constexpr ConfigKey kModelKeys[] = {
     {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
     {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
      "", ""},
-    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "", "1e-6"},
-    {"rope_theta", "rope.freq_base", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain, "10000",
-     "10000"},
+    positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-6"),
+    positive("rope_theta", "rope.freq_base", "10000", "10000"),
 };
 inline constexpr ConfigKey kHeadKeys[] = {
-    {"head_dim", "attention.key_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "=head_dim", "=head_dim"},
+    count("head_dim", "attention.key_length", "=head_dim", "=head_dim"),
     {"partial_rotary_factor", "rope.dimension_count", KeyRead::RotaryFactor, KeyKind::Positive,
      KeyWeight::Plain, "1", "1"},
 };
@@ -69,10 +81,8 @@ inline constexpr ConfigKey kRopeScalingKeys[] = {
      KeyWeight::Plain, "", ""},
     {"rope_scaling.original_max_position_embeddings", "rope.scaling.original_context_length",
      KeyRead::Int, KeyKind::Count, KeyWeight::Plain, "", ""},
-    {"rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "32", "32"},
-    {"rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "1", "1"},
+    positive("rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast", "32", "32"),
+    positive("rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow", "1", "1"),
     {"rope_scaling.attention_factor", "rope.scaling.attn_factor", KeyRead::AttentionFactor,
      KeyKind::Positive, KeyWeight::Plain, "", ""},
 };
@@ -84,8 +94,7 @@ inline constexpr ConfigKey kWindowKeys[] = {
      KeyWeight::Structural, "=windows", "=windows"},
 };
 inline constexpr ConfigKey kUsedExpertKeys[] = {
-    {"num_experts_per_tok", "expert_used_count", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
+    count("num_experts_per_tok", "expert_used_count"),
 };
 inline constexpr ConfigKey kExpertWidthKeys[] = {
     {"moe_intermediate_size", "expert_feed_forward_length", KeyRead::ExpertSize, KeyKind::Count,
@@ -95,10 +104,8 @@ inline constexpr ConfigKey kExpertWidthKeys[] = {
 inline constexpr ConfigKey kMlaKeys[] = {
     {"q_lora_rank", "attention.q_lora_rank", KeyRead::QLora, KeyKind::CountOrNull,
      KeyWeight::Structural, "null", "null"},
-    {"kv_lora_rank", "attention.kv_lora_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "", ""},
-    {"qk_rope_head_dim", "rope.dimension_count", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
+    count("kv_lora_rank", "attention.kv_lora_rank"),
+    count("qk_rope_head_dim", "rope.dimension_count"),
     {"qk_nope_head_dim", "attention.key_length_mla", KeyRead::NopeDim, KeyKind::Count,
      KeyWeight::Structural, "", ""},
     {"v_head_dim", "attention.value_length_mla", KeyRead::VDim, KeyKind::Count,
@@ -116,42 +123,75 @@ inline constexpr ConfigKey kMscaleKeys[] = {
 
 // Growth of queries with the position (Ministral 3, Mistral 4 and Large 3).
 inline constexpr ConfigKey kTemperatureKeys[] = {
-    {"rope_scaling.llama_4_scaling_beta", "attention.temperature_scale", KeyRead::Float,
-     KeyKind::Amount, KeyWeight::Plain, "", ""},
+    amount("rope_scaling.llama_4_scaling_beta", "attention.temperature_scale"),
 };
 
 // Routing after DeepSeek V3: scores with a correction bias, groups of experts, shared experts.
 inline constexpr ConfigKey kRoutedExpertKeys[] = {
-    {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
+    count("n_routed_experts", "expert_count"),
 };
 inline constexpr ConfigKey kSharedCountKeys[] = {
-    {"n_shared_experts", "expert_shared_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "0", "0"},
+    natural("n_shared_experts", "expert_shared_count", "0", "0"),
 };
 inline constexpr ConfigKey kFirstDenseKeys[] = {
-    {"first_k_dense_replace", "leading_dense_block_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "0", "0"},
+    natural("first_k_dense_replace", "leading_dense_block_count", "0", "0"),
 };
 inline constexpr ConfigKey kGroupKeys[] = {
-    {"n_group", "expert_group_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "1",
-     "1"},
-    {"topk_group", "expert_group_used_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "1", "1"},
+    count("n_group", "expert_group_count", "1", "1"),
+    count("topk_group", "expert_group_used_count", "1", "1"),
 };
 inline constexpr ConfigKey kNormalisedKeys[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
-     "false", "true"},
+    flag("norm_topk_prob", "expert_weights_norm", "false", "true"),
 };
 inline constexpr ConfigKey kScaleKeys[] = {
-    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
-     KeyWeight::Plain, "1", "1"},
+    scale("routed_scaling_factor", "expert_weights_scale", "1", "1"),
 };
 // A file without the key and without a config is sigmoid when it has correction biases.
 inline constexpr ConfigKey kSigmoidKeys[] = {
     {"scoring_func", "expert_gating_func", KeyRead::Gating, KeyKind::Text, KeyWeight::Plain,
      "sigmoid", "sigmoid"},
 };
+
+inline constexpr ConfigKey kNumExpertsKeys[] = {count("num_experts", "expert_count")};
+inline constexpr ConfigKey kNumLocalExpertsKeys[] = {count("num_local_experts", "expert_count")};
+inline constexpr ConfigAlias kNumExpertsAliases[] = {{"num_experts", "num_local_experts"}};
+inline constexpr ConfigAlias kNumLocalExpertsAliases[] = {{"num_local_experts", "num_experts"}};
+inline constexpr ConfigKey kSharedWidthKeys[] = {
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", KeyRead::SharedSize,
+     KeyKind::Count, KeyWeight::Structural, "", ""}};
+inline constexpr ConfigKey kSoftmaxKeys[] = {{"scoring_func", "expert_gating_func", KeyRead::Gating,
+                                              KeyKind::Text, KeyWeight::Plain, "softmax",
+                                              "softmax"}};
+inline constexpr ConfigKey kNotNormalisedKeys[] = {
+    flag("norm_topk_prob", "expert_weights_norm", "false", "false")};
+inline constexpr ConfigKey kAlwaysNormalisedKeys[] = {
+    flag("norm_topk_prob", "expert_weights_norm", "true", "true")};
+inline constexpr ConfigKey kScaleKeysV3[] = {
+    scale("routed_scaling_factor", "expert_weights_scale", "1", "2.5")};
+
+inline constexpr ConfigKey kLocalRopeKeys[] = {
+    positive("rope_local_base_freq", "rope.freq_base_swa", "=rope_theta", "=rope_theta")};
+// transformers 5 has a second name for qk_rope_head_dim, head_dim.
+inline constexpr ConfigAlias kLatentAliases[] = {{"num_local_experts", "n_routed_experts"},
+                                                 {"num_experts", "n_routed_experts"},
+                                                 {"head_dim", ""}};
+
+inline constexpr ConfigDefault kSigmoidRoutingDefaults[] = {
+    {"moe_layer_freq", "1"},
+    {"topk_method", "\"noaux_tc\""},
+    {"scoring_func", "\"sigmoid\""},
+    {"norm_topk_prob", "true"},
+    {"n_group", "1"},
+    {"topk_group", "1"},
+};
+
+inline constexpr auto kLlamaKeys =
+    join(kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys);
+inline constexpr auto kLatentModelKeys =
+    join(kSizeKeys, kMlaKvHeadKeys, kMlpKeys, kModelKeys, kTiedKeys, kRopeScalingKeys);
+inline constexpr auto kDeepseekExpertKeys =
+    join(kRoutedExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kNormalisedKeys, kSharedCountKeys);
+inline constexpr auto kSigmoidRoutingKeys = join(kFirstDenseKeys, kGroupKeys, kSigmoidKeys);
 
 // Models that score texts, and how the states of tokens become one. Neither is in a config.json.
 inline constexpr ConfigKey kScoreKeys[] = {

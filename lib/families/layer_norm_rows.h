@@ -10,65 +10,34 @@ namespace ktx::families {
 inline constexpr ClassRow kTorchLayerNorm{"torch.nn.modules.normalization.LayerNorm",
                                           "torch.nn.LayerNorm LayerNorm"};
 
+constexpr ModuleRow layer_norm(Role role, const char* path, const char* tensor,
+                               When when = When::Always) {
+  return weighted(role, path, &kTorchLayerNorm, tensor, when, When::Always);
+}
+
 // Biases that every model of the family has.
 inline constexpr ModuleRow kBiasedQkv[] = {
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_q.weight"}, {"bias", "B.attn_q.bias"}}},
-    {Role::KProj,
-     "L.self_attn.k_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_k.weight"}, {"bias", "B.attn_k.bias"}}},
-    {Role::VProj,
-     "L.self_attn.v_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_v.weight"}, {"bias", "B.attn_v.bias"}}},
+    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::Always, When::Always),
+    linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::Always, When::Always),
+    linear(Role::VProj, "L.self_attn.v_proj", "B.attn_v.", When::Always, When::Always),
 };
 inline constexpr ModuleRow kBiasedOutput[] = {
-    {Role::OProj,
-     "L.self_attn.o_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias"}}},
+    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::Always, When::Always),
 };
 // act(up(x)) by the names that Llama's part has.
 inline constexpr ModuleRow kGatelessMlp[] = {
     {Role::Mlp, "L.mlp", &kMlp},
-    {Role::UpProj,
-     "L.mlp.up_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_up.weight"}, {"bias", "B.ffn_up.bias", When::MlpBias}}},
-    {Role::DownProj,
-     "L.mlp.down_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_down.weight"}, {"bias", "B.ffn_down.bias", When::MlpBias}}},
+    linear(Role::UpProj, "L.mlp.up_proj", "B.ffn_up.", When::Always, When::MlpBias),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down.", When::Always, When::MlpBias),
     {Role::Activation, "L.mlp.act_fn", &kSilu},
 };
 
 inline constexpr ModuleRow kBiasedLayerNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kTorchLayerNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}, {"bias", "B.attn_norm.bias"}}},
-    {Role::MlpNorm,
-     "L.post_attention_layernorm",
-     &kTorchLayerNorm,
-     When::Always,
-     {{"weight", "B.ffn_norm.weight"}, {"bias", "B.ffn_norm.bias"}}},
+    layer_norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    layer_norm(Role::MlpNorm, "L.post_attention_layernorm", "B.ffn_norm."),
 };
 inline constexpr ModuleRow kBiasedFinalNorm[] = {
-    {Role::FinalNorm,
-     "model.norm",
-     &kTorchLayerNorm,
-     When::Always,
-     {{"weight", "output_norm.weight"}, {"bias", "output_norm.bias"}}},
+    layer_norm(Role::FinalNorm, "model.norm", "output_norm."),
 };
 
 // kModelKeys with the other norm's epsilon.
@@ -76,10 +45,8 @@ inline constexpr ConfigKey kLayerNormModelKeys[] = {
     {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
     {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
      "", ""},
-    {"layer_norm_eps", "attention.layer_norm_epsilon", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "", "1e-5"},
-    {"rope_theta", "rope.freq_base", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain, "10000",
-     "10000"},
+    positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-5"),
+    positive("rope_theta", "rope.freq_base", "10000", "10000"),
 };
 
 }  // namespace ktx::families

@@ -10,31 +10,13 @@ namespace ktx::families {
 namespace {
 
 constexpr ClassRow kShortConvClass{"{P}ShortConv"};
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
 constexpr ClassRow kRouter{"{P}TopKRouter",
                            "torch.nn.modules.linear.Linear torch.nn.Linear Linear"};
-constexpr ClassRow kExpertsClass{"{P}Experts"};
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {
-    {Role::Attention, "L.self_attn", &kAttention, When::FullAttention},
-};
 constexpr ModuleRow kSelfAttentionRest[] = {
-    {Role::OProj,
-     "L.self_attn.out_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_output.weight"}}},
-    {Role::QNorm,
-     "L.self_attn.q_layernorm",
-     &kNorm,
-     When::FullAttention,
-     {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KNorm,
-     "L.self_attn.k_layernorm",
-     &kNorm,
-     When::FullAttention,
-     {{"weight", "B.attn_k_norm.weight"}}},
+    linear(Role::OProj, "L.self_attn.out_proj", "B.attn_output.", When::FullAttention),
+    norm(Role::QNorm, "L.self_attn.q_layernorm", "B.attn_q_norm.", When::FullAttention),
+    norm(Role::KNorm, "L.self_attn.k_layernorm", "B.attn_k_norm.", When::FullAttention),
 };
 constexpr ModuleRow kShortConv[] = {
     {Role::ShortConv,
@@ -43,91 +25,53 @@ constexpr ModuleRow kShortConv[] = {
      When::ShortConv,
      {{"conv", "B.shortconv.conv.weight"}}},
     {Role::ShortConvWeight, "L.conv.conv", &kConv1d, When::ShortConv},
-    {Role::ShortConvProj,
-     "L.conv.in_proj",
-     &kLinear,
-     When::ShortConv,
-     {{"weight", "B.shortconv.in_proj.weight"}}},
-    {Role::OProj,
-     "L.conv.out_proj",
-     &kLinear,
-     When::ShortConv,
-     {{"weight", "B.shortconv.out_proj.weight"}}},
+    linear(Role::ShortConvProj, "L.conv.in_proj", "B.shortconv.in_proj.", When::ShortConv),
+    linear(Role::OProj, "L.conv.out_proj", "B.shortconv.out_proj.", When::ShortConv),
 };
 constexpr ModuleRow kFeedForward[] = {
     {Role::Mlp, "L.feed_forward", &kMlp, When::Dense},
-    {Role::GateProj, "L.feed_forward.w1", &kLinear, When::Dense, {{"weight", "B.ffn_gate.weight"}}},
-    {Role::UpProj, "L.feed_forward.w3", &kLinear, When::Dense, {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj, "L.feed_forward.w2", &kLinear, When::Dense, {{"weight", "B.ffn_down.weight"}}},
+    linear(Role::GateProj, "L.feed_forward.w1", "B.ffn_gate.", When::Dense),
+    linear(Role::UpProj, "L.feed_forward.w3", "B.ffn_up.", When::Dense),
+    linear(Role::DownProj, "L.feed_forward.w2", "B.ffn_down.", When::Dense),
 };
 constexpr ModuleRow kExperts[] = {
-    {Role::Moe, "L.feed_forward", &kMoeBlock, When::Moe},
-    {Role::Experts,
-     "L.feed_forward.experts",
-     &kExpertsClass,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
-    {Role::Router,
-     "L.feed_forward.gate",
-     &kRouter,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
+    {Role::Moe, "L.feed_forward", &kSparseMoeBlock, When::Moe},
+    experts("L.feed_forward.experts", &kExpertsModule, When::Moe),
+    corrected_router("L.feed_forward.gate", &kRouter, When::Moe),
 };
 constexpr ModuleRow kNorms[] = {
-    {Role::AttentionNorm,
-     "L.operator_norm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm, "L.ffn_norm", &kNorm, When::Always, {{"weight", "B.ffn_norm.weight"}}},
+    norm(Role::AttentionNorm, "L.operator_norm", "B.attn_norm."),
+    norm(Role::MlpNorm, "L.ffn_norm", "B.ffn_norm."),
 };
 constexpr ModuleRow kMoeRotary[] = {{Role::Rotary, "model.pos_emb", &kRotary}};
 constexpr ModuleRow kLastNorm[] = {
-    {Role::FinalNorm,
-     "model.embedding_norm",
-     &kNorm,
-     When::Always,
-     {{"weight", "token_embd_norm.weight | output_norm.weight"}}},
+    norm(Role::FinalNorm, "model.embedding_norm", "token_embd_norm.weight | output_norm.weight"),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,      kStem,        kSelfAttention, kFullAttentionQkv, kSelfAttentionRest,
-    kShortConv, kFeedForward, kNorms,         kModelRotary,      kLastNorm,
-    kHead,
-};
+    kCausalStem,  kFullAttention, kFullAttentionQkv, kSelfAttentionRest, kShortConv,
+    kFeedForward, kNorms,         kModelRotary,      kLastNorm,          kHead};
 constexpr std::span<const ModuleRow> kTreeMoe[] = {
-    kRoot,        kStem,    kSelfAttention, kFullAttentionQkv, kSelfAttentionRest, kShortConv,
-    kFeedForward, kExperts, kNorms,         kMoeRotary,        kLastNorm,          kHead,
-};
-
-constexpr const char* kModelTypes[] = {"lfm2"};
-constexpr const char* kModelTypesMoe[] = {"lfm2_moe"};
+    kCausalStem, kFullAttention, kFullAttentionQkv, kSelfAttentionRest, kShortConv, kFeedForward,
+    kExperts,    kNorms,         kMoeRotary,        kLastNorm,          kHead};
 
 constexpr ConfigKey kLayerKeys[] = {
     {"layer_types", "attention.head_count_kv", KeyRead::ShortConvLayers, KeyKind::Texts,
      KeyWeight::Structural, "", ""},
     {"num_key_value_heads", "attention.head_count_kv", KeyRead::LargestCount, KeyKind::Count,
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
-    {"conv_L_cache", "shortconv.l_cache", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     "3"},
-};
-constexpr ConfigKey kExpertCountKeys[] = {
-    {"num_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "", ""},
+    count("conv_L_cache", "shortconv.l_cache", "", "3"),
 };
 // In no file.
 constexpr ConfigKey kScaledKeys[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
-     "true", "true"},
-    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
-     KeyWeight::Plain, "1", "1"},
+    flag("norm_topk_prob", "expert_weights_norm", "true", "true"),
+    scale("routed_scaling_factor", "expert_weights_scale", "1", "1"),
 };
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kLayerKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kLayerKeys, kMlpKeys,        kModelKeys,
+                                                kHeadKeys, kTiedKeys,  kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeysMoe[] = {
-    kSizeKeys,       kLayerKeys,       kMlpKeys,         kModelKeys,      kHeadKeys,
-    kTiedKeys,       kRopeScalingKeys, kExpertCountKeys, kUsedExpertKeys, kExpertWidthKeys,
-    kFirstDenseKeys, kScaledKeys,      kSigmoidKeys,
-};
+    kSizeKeys,       kLayerKeys,       kMlpKeys,        kModelKeys,      kHeadKeys,
+    kTiedKeys,       kRopeScalingKeys, kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,
+    kFirstDenseKeys, kScaledKeys,      kSigmoidKeys};
 constexpr ConfigAlias kAliases[] = {
     {"norm_eps", "rms_norm_eps"},
     {"block_ff_dim", "intermediate_size"},
@@ -140,53 +84,28 @@ constexpr ConfigDefault kDefaults[] = {
     {"conv_L_cache", "3"},
     {"tie_word_embeddings", "true"},
 };
-constexpr ConfigDefault kDefaultsMoe[] = {
-    {"rms_norm_eps", "1e-5"},
-    {"rope_theta", "1000000"},
-    {"conv_L_cache", "3"},
-    {"tie_word_embeddings", "true"},
-    {"first_k_dense_replace", "2"},
-    {"moe_layer_freq", "1"},
-    {"topk_method", "\"noaux_tc\""},
-    {"scoring_func", "\"sigmoid\""},
-    {"norm_topk_prob", "true"},
-    {"routed_scaling_factor", "1"},
-    {"n_group", "1"},
-    {"topk_group", "1"},
+constexpr ConfigDefault kOwnDefaultsMoe[] = {
+    {"rms_norm_eps", "1e-5"},        {"rope_theta", "1000000"},      {"conv_L_cache", "3"},
+    {"tie_word_embeddings", "true"}, {"first_k_dense_replace", "2"}, {"routed_scaling_factor", "1"},
 };
+constexpr auto kDefaultsMoe = join(kOwnDefaultsMoe, kSigmoidRoutingDefaults);
 
 }  // namespace
 
-extern const Family kLfm2;
 const Family kLfm2 = {
     .architecture = "Lfm2ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "lfm2",
     .gguf_arch = "lfm2",
-    .prefix = "Lfm2",
-    .module_k = "transformers.models.lfm2.modeling_lfm2",
-    .module_t = "",
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
-extern const Family kLfm2Moe;
 const Family kLfm2Moe = {
     .architecture = "Lfm2MoeForCausalLM",
-    .model_types = kModelTypesMoe,
+    .model_types = "lfm2_moe",
     .gguf_arch = "lfm2moe",
-    .prefix = "Lfm2Moe",
-    .module_k = "transformers.models.lfm2_moe.modeling_lfm2_moe",
-    .module_t = "",
-    .layers = LayerPattern::FirstDense,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeysMoe,
-    .defaults = kDefaultsMoe,
-    .aliases = kAliases,
-    .tree = kTreeMoe,
+    .experts = {LayerPattern::FirstDense, "num_experts", "moe_intermediate_size", SharedKind::None,
+                RouterKind::GroupsByTwoBest},
+    .rows = {kTreeMoe, kKeysMoe, kDefaultsMoe, kAliases},
 };
 
 }  // namespace ktx::families

@@ -6,20 +6,12 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLM}};
-constexpr ModuleRow kSelfAttention[] = {
-    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
-};
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,     kStem,       kSelfAttention, kGqaProjections, kLayerRotary,
-    kDenseMlp, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kPlainRoot,      kStem,        kSdpaAttention,
+                                                kGqaProjections, kLayerRotary, kDenseMlp,
+                                                kLayerNorms,     kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"llama", "mistral"};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys,        kMlpKeys,     kModelKeys,       kHeadKeys,
-    kTiedKeys, kAttentionBiasKeys, kMlpBiasKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kMlpBiasKeys,
+                                                kRopeScalingKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"},
     {"mlp_bias", "false"},
@@ -29,20 +21,16 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kLlama;
 const Family kLlama = {
     .architecture = "LlamaForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "llama mistral",
     .gguf_arch = "llama",
-    .prefix = "Llama",
     .module_k = "ktransformers.models.modeling_llama",
     .module_t = "transformers.models.llama.modeling_llama",
     .bias = BiasKind::Config,
     .mlp_bias = true,
     .interleaved_rope = true,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults},
     .more_classes = "{P}LinearScalingRotaryEmbedding {P}DynamicNTKScalingRotaryEmbedding",
 };
 

@@ -12,11 +12,9 @@ constexpr ClassRow kRootClass{
     "Llama4PreTrainedModel K.Llama4PreTrainedModel " KTX_PRETRAINED KTX_GENERATION};
 constexpr ClassRow kMoeClass{"{P}Moe"};
 constexpr ClassRow kRouterClass{"Llama4Router", "", "torch.nn.modules.linear.Linear Linear"};
-constexpr ClassRow kExpertsClass{"{P}Experts"};
 constexpr ClassRow kL2Norm{"{P}L2Norm"};
 
 constexpr ModuleRow kRoot[] = {{Role::Root, "", &kRootClass}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 // transformers has one module for both.
 constexpr ModuleRow kNormsBehind[] = {
     {Role::QRotatedNorm, "L.self_attn.qk_norm", &kL2Norm, When::RotatedQkNorm},
@@ -24,57 +22,24 @@ constexpr ModuleRow kNormsBehind[] = {
 };
 constexpr ModuleRow kFeedForward[] = {
     {Role::Mlp, "L.feed_forward", &kMlp, When::Dense},
-    {Role::GateProj,
-     "L.feed_forward.gate_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_gate.weight"}}},
-    {Role::UpProj,
-     "L.feed_forward.up_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj,
-     "L.feed_forward.down_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_down.weight"}}},
+    linear(Role::GateProj, "L.feed_forward.gate_proj", "B.ffn_gate.", When::Dense),
+    linear(Role::UpProj, "L.feed_forward.up_proj", "B.ffn_up.", When::Dense),
+    linear(Role::DownProj, "L.feed_forward.down_proj", "B.ffn_down.", When::Dense),
     {Role::Activation, "L.feed_forward.activation_fn", &kSilu, When::Dense},
     {Role::Moe, "L.feed_forward", &kMoeClass, When::Moe},
-    {Role::Experts,
-     "L.feed_forward.experts",
-     &kExpertsClass,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
-    {Role::Router,
-     "L.feed_forward.router",
-     &kRouterClass,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}}},
+    experts("L.feed_forward.experts", &kExpertsModule, When::Moe),
+    router("L.feed_forward.router", &kRouterClass, When::Moe),
     {Role::SharedMlp, "L.feed_forward.shared_expert", &kMlp, When::Moe},
-    {Role::GateProj,
-     "L.feed_forward.shared_expert.gate_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.feed_forward.shared_expert.up_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.feed_forward.shared_expert.down_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
+    linear(Role::GateProj, "L.feed_forward.shared_expert.gate_proj", "B.ffn_gate_shexp.",
+           When::Moe),
+    linear(Role::UpProj, "L.feed_forward.shared_expert.up_proj", "B.ffn_up_shexp.", When::Moe),
+    linear(Role::DownProj, "L.feed_forward.shared_expert.down_proj", "B.ffn_down_shexp.",
+           When::Moe),
     {Role::Activation, "L.feed_forward.shared_expert.activation_fn", &kSilu, When::Moe},
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,        kStem,       kSelfAttention, kGqaProjections, kNormsBehind,
-    kFeedForward, kLayerNorms, kFinalNorm,     kModelRotary,    kHead,
-};
+    kRoot, kStem, kGqaAttention, kNormsBehind, kFeedForward, kLayerNorms, kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"llama4_text", "llama4"};
 // Files say nothing of chunks and of queries that grow, but a window of 0 where there are none.
 constexpr ConfigKey kOwnKeys[] = {
     {"sliding_window", "attention.sliding_window", KeyRead::Int, KeyKind::Natural, KeyWeight::Plain,
@@ -83,18 +48,14 @@ constexpr ConfigKey kOwnKeys[] = {
      "true"},
     {"attn_scale", "", KeyRead::Nothing, KeyKind::Amount, KeyWeight::Plain, "0.1", "0.1"},
     {"floor_scale", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Plain, "8192", "8192"},
-    {"decoder_sparse_step", "interleave_moe_layer_step", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "1", "1"},
-    {"n_shared_experts", "expert_shared_count", KeyRead::Int, KeyKind::Natural,
-     KeyWeight::Structural, "1", "1"},
+    count("decoder_sparse_step", "interleave_moe_layer_step", "1", "1"),
+    natural("n_shared_experts", "expert_shared_count", "1", "1"),
     {"use_qk_norm", "expert_count", KeyRead::QkNormByExperts, KeyKind::Flag, KeyWeight::Plain,
      "true", "true"},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,         kKvHeadKeys,     kMlpKeys,           kModelKeys,
-    kHeadKeys,         kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
-    kRoutedExpertKeys, kUsedExpertKeys, kExpertWidthKeys,   kOwnKeys,
-};
+    kLlamaKeys,      kAttentionBiasKeys, kRopeScalingKeys, kRoutedExpertKeys,
+    kUsedExpertKeys, kExpertWidthKeys,   kOwnKeys};
 constexpr ConfigAlias kAliases[] = {
     {"intermediate_size", "moe_intermediate_size"},  // before the next one
     {"intermediate_size_mlp", "intermediate_size"},
@@ -113,29 +74,21 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kLlama4;
 const Family kLlama4 = {
     .architecture = "Llama4ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "llama4_text llama4",
     .gguf_arch = "llama4",
     .prefix = "Llama4Text",
     .module_k = "transformers.models.llama4.modeling_llama4",
-    .module_t = "",
     .bias = BiasKind::Config,
     .interleaved_rope = true,
     .windows = WindowPattern::Period,
     .window_period = 4,
     .unrotated_period = 4,
     .chunked_windows = true,
-    .layers = LayerPattern::SparseStep,
-    .experts_key = "n_routed_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .shared = SharedKind::Count,
-    .router = RouterKind::SigmoidOfInput,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::SparseStep, "n_routed_experts", "moe_intermediate_size",
+                SharedKind::Count, RouterKind::SigmoidOfInput},
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

@@ -6,52 +6,21 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
-constexpr ClassRow kRouterClass{"{P}TopKRouter"};
-
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kExperts[] = {
-    {Role::Moe, "L.mlp", &kMoeBlock},
-    {Role::Router,
-     "L.mlp.gate",
-     &kRouterClass,
-     When::Always,
-     {{"weight", "B.ffn_gate_inp.weight"}}},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Always,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    {Role::Moe, "L.mlp", &kSparseMoeBlock},
+    router("L.mlp.gate", &kTopKRouter),
+    experts("L.mlp.experts", &kExpertsOrList),
 };
 // One module in transformers, with frequencies for each kind of layer.
-constexpr ModuleRow kRotaries[] = {
-    {Role::Rotary, "model.rotary_emb", &kRotary},
-    {Role::LocalRotary, "model.rotary_emb_local", &kRotary},
-};
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,        kStem,       kSelfAttention, kGqaProjections, kQkNorms, kExperts,
-    kExpertParts, kLayerNorms, kFinalNorm,     kRotaries,       kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem, kGqaAttention, kQkNorms,
+                                                kExperts,    kExpertParts,  kLayerNorms,
+                                                kFinalNorm,  kTwoRotaries,  kHead};
 
-constexpr const char* kModelTypes[] = {"mellum"};
-constexpr ConfigKey kExpertKeys[] = {
-    {"num_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "", ""},
-};
 // Never written to a GGUF.
-constexpr ConfigKey kNormKeys[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
-     "true", "true"},
-};
-constexpr ConfigKey kLocalRopeKeys[] = {
-    {"rope_local_base_freq", "rope.freq_base_swa", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "=rope_theta", "=rope_theta"},
-};
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,   kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,       kHeadKeys,
-    kTiedKeys,   kWindowKeys,     kAttentionBiasKeys, kRopeScalingKeys, kLocalRopeKeys,
-    kExpertKeys, kUsedExpertKeys, kExpertWidthKeys,   kNormKeys,
-};
+    kSizeKeys,       kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,           kHeadKeys,
+    kTiedKeys,       kWindowKeys,     kAttentionBiasKeys, kRopeScalingKeys,     kLocalRopeKeys,
+    kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,   kAlwaysNormalisedKeys};
 constexpr ConfigAlias kAliases[] = {
     {"num_local_experts", "num_experts"},
     {"num_mtp_layers", "num_nextn_predict_layers"},
@@ -64,25 +33,16 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kMellum;
 const Family kMellum = {
     .architecture = "MellumForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "mellum",
     .gguf_arch = "mellum",
-    .prefix = "Mellum",
-    .module_k = "transformers.models.mellum.modeling_mellum",
-    .module_t = "",
     .bias = BiasKind::Config,
     .windows = WindowPattern::Period,
     .window_period = 4,
-    .layers = LayerPattern::AllMoe,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .router = RouterKind::SoftmaxByConfig,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::AllMoe, "num_experts", "moe_intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxByConfig},
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

@@ -6,27 +6,20 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLM}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttentionFlashSdpa}};
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,     kStem,       kSelfAttention, kGqaProjections, kLayerRotary,
-    kDenseMlp, kLayerNorms, kFinalNorm,     kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kPlainRoot,      kStem,        kSdpaAttention,
+                                                kGqaProjections, kLayerRotary, kDenseMlp,
+                                                kLayerNorms,     kFinalNorm,   kHead};
 
-constexpr const char* kModelTypes[] = {"minicpm"};
 // Files of before November 2024 have no factors; those of all models until then were the same.
 constexpr ConfigKey kFactorKeys[] = {
-    {"embedding_multiplier", "embedding_scale", KeyRead::Float, KeyKind::Positive, KeyWeight::Plain,
-     "12", "1"},
+    positive("embedding_multiplier", "embedding_scale", "12", "1"),
     {"scale_depth", "residual_scale", KeyRead::DepthScale, KeyKind::Positive, KeyWeight::Plain,
      "1.4", "1"},
     {"dim_model_base", "logit_scale", KeyRead::ModelBase, KeyKind::Count, KeyWeight::Plain, "256",
      "1"},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys,        kMlpKeys,         kModelKeys,  kHeadKeys,
-    kTiedKeys, kAttentionBiasKeys, kRopeScalingKeys, kFactorKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
+                                                kFactorKeys};
 constexpr ConfigAlias kAliases[] = {{"scale_emb", "embedding_multiplier"}};
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"},     {"rms_norm_eps", "1e-6"}, {"rope_theta", "10000"},
@@ -36,20 +29,14 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kMiniCpm;
 const Family kMiniCpm = {
     .architecture = "MiniCPMForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "minicpm",
     .gguf_arch = "minicpm",
-    .prefix = "MiniCPM",
     .module_k = "modeling_minicpm",
-    .module_t = "",
     .bias = BiasKind::Config,
     .interleaved_rope = true,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

@@ -13,159 +13,83 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
-constexpr ClassRow kRouterClass{"{P}TopKRouter"};
-
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kExperts[] = {
-    {Role::Moe, "L.mlp", &kMoeBlock},
-    {Role::Router,
-     "L.mlp.gate",
-     &kRouterClass,
-     When::Always,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Always,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    {Role::Moe, "L.mlp", &kSparseMoeBlock},
+    corrected_router("L.mlp.gate", &kTopKRouter),
+    experts("L.mlp.experts", &kExpertsOrList),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,    kStem,        kSelfAttention, kGqaProjections, kOptionalQkNorms,
-    kExperts, kExpertParts, kLayerNorms,    kFinalNorm,      kModelRotary,
-    kHead,
-};
+    kCausalStem, kGqaAttention, kOptionalQkNorms, kExperts, kExpertParts, kLayerNorms, kTreeEnd};
 
-constexpr ClassRow kTextModel{"{P}TextModel", "transformers.{P}TextModel", KTX_PRETRAINED};
 constexpr ClassRow kDenseClass{"{P}DenseMLP"};
-constexpr ClassRow kExpertsClass{"{P}Experts"};
-constexpr ClassRow kIndexerClass{"{P}Indexer"};
 constexpr ModuleRow kTextStem[] = {
     {Role::Model, "model", &kTextModel},
-    {Role::Embedding,
-     "model.embed_tokens",
-     &kEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
+    embedding("model.embed_tokens"),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
 };
 constexpr ModuleRow kBlockIndexer[] = {
-    {Role::Indexer, "L.self_attn.indexer", &kIndexerClass, When::Indexer},
-    {Role::IndexQProj,
-     "L.self_attn.indexer.q_proj",
-     &kLinear,
-     When::Indexer,
-     {{"weight", "B.indexer.q_proj.weight"}}},
-    {Role::IndexKProj,
-     "L.self_attn.indexer.k_proj",
-     &kLinear,
-     When::Indexer,
-     {{"weight", "B.indexer.k_proj.weight"}}},
-    {Role::IndexQNorm,
-     "L.self_attn.indexer.q_norm",
-     &kNorm,
-     When::Indexer,
-     {{"weight", "B.indexer.q_norm.weight"}}},
-    {Role::IndexKNorm,
-     "L.self_attn.indexer.k_norm",
-     &kNorm,
-     When::Indexer,
-     {{"weight", "B.indexer.k_norm.weight"}}},
+    {Role::Indexer, "L.self_attn.indexer", &kIndexerModule, When::Indexer},
+    linear(Role::IndexQProj, "L.self_attn.indexer.q_proj", "B.indexer.q_proj.", When::Indexer),
+    linear(Role::IndexKProj, "L.self_attn.indexer.k_proj", "B.indexer.k_proj.", When::Indexer),
+    norm(Role::IndexQNorm, "L.self_attn.indexer.q_norm", "B.indexer.q_norm.", When::Indexer),
+    norm(Role::IndexKNorm, "L.self_attn.indexer.k_norm", "B.indexer.k_norm.", When::Indexer),
 };
 constexpr ModuleRow kClampedMlp[] = {
     {Role::Mlp, "L.mlp", &kDenseClass, When::Dense},
-    {Role::GateUpProj,
-     "L.mlp.gate_up_proj",
-     &kLinear,
-     When::Dense,
-     {{"gate", "B.ffn_gate.weight"}, {"up", "B.ffn_up.weight"}}},
-    {Role::DownProj, "L.mlp.down_proj", &kLinear, When::Dense, {{"weight", "B.ffn_down.weight"}}},
+    gate_up("L.mlp.gate_up_proj", "B.ffn_gate.weight", "B.ffn_up.weight", When::Dense),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down.", When::Dense),
 };
 constexpr ModuleRow kSharedExpertsM3[] = {
-    {Role::Moe, "L.mlp", &kMoeBlock, When::Moe},
-    {Role::Router,
-     "L.mlp.gate",
-     &kRouterClass,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsClass,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
+    corrected_router("L.mlp.gate", &kTopKRouter, When::Moe),
+    experts("L.mlp.experts", &kExpertsModule, When::Moe),
     {Role::SharedMlp, "L.mlp.shared_experts", &kDenseClass, When::Moe},
-    {Role::GateUpProj,
-     "L.mlp.shared_experts.gate_up_proj",
-     &kLinear,
-     When::Moe,
-     {{"gate", "B.ffn_gate_shexp.weight"}, {"up", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_experts.down_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
+    gate_up("L.mlp.shared_experts.gate_up_proj", "B.ffn_gate_shexp.weight", "B.ffn_up_shexp.weight",
+            When::Moe),
+    linear(Role::DownProj, "L.mlp.shared_experts.down_proj", "B.ffn_down_shexp.", When::Moe),
 };
-constexpr std::span<const ModuleRow> kTreeM3[] = {
-    kRoot,       kTextStem,        kSelfAttention, kGqaProjections, kQkNorms,     kBlockIndexer,
-    kClampedMlp, kSharedExpertsM3, kLayerNorms,    kFinalNorm,      kModelRotary, kHead,
-};
+constexpr std::span<const ModuleRow> kTreeM3[] = {kCausalRoot,      kTextStem,     kGqaAttention,
+                                                  kQkNorms,         kBlockIndexer, kClampedMlp,
+                                                  kSharedExpertsM3, kLayerNorms,   kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"minimax_m2"};
-constexpr ConfigKey kExpertKeys[] = {
-    {"num_local_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-};
 // The width of an expert, under both keys of a GGUF.
 constexpr ConfigKey kWidthKeys[] = {
     {"intermediate_size", "expert_feed_forward_length", KeyRead::ExpertSize, KeyKind::Count,
      KeyWeight::Structural, "", ""},
 };
 constexpr ConfigKey kRotaryKeys[] = {
-    {"head_dim", "attention.key_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "=head_dim", "=head_dim"},
+    count("head_dim", "attention.key_length", "=head_dim", "=head_dim"),
     {"rotary_dim", "rope.dimension_count", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
      "=head_dim", ""},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,   kKvHeadKeys,      kWidthKeys,  kModelKeys,      kRotaryKeys,  kTiedKeys,
-    kQkNormKeys, kRopeScalingKeys, kExpertKeys, kUsedExpertKeys, kSigmoidKeys,
-};
-constexpr ConfigAlias kAliases[] = {{"num_experts", "num_local_experts"}};
+    kSizeKeys,   kKvHeadKeys,      kWidthKeys,           kModelKeys,      kRotaryKeys, kTiedKeys,
+    kQkNormKeys, kRopeScalingKeys, kNumLocalExpertsKeys, kUsedExpertKeys, kSigmoidKeys};
 
-constexpr const char* kModelTypesM3[] = {"minimax_m3", "minimax_m3_vl_text", "minimax_m3_vl"};
 constexpr ConfigKey kDenseWidthKeys[] = {
-    {"dense_intermediate_size", "feed_forward_length", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
+    count("dense_intermediate_size", "feed_forward_length"),
 };
 constexpr ConfigKey kSharedWidthKeys[] = {
     {"shared_expert_intermediate_size", "", KeyRead::SharedSize, KeyKind::Count,
      KeyWeight::Structural, "", ""},
 };
 constexpr ConfigKey kScaleKeysM3[] = {
-    {"routed_scaling_factor", "expert_weights_scale", KeyRead::Scale, KeyKind::Positive,
-     KeyWeight::Plain, "1", "2"},
+    scale("routed_scaling_factor", "expert_weights_scale", "1", "2"),
 };
 constexpr ConfigKey kIndexerKeys[] = {
-    {"index_n_heads", "attention.indexer.head_count", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-    {"index_head_dim", "attention.indexer.key_length", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-    {"index_topk_blocks", "attention.indexer.top_k", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-    {"index_block_size", "attention.indexer.block_size", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
-    {"index_local_blocks", "attention.indexer.local_blocks", KeyRead::Int, KeyKind::Count,
-     KeyWeight::Structural, "", ""},
+    count("index_n_heads", "attention.indexer.head_count"),
+    count("index_head_dim", "attention.indexer.key_length"),
+    count("index_topk_blocks", "attention.indexer.top_k"),
+    count("index_block_size", "attention.indexer.block_size"),
+    count("index_local_blocks", "attention.indexer.local_blocks"),
     {"layer_types", "", KeyRead::SparseLayers, KeyKind::Texts, KeyWeight::Structural, "", ""},
 };
 constexpr std::span<const ConfigKey> kKeysM3[] = {
     kSizeKeys,       kKvHeadKeys,     kDenseWidthKeys,  kModelKeys,
-    kRotaryKeys,     kTiedKeys,       kIndexerKeys,     kExpertKeys,
+    kRotaryKeys,     kTiedKeys,       kIndexerKeys,     kNumLocalExpertsKeys,
     kUsedExpertKeys, kWidthKeys,      kSharedWidthKeys, kScaleKeysM3,
-    kNormalisedKeys, kFirstDenseKeys, kSigmoidKeys,     kRopeScalingKeys,
-};
+    kNormalisedKeys, kFirstDenseKeys, kSigmoidKeys,     kRopeScalingKeys};
 constexpr ConfigAlias kAliasesM3[] = {
     {"num_experts", "num_local_experts"},
     {"shared_intermediate_size", "shared_expert_intermediate_size"},
@@ -207,46 +131,28 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kMiniMaxM2;
 const Family kMiniMaxM2 = {
     .architecture = "MiniMaxM2ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "minimax_m2",
     .gguf_arch = "minimax-m2",
-    .prefix = "MiniMaxM2",
-    .module_k = "transformers.models.minimax_m2.modeling_minimax_m2",
-    .module_t = "",
     .qk_norm = QkNormKind::Row,
     .partial_rotary = true,
-    .layers = LayerPattern::AllMoe,
-    .experts_key = "num_local_experts",
-    .expert_width_key = "intermediate_size",
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::AllMoe, "num_local_experts", "intermediate_size", SharedKind::None,
+                RouterKind::GroupsByTwoBest},
+    .rows = {kTree, kKeys, kDefaults, kNumExpertsAliases},
 };
 
-extern const Family kMiniMaxM3;
 const Family kMiniMaxM3 = {
     .architecture = "MiniMaxM3VLForCausalLM",
-    .model_types = kModelTypesM3,
+    .model_types = "minimax_m3 minimax_m3_vl_text minimax_m3_vl",
     .gguf_arch = "minimax-m3",
-    .prefix = "MiniMaxM3VL",
     .module_k = "transformers.models.minimax_m3_vl.modeling_minimax_m3_vl",
-    .module_t = "",
     .partial_rotary = true,
     .activation = Activation::GptOss,
-    .layers = LayerPattern::FirstDense,
-    .experts_key = "num_local_experts",
-    .expert_width_key = "intermediate_size",
+    .experts = {LayerPattern::FirstDense, "num_local_experts", "intermediate_size",
+                SharedKind::Width, RouterKind::GroupsByTwoBest},
     .dense_width_key = "dense_intermediate_size",
-    .shared = SharedKind::Width,
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeysM3,
-    .defaults = kDefaultsM3,
-    .aliases = kAliasesM3,
-    .tree = kTreeM3,
+    .rows = {kTreeM3, kKeysM3, kDefaultsM3, kAliasesM3},
 };
 
 }  // namespace ktx::families

@@ -8,25 +8,12 @@
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
-constexpr ClassRow kRouter{"torch.nn.modules.linear.Linear",
-                           "torch.nn.Linear Linear {P}TopKRouter T.{P}TopKRouter"};
-constexpr ClassRow kExpertList{"torch.nn.modules.container.ModuleList",
-                               "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
 constexpr ClassRow kExpert{"{P}BlockSparseTop2MLP"};
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLM}};
-constexpr ModuleRow kSelfAttention[] = {
-    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
-};
 // Files of before 2024-04 hold one tensor per expert.
 constexpr ModuleRow kMoe[] = {
-    {Role::Moe, "L.block_sparse_moe", &kMoeBlock},
-    {Role::Router,
-     "L.block_sparse_moe.gate",
-     &kRouter,
-     When::Always,
-     {{"weight", "B.ffn_gate_inp.weight"}}},
+    {Role::Moe, "L.block_sparse_moe", &kSparseMoeBlock},
+    router("L.block_sparse_moe.gate", &kLinearRouter),
     {Role::Experts,
      "L.block_sparse_moe.experts",
      &kExpertList,
@@ -40,25 +27,16 @@ constexpr ModuleRow kMoe[] = {
     {Role::UpProj, "L.block_sparse_moe.experts.{expert}.w3", &kLinear, When::Always, {{"up"}}},
     {Role::Activation, "L.block_sparse_moe.experts.{expert}.act_fn", &kSilu},
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot, kStem,       kSelfAttention, kGqaProjections, kLayerRotary,
-    kMoe,  kLayerNorms, kFinalNorm,     kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kPlainRoot,      kStem,        kSdpaAttention,
+                                                kGqaProjections, kLayerRotary, kMoe,
+                                                kLayerNorms,     kFinalNorm,   kHead};
 
-constexpr const char* kModelTypes[] = {"mixtral"};
 // Llama's GGUFs have no experts.
 constexpr GgufSign kSigns[] = {
     {.key = "expert_count", .min = 1, .max = UINT64_MAX, .always_written = true},
 };
-constexpr ConfigKey kExpertKeys[] = {
-    {"num_local_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys,      kMlpKeys,    kModelKeys,      kHeadKeys,
-    kTiedKeys, kRopeScalingKeys, kExpertKeys, kUsedExpertKeys,
-};
-constexpr ConfigAlias kAliases[] = {{"num_experts", "num_local_experts"}};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kRopeScalingKeys, kNumLocalExpertsKeys,
+                                                kUsedExpertKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"num_local_experts", "8"},
     {"num_experts_per_tok", "2"},
@@ -68,24 +46,17 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kMixtral;
 const Family kMixtral = {
     .architecture = "MixtralForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "mixtral",
     .gguf_arch = "llama",
     .gguf_signs = kSigns,
-    .prefix = "Mixtral",
     .module_k = "ktransformers.models.modeling_mixtral",
     .module_t = "transformers.models.mixtral.modeling_mixtral",
     .interleaved_rope = true,
-    .layers = LayerPattern::AllMoe,
-    .experts_key = "num_local_experts",
-    .expert_width_key = "intermediate_size",
-    .router = RouterKind::SoftmaxNormalised,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .experts = {LayerPattern::AllMoe, "num_local_experts", "intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxNormalised},
+    .rows = {kTree, kKeys, kDefaults, kNumExpertsAliases},
 };
 
 }  // namespace ktx::families

@@ -13,25 +13,19 @@ namespace {
 
 constexpr ClassRow kBlock{"{P}Block"};
 constexpr ClassRow kMambaMixer{"{P}Mamba2Mixer"};
-constexpr ClassRow kExpertsClass{"{P}Experts"};
 constexpr ClassRow kRouter{"{P}TopkRouter"};
 constexpr ClassRow kReluSquared{"transformers.activations.ReLUSquaredActivation",
                                 "ReLUSquaredActivation"};
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kOwnStem[] = {
     {Role::Model, "model", &kModel},
-    {Role::Embedding,
-     "model.embeddings",
-     &kEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
+    embedding("model.embeddings"),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kBlock},
 };
 constexpr ModuleRow kLayerNorm[] = {
-    {Role::AttentionNorm, "L.norm", &kNorm, When::Mixer, {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm, "L.norm", &kNorm, When::FeedForward, {{"weight", "B.attn_norm.weight"}}},
+    norm(Role::AttentionNorm, "L.norm", "B.attn_norm.", When::Mixer),
+    norm(Role::MlpNorm, "L.norm", "B.attn_norm.", When::FeedForward),
 };
 constexpr ModuleRow kStateSpaceLayer[] = {
     {Role::StateSpace,
@@ -47,64 +41,32 @@ constexpr ModuleRow kSelfAttention[] = {
 };
 constexpr ModuleRow kFeedForward[] = {
     {Role::Mlp, "L.mixer", &kMlp, When::Dense},
-    {Role::UpProj,
-     "L.mixer.up_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_up.weight"}, {"bias", "B.ffn_up.bias", When::MlpBias}}},
-    {Role::DownProj,
-     "L.mixer.down_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_down.weight"}, {"bias", "B.ffn_down.bias", When::MlpBias}}},
+    linear(Role::UpProj, "L.mixer.up_proj", "B.ffn_up.", When::Dense, When::MlpBias),
+    linear(Role::DownProj, "L.mixer.down_proj", "B.ffn_down.", When::Dense, When::MlpBias),
     {Role::Activation, "L.mixer.act_fn", &kReluSquared, When::Dense},
 };
 constexpr ModuleRow kMoeLayer[] = {
     {Role::Moe, "L.mixer", &kMoe, When::Moe},
-    {Role::Experts, "L.mixer.experts", &kExpertsClass, When::Moe, {kStackedUp, kStackedDown}},
-    {Role::Router,
-     "L.mixer.gate",
-     &kRouter,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
-    {Role::LatentDownProj,
-     "L.mixer.fc1_latent_proj",
-     &kLinear,
-     When::MoeWithLatent,
-     {{"weight", "B.ffn_latent_down.weight"}}},
-    {Role::LatentUpProj,
-     "L.mixer.fc2_latent_proj",
-     &kLinear,
-     When::MoeWithLatent,
-     {{"weight", "B.ffn_latent_up.weight"}}},
+    {Role::Experts, "L.mixer.experts", &kExpertsModule, When::Moe, {kStackedUp, kStackedDown}},
+    corrected_router("L.mixer.gate", &kRouter, When::Moe),
+    linear(Role::LatentDownProj, "L.mixer.fc1_latent_proj", "B.ffn_latent_down.",
+           When::MoeWithLatent),
+    linear(Role::LatentUpProj, "L.mixer.fc2_latent_proj", "B.ffn_latent_up.", When::MoeWithLatent),
     {Role::SharedMlp, "L.mixer.shared_experts", &kMlp, When::Moe},
-    {Role::UpProj,
-     "L.mixer.shared_experts.up_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mixer.shared_experts.down_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
+    linear(Role::UpProj, "L.mixer.shared_experts.up_proj", "B.ffn_up_shexp.", When::Moe),
+    linear(Role::DownProj, "L.mixer.shared_experts.down_proj", "B.ffn_down_shexp.", When::Moe),
     {Role::Activation, "L.mixer.shared_experts.act_fn", &kReluSquared, When::Moe},
 };
 constexpr ModuleRow kLastNorm[] = {
-    {Role::FinalNorm, "model.norm_f", &kNorm, When::Always, {{"weight", "output_norm.weight"}}},
+    norm(Role::FinalNorm, "model.norm_f", "output_norm."),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot, kOwnStem, kLayerNorm, kStateSpaceLayer, kSelfAttention, kFeedForward, kLastNorm, kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalRoot,      kOwnStem,       kLayerNorm,
+                                                kStateSpaceLayer, kSelfAttention, kFeedForward,
+                                                kLastNorm,        kHead};
 
-constexpr std::span<const ModuleRow> kTreeMoe[] = {
-    kRoot,     kOwnStem,  kLayerNorm, kStateSpaceLayer, kSelfAttention, kFeedForward,
-    kMoeLayer, kLastNorm, kHead,
-};
-
-constexpr const char* kModelTypes[] = {"nemotron_h"};
-constexpr const char* kModelTypesMoe[] = {
-    "nemotron_h_moe"};  // a form of nemotron_h (config_form.h)
+constexpr std::span<const ModuleRow> kTreeMoe[] = {kCausalRoot,      kOwnStem,       kLayerNorm,
+                                                   kStateSpaceLayer, kSelfAttention, kFeedForward,
+                                                   kMoeLayer,        kLastNorm,      kHead};
 
 constexpr ConfigKey kLayerKeys[] = {
     {"layer_types", "attention.head_count_kv", KeyRead::PartKinds, KeyKind::Texts,
@@ -120,28 +82,22 @@ constexpr ConfigKey kOwnModelKeys[] = {
     {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
     {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
      "", ""},
-    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", KeyRead::Float, KeyKind::Positive,
-     KeyWeight::Plain, "", "1e-5"},
-    {"head_dim", "attention.key_length", KeyRead::Int, KeyKind::Count, KeyWeight::Structural,
-     "=head_dim", "=head_dim"},
+    positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
+    count("head_dim", "attention.key_length", "=head_dim", "=head_dim"),
 };
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kDenseWidthKeys,    kLayerKeys,   kOwnModelKeys,
-    kTiedKeys, kAttentionBiasKeys, kMlpBiasKeys, kStateSpaceKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys,     kDenseWidthKeys, kLayerKeys,
+                                                kOwnModelKeys, kTiedKeys,       kAttentionBiasKeys,
+                                                kMlpBiasKeys,  kStateSpaceKeys};
 constexpr ConfigKey kOwnExpertKeys[] = {
-    {"n_routed_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", KeyRead::Int,
-     KeyKind::Count, KeyWeight::Structural, "", ""},
+    count("n_routed_experts", "expert_count"),
+    count("shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
     {"moe_latent_size", "moe_latent_size", KeyRead::Int, KeyKind::CountOrNull,
      KeyWeight::Structural, "null", "null"},
 };
 constexpr std::span<const ConfigKey> kKeysMoe[] = {
     kSizeKeys,       kLayerKeys,     kOwnModelKeys,   kTiedKeys,        kAttentionBiasKeys,
     kStateSpaceKeys, kOwnExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kGroupKeys,
-    kNormalisedKeys, kScaleKeys,     kSigmoidKeys,
-};
+    kNormalisedKeys, kScaleKeys,     kSigmoidKeys};
 constexpr ConfigAlias kAliases[] = {
     {"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"},
     {"layers_block_type", "layer_types"},
@@ -175,46 +131,30 @@ constexpr ConfigDefault kDefaultsMoe[] = {
 
 }  // namespace
 
-extern const Family kNemotronH;
 const Family kNemotronH = {
     .architecture = "NemotronHForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "nemotron_h",
     .gguf_arch = "nemotron_h",
-    .prefix = "NemotronH",
-    .module_k = "transformers.models.nemotron_h.modeling_nemotron_h",
-    .module_t = "",
     .bias = BiasKind::Config,
     .mlp_bias = true,
     .one_part = true,
     .gateless = true,
     .unit = UnitFunction::ReluSquared,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
-extern const Family kNemotronHMoe;
 const Family kNemotronHMoe = {
     .architecture = "NemotronHForCausalLM",
-    .model_types = kModelTypesMoe,
+    .model_types = "nemotron_h_moe",
     .gguf_arch = "nemotron_h_moe",
-    .prefix = "NemotronH",
     .module_k = "transformers.models.nemotron_h.modeling_nemotron_h",
-    .module_t = "",
     .bias = BiasKind::Config,
     .one_part = true,
     .gateless = true,
     .unit = UnitFunction::ReluSquared,
-    .layers = LayerPattern::ByKind,
-    .experts_key = "n_routed_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .shared = SharedKind::Width,
-    .router = RouterKind::GroupsByTwoBest,
-    .keys = kKeysMoe,
-    .defaults = kDefaultsMoe,
-    .aliases = kAliases,
-    .tree = kTreeMoe,
+    .experts = {LayerPattern::ByKind, "n_routed_experts", "moe_intermediate_size",
+                SharedKind::Width, RouterKind::GroupsByTwoBest},
+    .rows = {kTreeMoe, kKeysMoe, kDefaultsMoe, kAliases},
 };
 
 }  // namespace ktx::families

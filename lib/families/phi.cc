@@ -6,37 +6,18 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
 constexpr ModuleRow kFusedLayer[] = {
     {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
-    {Role::OProj,
-     "L.self_attn.o_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_output.weight"}}},
-    {Role::QkvProj,
-     "L.self_attn.qkv_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_qkv.weight"}}},
+    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output."),
+    linear(Role::QkvProj, "L.self_attn.qkv_proj", "B.attn_qkv."),
     {Role::Mlp, "L.mlp", &kMlp},
-    {Role::GateUpProj,
-     "L.mlp.gate_up_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_up.weight"}}},
-    {Role::DownProj, "L.mlp.down_proj", &kLinear, When::Always, {{"weight", "B.ffn_down.weight"}}},
+    linear(Role::GateUpProj, "L.mlp.gate_up_proj", "B.ffn_up."),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
     {Role::Activation, "L.mlp.activation_fn", &kSilu},
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot, kStem, kFusedLayer, kLayerNorms, kFinalNorm, kModelRotary, kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem, kFusedLayer, kLayerNorms, kTreeEnd};
 
-constexpr const char* kModelTypes[] = {"phi3"};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,    kModelKeys,
-    kHeadKeys, kTiedKeys,   kWindowKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kWindowKeys, kRopeScalingKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"partial_rotary_factor", "1"},
     {"rms_norm_eps", "1e-5"},
@@ -45,19 +26,13 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kPhi3;
 const Family kPhi3 = {
     .architecture = "Phi3ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "phi3",
     .gguf_arch = "phi3",
-    .prefix = "Phi3",
-    .module_k = "transformers.models.phi3.modeling_phi3",
-    .module_t = "",
     .partial_rotary = true,
     .windows = WindowPattern::All,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults},
 };
 
 }  // namespace ktx::families

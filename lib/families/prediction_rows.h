@@ -15,21 +15,9 @@ namespace ktx::families {
 
 // Behind the row of the layer.
 inline constexpr ModuleRow kPrediction[] = {
-    {Role::PredictionEmbeddingNorm,
-     "L.enorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.nextn.enorm.weight"}}},
-    {Role::PredictionHiddenNorm,
-     "L.hnorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.nextn.hnorm.weight"}}},
-    {Role::PredictionProj,
-     "L.eh_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.nextn.eh_proj.weight"}}},
+    norm(Role::PredictionEmbeddingNorm, "L.enorm", "B.nextn.enorm."),
+    norm(Role::PredictionHiddenNorm, "L.hnorm", "B.nextn.hnorm."),
+    linear(Role::PredictionProj, "L.eh_proj", "B.nextn.eh_proj."),
 };
 
 // Tensors of its own that come before the model's, by role.

@@ -9,16 +9,10 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttention}};
-constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot,       kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
-    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
-};
-constexpr std::span<const ModuleRow> kTree3[] = {
-    kRoot,       kStem,      kSelfAttention, kGqaProjections, kQkNorms, kDenseMlp,
-    kLayerNorms, kFinalNorm, kModelRotary,   kHead,           kScores,
-};
+constexpr std::span<const ModuleRow> kTree2[] = {kCausalStem, kGqaAttention, kDenseMlp, kLayerNorms,
+                                                 kTreeEnd};
+constexpr std::span<const ModuleRow> kTree3[] = {kCausalStem, kGqaAttention, kQkNorms, kDenseMlp,
+                                                 kLayerNorms, kTreeEnd,      kScores};
 
 constexpr ClassRow kRootClass2Vl{"Qwen2VLForConditionalGeneration",
                                  "transformers.Qwen2VLForConditionalGeneration",
@@ -28,27 +22,14 @@ constexpr ClassRow kRootClass3Vl{"Qwen3VLForConditionalGeneration",
                                  KTX_PRETRAINED KTX_GENERATION};
 constexpr ModuleRow kRoot2Vl[] = {{Role::Root, "", &kRootClass2Vl}};
 constexpr ModuleRow kRoot3Vl[] = {{Role::Root, "", &kRootClass3Vl}};
-constexpr std::span<const ModuleRow> kTree2Vl[] = {
-    kRoot2Vl,    kStem,      kSelfAttention, kGqaProjections, kDenseMlp,
-    kLayerNorms, kFinalNorm, kModelRotary,   kHead,
-};
-constexpr std::span<const ModuleRow> kTree3Vl[] = {
-    kRoot3Vl,    kStem,      kSelfAttention, kGqaProjections, kQkNorms, kDenseMlp,
-    kLayerNorms, kFinalNorm, kModelRotary,   kHead,           kScores,
-};
+constexpr std::span<const ModuleRow> kTree2Vl[] = {kRoot2Vl,  kStem,       kGqaAttention,
+                                                   kDenseMlp, kLayerNorms, kTreeEnd};
+constexpr std::span<const ModuleRow> kTree3Vl[] = {kRoot3Vl,  kStem,       kGqaAttention, kQkNorms,
+                                                   kDenseMlp, kLayerNorms, kTreeEnd,      kScores};
 
-constexpr const char* kModelTypes2Vl[] = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
-                                          "qwen2_5_vl_text"};
-constexpr const char* kModelTypes3Vl[] = {"qwen3_vl", "qwen3_vl_text"};
-constexpr const char* kModelTypes2[] = {"qwen2"};
-constexpr const char* kModelTypes3[] = {"qwen3"};
-constexpr std::span<const ConfigKey> kKeys2[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys, kModelKeys, kHeadKeys, kTiedKeys, kRopeScalingKeys,
-};
-constexpr std::span<const ConfigKey> kKeys3[] = {
-    kSizeKeys, kKvHeadKeys,        kMlpKeys,         kModelKeys, kHeadKeys,
-    kTiedKeys, kAttentionBiasKeys, kRopeScalingKeys, kScoreKeys,
-};
+constexpr std::span<const ConfigKey> kKeys2[] = {kLlamaKeys, kRopeScalingKeys};
+constexpr std::span<const ConfigKey> kKeys3[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
+                                                 kScoreKeys};
 constexpr ConfigDefault kDefaults2[] = {
     {"use_sliding_window", "false"},
     {"rms_norm_eps", "1e-6"},
@@ -61,60 +42,38 @@ constexpr ConfigDefault kDefaults3[] = {
 
 }  // namespace
 
-extern const Family kQwen2;
 const Family kQwen2 = {
     .architecture = "Qwen2ForCausalLM",
-    .model_types = kModelTypes2,
+    .model_types = "qwen2",
     .gguf_arch = "qwen2",
-    .prefix = "Qwen2",
-    .module_k = "transformers.models.qwen2.modeling_qwen2",
-    .module_t = "",
     .bias = BiasKind::Qkv,
-    .keys = kKeys2,
-    .defaults = kDefaults2,
-    .tree = kTree2,
+    .rows = {kTree2, kKeys2, kDefaults2},
 };
 
-extern const Family kQwen3;
 const Family kQwen3 = {
     .architecture = "Qwen3ForCausalLM",
-    .model_types = kModelTypes3,
+    .model_types = "qwen3",
     .gguf_arch = "qwen3",
-    .prefix = "Qwen3",
-    .module_k = "transformers.models.qwen3.modeling_qwen3",
-    .module_t = "",
     .bias = BiasKind::Config,
-    .keys = kKeys3,
-    .defaults = kDefaults3,
-    .tree = kTree3,
+    .rows = {kTree3, kKeys3, kDefaults3},
 };
 
-extern const Family kQwen2Vl;
 const Family kQwen2Vl = {
     .architecture = "Qwen2VLForConditionalGeneration",
-    .model_types = kModelTypes2Vl,
+    .model_types = "qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text",
     .gguf_arch = "qwen2vl",
     .prefix = "Qwen2VLText",
-    .module_k = "transformers.models.qwen2_vl.modeling_qwen2_vl",
-    .module_t = "",
     .bias = BiasKind::Qkv,
-    .keys = kKeys2,
-    .defaults = kDefaults2,
-    .tree = kTree2Vl,
+    .rows = {kTree2Vl, kKeys2, kDefaults2},
 };
 
-extern const Family kQwen3Vl;
 const Family kQwen3Vl = {
     .architecture = "Qwen3VLForConditionalGeneration",
-    .model_types = kModelTypes3Vl,
+    .model_types = "qwen3_vl qwen3_vl_text",
     .gguf_arch = "qwen3vl",
     .prefix = "Qwen3VLText",
-    .module_k = "transformers.models.qwen3_vl.modeling_qwen3_vl",
-    .module_t = "",
     .bias = BiasKind::Config,
-    .keys = kKeys3,
-    .defaults = kDefaults3,
-    .tree = kTree3Vl,
+    .rows = {kTree3Vl, kKeys3, kDefaults3},
 };
 
 }  // namespace ktx::families

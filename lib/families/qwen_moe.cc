@@ -15,11 +15,6 @@ constexpr ClassRow kRoot3Class{"{P}ForCausalLM",
                                "transformers.{P}ForCausalLM K{P}ForCausalLM "
                                "ktransformers.models.custom_modeling_qwen3_moe.K{P}ForCausalLM",
                                KTX_PRETRAINED KTX_GENERATION};
-constexpr ClassRow kMoeBlock{"{P}SparseMoeBlock"};
-constexpr ClassRow kRouter{"torch.nn.modules.linear.Linear",
-                           "torch.nn.Linear Linear {P}TopKRouter T.{P}TopKRouter"};
-constexpr ClassRow kExpertList{"torch.nn.modules.container.ModuleList",
-                               "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
 constexpr ClassRow kQwen2MoeRotary{
     "ktransformers.models.modeling_qwen2_moe.Qwen2MoeRotaryEmbedding",
     "Qwen2MoeRotaryEmbedding transformers.models.qwen2_moe.modeling_qwen2_moe."
@@ -27,16 +22,12 @@ constexpr ClassRow kQwen2MoeRotary{
 
 constexpr ModuleRow kRoot2[] = {{Role::Root, "", &kRoot2Class}};
 constexpr ModuleRow kRoot3[] = {{Role::Root, "", &kRoot3Class}};
-constexpr ModuleRow kSelfAttention2[] = {
-    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
-};
-constexpr ModuleRow kSelfAttention3[] = {{Role::Attention, "L.self_attn", &kAttention}};
 constexpr ModuleRow kLayerRotary3[] = {
     {Role::Rotary, "L.self_attn.rotary_emb", &kQwen2MoeRotary},
 };
 constexpr ModuleRow kMoe[] = {
-    {Role::Moe, "L.mlp", &kMoeBlock, When::Moe},
-    {Role::Router, "L.mlp.gate", &kRouter, When::Moe, {{"weight", "B.ffn_gate_inp.weight"}}},
+    {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
+    router("L.mlp.gate", &kLinearRouter, When::Moe),
     {Role::Experts,
      "L.mlp.experts",
      &kExpertList,
@@ -46,53 +37,30 @@ constexpr ModuleRow kMoe[] = {
       {"down", "B.ffn_down_exps.weight"}}},
 };
 constexpr std::span<const ModuleRow> kTree2[] = {
-    kRoot2, kStem,        kSelfAttention2,    kGqaProjections, kLayerRotary, kDenseMlp,
-    kMoe,   kExpertParts, kGatedSharedExpert, kLayerNorms,     kFinalNorm,   kHead,
-};
+    kRoot2, kStem,        kSdpaAttention,     kGqaProjections, kLayerRotary, kDenseMlp,
+    kMoe,   kExpertParts, kGatedSharedExpert, kLayerNorms,     kFinalNorm,   kHead};
 constexpr std::span<const ModuleRow> kTree3[] = {
-    kRoot3, kStem,        kSelfAttention3, kGqaProjections, kQkNorms,     kLayerRotary3, kDenseMlp,
-    kMoe,   kExpertParts, kLayerNorms,     kFinalNorm,      kModelRotary, kHead,
-};
+    kRoot3,    kStem, kGqa,         kGqaProjections, kQkNorms, kLayerRotary3,
+    kDenseMlp, kMoe,  kExpertParts, kLayerNorms,     kTreeEnd};
 
 // The language model of Qwen3-VL with experts, as in qwen.cc.
 constexpr ClassRow kRootVlClass{"Qwen3VLMoeForConditionalGeneration",
                                 "transformers.Qwen3VLMoeForConditionalGeneration",
                                 KTX_PRETRAINED KTX_GENERATION};
 constexpr ModuleRow kRootVl[] = {{Role::Root, "", &kRootVlClass}};
-constexpr std::span<const ModuleRow> kTreeVl[] = {
-    kRootVl, kStem,        kSelfAttention3, kGqaProjections, kQkNorms,     kDenseMlp,
-    kMoe,    kExpertParts, kLayerNorms,     kFinalNorm,      kModelRotary, kHead,
-};
-constexpr const char* kModelTypesVl[] = {"qwen3_vl_moe", "qwen3_vl_moe_text"};
+constexpr std::span<const ModuleRow> kTreeVl[] = {kRootVl,     kStem,     kGqa, kGqaProjections,
+                                                  kQkNorms,    kDenseMlp, kMoe, kExpertParts,
+                                                  kLayerNorms, kTreeEnd};
 
-constexpr const char* kModelTypes2[] = {"qwen2_moe"};
-constexpr const char* kModelTypes3[] = {"qwen3_moe"};
-constexpr ConfigKey kExpertKeys[] = {
-    {"num_experts", "expert_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "", ""},
-};
-constexpr ConfigKey kSharedKeys[] = {
-    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", KeyRead::SharedSize,
-     KeyKind::Count, KeyWeight::Structural, "", ""},
-};
 // Never written to a GGUF; the released models are what the last columns say.
-constexpr ConfigKey kNormKeys2[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
-     "false", "false"},
-};
-constexpr ConfigKey kNormKeys3[] = {
-    {"norm_topk_prob", "expert_weights_norm", KeyRead::Flag, KeyKind::Flag, KeyWeight::Plain,
-     "true", "true"},
-};
 constexpr std::span<const ConfigKey> kKeys2[] = {
-    kSizeKeys,        kKvHeadKeys, kUnusedMlpKeys,  kModelKeys,       kHeadKeys,   kTiedKeys,
-    kRopeScalingKeys, kExpertKeys, kUsedExpertKeys, kExpertWidthKeys, kSharedKeys, kNormKeys2,
-};
+    kSizeKeys,       kKvHeadKeys,      kUnusedMlpKeys,   kModelKeys,
+    kHeadKeys,       kTiedKeys,        kRopeScalingKeys, kNumExpertsKeys,
+    kUsedExpertKeys, kExpertWidthKeys, kSharedWidthKeys, kNotNormalisedKeys};
 constexpr std::span<const ConfigKey> kKeys3[] = {
-    kSizeKeys,   kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,
-    kHeadKeys,   kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
-    kExpertKeys, kUsedExpertKeys, kExpertWidthKeys,   kNormKeys3,
-};
-constexpr ConfigAlias kAliases[] = {{"num_local_experts", "num_experts"}};
+    kSizeKeys,       kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,
+    kHeadKeys,       kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
+    kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,   kAlwaysNormalisedKeys};
 constexpr ConfigDefault kDefaults2[] = {
     {"num_experts", "60"},
     {"num_experts_per_tok", "4"},
@@ -121,62 +89,39 @@ constexpr ConfigDefault kDefaultsVl[] = {
 
 }  // namespace
 
-extern const Family kQwen2Moe;
 const Family kQwen2Moe = {
     .architecture = "Qwen2MoeForCausalLM",
-    .model_types = kModelTypes2,
+    .model_types = "qwen2_moe",
     .gguf_arch = "qwen2moe",
-    .prefix = "Qwen2Moe",
     .module_k = "ktransformers.models.modeling_qwen2_moe",
     .module_t = "transformers.models.qwen2_moe.modeling_qwen2_moe",
     .bias = BiasKind::Qkv,
-    .layers = LayerPattern::SparseStep,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .shared = SharedKind::Width,
-    .router = RouterKind::SoftmaxByConfig,
-    .keys = kKeys2,
-    .defaults = kDefaults2,
-    .aliases = kAliases,
-    .tree = kTree2,
+    .experts = {LayerPattern::SparseStep, "num_experts", "moe_intermediate_size", SharedKind::Width,
+                RouterKind::SoftmaxByConfig},
+    .rows = {kTree2, kKeys2, kDefaults2, kNumLocalExpertsAliases},
 };
 
-extern const Family kQwen3Moe;
 const Family kQwen3Moe = {
     .architecture = "Qwen3MoeForCausalLM",
-    .model_types = kModelTypes3,
+    .model_types = "qwen3_moe",
     .gguf_arch = "qwen3moe",
-    .prefix = "Qwen3Moe",
     .module_k = "ktransformers.models.modeling_qwen3_moe",
     .module_t = "transformers.models.qwen3_moe.modeling_qwen3_moe",
     .bias = BiasKind::Config,
-    .layers = LayerPattern::SparseStep,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .router = RouterKind::SoftmaxByConfig,
-    .keys = kKeys3,
-    .defaults = kDefaults3,
-    .aliases = kAliases,
-    .tree = kTree3,
+    .experts = {LayerPattern::SparseStep, "num_experts", "moe_intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxByConfig},
+    .rows = {kTree3, kKeys3, kDefaults3, kNumLocalExpertsAliases},
 };
 
-extern const Family kQwen3VlMoe;
 const Family kQwen3VlMoe = {
     .architecture = "Qwen3VLMoeForConditionalGeneration",
-    .model_types = kModelTypesVl,
+    .model_types = "qwen3_vl_moe qwen3_vl_moe_text",
     .gguf_arch = "qwen3vlmoe",
     .prefix = "Qwen3VLMoeText",
-    .module_k = "transformers.models.qwen3_vl_moe.modeling_qwen3_vl_moe",
-    .module_t = "",
     .bias = BiasKind::Config,
-    .layers = LayerPattern::SparseStep,
-    .experts_key = "num_experts",
-    .expert_width_key = "moe_intermediate_size",
-    .router = RouterKind::SoftmaxByConfig,
-    .keys = kKeys3,
-    .defaults = kDefaultsVl,
-    .aliases = kAliases,
-    .tree = kTreeVl,
+    .experts = {LayerPattern::SparseStep, "num_experts", "moe_intermediate_size", SharedKind::None,
+                RouterKind::SoftmaxByConfig},
+    .rows = {kTreeVl, kKeys3, kDefaultsVl, kNumLocalExpertsAliases},
 };
 
 }  // namespace ktx::families

@@ -6,48 +6,27 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kSelfAttention[] = {{Role::Attention, "L.self_attn", &kAttentionFlashSdpa}};
 constexpr ClassRow kHeadNorm{"{P}LayerNormPerHead"};
 constexpr ModuleRow kHeadNorms[] = {
-    {Role::QNorm,
-     "L.self_attn.q_layernorm",
-     &kHeadNorm,
-     When::QkNorm,
-     {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KNorm,
-     "L.self_attn.k_layernorm",
-     &kHeadNorm,
-     When::QkNorm,
-     {{"weight", "B.attn_k_norm.weight"}}},
+    weighted(Role::QNorm, "L.self_attn.q_layernorm", &kHeadNorm, "B.attn_q_norm.", When::QkNorm),
+    weighted(Role::KNorm, "L.self_attn.k_layernorm", &kHeadNorm, "B.attn_k_norm.", When::QkNorm),
 };
 constexpr ModuleRow kNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kTorchLayerNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}, {"bias", "B.attn_norm.bias"}}},
-    {Role::MlpNorm,
-     "L.post_attention_layernorm",
-     &kTorchLayerNorm,
-     When::MlpNorm,
-     {{"weight", "B.ffn_norm.weight"}, {"bias", "B.ffn_norm.bias"}}},
+    layer_norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    layer_norm(Role::MlpNorm, "L.post_attention_layernorm", "B.ffn_norm.", When::MlpNorm),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,     kStem,  kSelfAttention,   kGqaProjections, kHeadNorms,
-    kDenseMlp, kNorms, kBiasedFinalNorm, kModelRotary,    kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,      kSdpaAttention, kGqaProjections,
+                                                kHeadNorms,       kDenseMlp,      kNorms,
+                                                kBiasedFinalNorm, kModelRotary,   kHead};
 
 constexpr ConfigKey kOwnKeys[] = {
     {"use_parallel_residual", "", KeyRead::ParallelParts, KeyKind::Flag, KeyWeight::Structural,
      "false", "false"},
     {"use_qkv_bias", "", KeyRead::AttentionBias, KeyKind::Flag, KeyWeight::Plain, "", "false"},
 };
-constexpr const char* kModelTypes[] = {"stablelm"};
 constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
-    kTiedKeys, kOwnKeys,    kQkNormKeys, kRopeScalingKeys,
-};
+    kTiedKeys, kOwnKeys,    kQkNormKeys, kRopeScalingKeys};
 constexpr ConfigAlias kAliases[] = {
     {"norm_eps", "layer_norm_eps"},
     {"rope_pct", "partial_rotary_factor"},
@@ -62,22 +41,15 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kStableLm;
 const Family kStableLm = {
     .architecture = "StableLmForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "stablelm",
     .gguf_arch = "stablelm",
-    .prefix = "StableLm",
-    .module_k = "transformers.models.stablelm.modeling_stablelm",
-    .module_t = "",
     .bias = BiasKind::QkvByConfig,
     .qk_norm = QkNormKind::EachHead,
     .partial_rotary = true,
     .layer_norms = true,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

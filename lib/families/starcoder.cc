@@ -4,35 +4,19 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
-constexpr ModuleRow kAttentionAndMlp[] = {
-    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa},
-};
 constexpr ModuleRow kNamedMlp[] = {
     {Role::Mlp, "L.mlp", &kMlp},
-    {Role::UpProj,
-     "L.mlp.c_fc",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_up.weight"}, {"bias", "B.ffn_up.bias"}}},
-    {Role::DownProj,
-     "L.mlp.c_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.ffn_down.weight"}, {"bias", "B.ffn_down.bias"}}},
+    linear(Role::UpProj, "L.mlp.c_fc", "B.ffn_up.", When::Always, When::Always),
+    linear(Role::DownProj, "L.mlp.c_proj", "B.ffn_down.", When::Always, When::Always),
     {Role::Activation, "L.mlp.act", &kSilu},
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,         kStem,     kAttentionAndMlp,  kBiasedQkv,
-    kBiasedOutput, kNamedMlp, kBiasedLayerNorms, kBiasedFinalNorm,
-    kModelRotary,  kHead,
-};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,      kSdpaAttention, kBiasedQkv,
+                                                kBiasedOutput,    kNamedMlp,      kBiasedLayerNorms,
+                                                kBiasedFinalNorm, kModelRotary,   kHead};
 
-constexpr const char* kModelTypes[] = {"starcoder2"};
-constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys,
-    kHeadKeys, kTiedKeys,   kWindowKeys, kRopeScalingKeys,
-};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys,           kKvHeadKeys,     kMlpKeys,
+                                                kLayerNormModelKeys, kHeadKeys,       kTiedKeys,
+                                                kWindowKeys,         kRopeScalingKeys};
 constexpr ConfigAlias kAliases[] = {{"norm_epsilon", "layer_norm_eps"}};
 constexpr ConfigDefault kDefaults[] = {
     {"layer_norm_eps", "1e-5"},
@@ -42,22 +26,15 @@ constexpr ConfigDefault kDefaults[] = {
 
 }  // namespace
 
-extern const Family kStarcoder2;
 const Family kStarcoder2 = {
     .architecture = "Starcoder2ForCausalLM",
-    .model_types = kModelTypes,
+    .model_types = "starcoder2",
     .gguf_arch = "starcoder2",
-    .prefix = "Starcoder2",
-    .module_k = "transformers.models.starcoder2.modeling_starcoder2",
-    .module_t = "",
     .windows = WindowPattern::All,
     .layer_norms = true,
     .gateless = true,
     .unit = UnitFunction::GeluTanh,
-    .keys = kKeys,
-    .defaults = kDefaults,
-    .aliases = kAliases,
-    .tree = kTree,
+    .rows = {kTree, kKeys, kDefaults, kAliases},
 };
 
 }  // namespace ktx::families

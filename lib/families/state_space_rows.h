@@ -9,8 +9,6 @@
 
 namespace ktx::families {
 
-inline constexpr ClassRow kGatedNorm{"{P}RMSNormGated"};
-
 inline constexpr ParamRow kStateSpaceConv{"conv", "B.ssm_conv1d.weight"};
 inline constexpr ParamRow kStateSpaceConvBias{"conv_bias", "B.ssm_conv1d.bias", When::ConvBias};
 inline constexpr ParamRow kStateSpaceDecay{"decay", "B.ssm_a"};
@@ -18,61 +16,28 @@ inline constexpr ParamRow kStateSpaceSkip{"skip", "B.ssm_d"};
 inline constexpr ParamRow kStateSpaceDtBias{"dt_bias", "B.ssm_dt.bias"};
 
 // Below the state space at `path`, a literal.
-#define KTX_STATE_SPACE_PARTS(path)                                \
-  {Role::Activation, path ".act", &kSilu, When::StateSpace},       \
-      {Role::SsmConv, path ".conv1d", &kConv1d, When::StateSpace}, \
-      {Role::SsmInProj,                                            \
-       path ".in_proj",                                            \
-       &kLinear,                                                   \
-       When::StateSpace,                                           \
-       {{"weight", "B.ssm_in.weight"}}},                           \
-      {Role::SsmNorm,                                              \
-       path ".norm",                                               \
-       &kGatedNorm,                                                \
-       When::StateSpaceNorm,                                       \
-       {{"weight", "B.ssm_norm.weight"}}},                         \
-  {                                                                \
-    Role::OProj, path ".out_proj", &kLinear, When::StateSpace, {   \
-      { "weight", "B.ssm_out.weight" }                             \
-    }                                                              \
-  }
+#define KTX_STATE_SPACE_PARTS(path)                                                            \
+  {Role::Activation, path ".act", &kSilu, When::StateSpace},                                   \
+      {Role::SsmConv, path ".conv1d", &kConv1d, When::StateSpace},                             \
+      linear(Role::SsmInProj, path ".in_proj", "B.ssm_in.", When::StateSpace),                 \
+      weighted(Role::SsmNorm, path ".norm", &kGatedNorm, "B.ssm_norm.", When::StateSpaceNorm), \
+      linear(Role::OProj, path ".out_proj", "B.ssm_out.", When::StateSpace)
 
 // Attention at `path`, in layers that have it, and its projections.
-#define KTX_HYBRID_PROJECTIONS(path)                                               \
-  {Role::QProj,                                                                    \
-   path ".q_proj",                                                                 \
-   &kLinear,                                                                       \
-   When::FullAttention,                                                            \
-   {{"weight", "B.attn_q.weight"}, {"bias", "B.attn_q.bias", When::QkvBias}}},     \
-      {Role::KProj,                                                                \
-       path ".k_proj",                                                             \
-       &kLinear,                                                                   \
-       When::FullAttention,                                                        \
-       {{"weight", "B.attn_k.weight"}, {"bias", "B.attn_k.bias", When::QkvBias}}}, \
-      {Role::VProj,                                                                \
-       path ".v_proj",                                                             \
-       &kLinear,                                                                   \
-       When::FullAttention,                                                        \
-       {{"weight", "B.attn_v.weight"}, {"bias", "B.attn_v.bias", When::QkvBias}}}, \
-  {                                                                                \
-    Role::OProj, path ".o_proj", &kLinear, When::FullAttention, {                  \
-      {"weight", "B.attn_output.weight"}, {                                        \
-        "bias", "B.attn_output.bias", When::AttentionBias                          \
-      }                                                                            \
-    }                                                                              \
-  }
+#define KTX_HYBRID_PROJECTIONS(path)                                                        \
+  linear(Role::QProj, path ".q_proj", "B.attn_q.", When::FullAttention, When::QkvBias),     \
+      linear(Role::KProj, path ".k_proj", "B.attn_k.", When::FullAttention, When::QkvBias), \
+      linear(Role::VProj, path ".v_proj", "B.attn_v.", When::FullAttention, When::QkvBias), \
+      linear(Role::OProj, path ".o_proj", "B.attn_output.", When::FullAttention,            \
+             When::AttentionBias)
 
 inline constexpr ConfigKey kStateSpaceKeys[] = {
-    {"mamba_n_heads", "ssm.time_step_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
+    count("mamba_n_heads", "ssm.time_step_rank"),
     {"mamba_d_head", "ssm.inner_size", KeyRead::StateSpaceHead, KeyKind::Count,
      KeyWeight::Structural, "", ""},
-    {"mamba_d_state", "ssm.state_size", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-    {"mamba_n_groups", "ssm.group_count", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-    {"mamba_d_conv", "ssm.conv_kernel", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
+    count("mamba_d_state", "ssm.state_size"),
+    count("mamba_n_groups", "ssm.group_count"),
+    count("mamba_d_conv", "ssm.conv_kernel"),
     {"mamba_conv_bias", "", KeyRead::ConvBias, KeyKind::Flag, KeyWeight::Structural, "", "true"},
 };
 inline constexpr ConfigKey kHybridLayerKeys[] = {

@@ -8,6 +8,11 @@ namespace ktx::families {
 
 using ir::Role;
 
+// The families are defined each in its own file.
+#define KTX_FAMILY(symbol) extern const Family symbol;
+#include "lib/families/family_table.def"
+#undef KTX_FAMILY
+
 // torch's own classes.
 inline constexpr ClassRow kLinear{"torch.nn.modules.linear.Linear", "torch.nn.Linear Linear"};
 inline constexpr ClassRow kEmbedding{"torch.nn.modules.sparse.Embedding",
@@ -39,88 +44,126 @@ inline constexpr ClassRow kRotary{"{P}RotaryEmbedding"};
 inline constexpr ClassRow kMlp{"{P}MLP"};
 inline constexpr ClassRow kNorm{"{P}RMSNorm"};
 
+inline constexpr ClassRow kTextModel{"{P}TextModel", "transformers.{P}TextModel", KTX_PRETRAINED};
+inline constexpr ClassRow kGatedNorm{"{P}RMSNormGated"};
+inline constexpr ClassRow kGeluTanh{
+    "transformers.activations.GELUTanh",
+    "GELUTanh transformers.activations.PytorchGELUTanh PytorchGELUTanh"};
+inline constexpr ClassRow kScaledEmbedding{
+    "{P}TextScaledWordEmbedding", "",
+    "torch.nn.modules.sparse.Embedding torch.nn.Embedding Embedding"};
+inline constexpr ClassRow kIndexerModule{"{P}Indexer"};
+
 inline constexpr ClassRow kMoe{"{P}MoE"};
+inline constexpr ClassRow kSparseMoeBlock{"{P}SparseMoeBlock"};
+inline constexpr ClassRow kExpertsModule{"{P}Experts"};
+inline constexpr ClassRow kTopKRouter{"{P}TopKRouter"};
+inline constexpr ClassRow kLinearRouter{"torch.nn.modules.linear.Linear",
+                                        "torch.nn.Linear Linear {P}TopKRouter T.{P}TopKRouter"};
+inline constexpr ClassRow kExpertList{"torch.nn.modules.container.ModuleList",
+                                      "torch.nn.ModuleList ModuleList {P}Experts T.{P}Experts"};
 inline constexpr ClassRow kConv1d{"torch.nn.modules.conv.Conv1d", "torch.nn.Conv1d Conv1d"};
-inline constexpr ClassRow kTopkRouter{"{P}TopkRouter"};
+inline constexpr ClassRow kDeepseekRouter{"{P}TopkRouter"};
 // transformers 4 has a list of experts, transformers 5 one module for all of them.
 inline constexpr ClassRow kExpertsOrList{
     "torch.nn.modules.container.ModuleList",
     "torch.nn.ModuleList ModuleList {P}Experts K.{P}Experts T.{P}Experts "
     "{P}NaiveMoe K.{P}NaiveMoe T.{P}NaiveMoe"};
 
+// A module with a weight at `tensor`, and a bias where `bias` is given and holds. A tensor's name
+// that ends in "." goes on with that of the parameter:
+//
+//   linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::Always, When::QkvBias)
+//
+// is a linear with "weight" at "B.attn_q.weight" and "bias" at "B.attn_q.bias".
+constexpr ModuleRow weighted(Role role, const char* path, const ClassRow* row_class,
+                             const char* tensor, When when = When::Always) {
+  return {role, path, row_class, when, {{"weight", tensor}}};
+}
+constexpr ModuleRow weighted(Role role, const char* path, const ClassRow* row_class,
+                             const char* tensor, When when, When bias) {
+  return {role, path, row_class, when, {{"weight", tensor}, {"bias", tensor, bias}}};
+}
+constexpr ModuleRow linear(Role role, const char* path, const char* tensor,
+                           When when = When::Always) {
+  return weighted(role, path, &kLinear, tensor, when);
+}
+constexpr ModuleRow linear(Role role, const char* path, const char* tensor, When when, When bias) {
+  return weighted(role, path, &kLinear, tensor, when, bias);
+}
+constexpr ModuleRow norm(Role role, const char* path, const char* tensor,
+                         When when = When::Always) {
+  return weighted(role, path, &kNorm, tensor, when);
+}
+constexpr ModuleRow embedding(const char* path, const ClassRow* row_class = &kEmbedding) {
+  return weighted(Role::Embedding, path, row_class, "token_embd.");
+}
+// One linear in the tree whose two halves are tensors of their own in a file.
+constexpr ModuleRow gate_up(const char* path, const char* gate, const char* up,
+                            When when = When::Always) {
+  return {Role::GateUpProj, path, &kLinear, when, {{"gate", gate}, {"up", up}}};
+}
+
+inline constexpr ParamRow kStackedGate{"gate", "B.ffn_gate_exps.weight"};
+inline constexpr ParamRow kStackedUp{"up", "B.ffn_up_exps.weight"};
+inline constexpr ParamRow kStackedDown{"down", "B.ffn_down_exps.weight"};
+// The bias had no suffix in the first files.
+inline constexpr ParamRow kCorrectionBias{"correction_bias", "B.exp_probs_b.bias | B.exp_probs_b",
+                                          When::CorrectionBias};
+constexpr ModuleRow experts(const char* path, const ClassRow* row_class, When when = When::Always) {
+  return {Role::Experts, path, row_class, when, {kStackedGate, kStackedUp, kStackedDown}};
+}
+constexpr ModuleRow router(const char* path, const ClassRow* row_class, When when = When::Always) {
+  return weighted(Role::Router, path, row_class, "B.ffn_gate_inp.", when);
+}
+// Routing with a correction bias, as DeepSeek V3 has it.
+constexpr ModuleRow corrected_router(const char* path, const ClassRow* row_class,
+                                     When when = When::Always) {
+  return {Role::Router, path, row_class, when, {{"weight", "B.ffn_gate_inp."}, kCorrectionBias}};
+}
+
 inline constexpr ModuleRow kStem[] = {
     {Role::Model, "model", &kModel},
-    {Role::Embedding,
-     "model.embed_tokens",
-     &kEmbedding,
-     When::Always,
-     {{"weight", "token_embd.weight"}}},
+    embedding("model.embed_tokens"),
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
 };
 
+inline constexpr ModuleRow kCausalRoot[] = {{Role::Root, "", &kForCausalLMGenerating}};
+inline constexpr ModuleRow kPlainRoot[] = {{Role::Root, "", &kForCausalLM}};
+inline constexpr auto kCausalStem = join(kCausalRoot, kStem);
+
+inline constexpr ModuleRow kGqa[] = {{Role::Attention, "L.self_attn", &kAttention}};
+inline constexpr ModuleRow kSdpaAttention[] = {
+    {Role::Attention, "L.self_attn", &kAttentionFlashSdpa}};
+inline constexpr ModuleRow kFullAttention[] = {
+    {Role::Attention, "L.self_attn", &kAttention, When::FullAttention}};
+inline constexpr ModuleRow kLatentAttention[] = {{Role::Mla, "L.self_attn", &kAttention}};
 inline constexpr ModuleRow kGqaProjections[] = {
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_q.weight"}, {"bias", "B.attn_q.bias", When::QkvBias}}},
-    {Role::KProj,
-     "L.self_attn.k_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_k.weight"}, {"bias", "B.attn_k.bias", When::QkvBias}}},
-    {Role::VProj,
-     "L.self_attn.v_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_v.weight"}, {"bias", "B.attn_v.bias", When::QkvBias}}},
-    {Role::OProj,
-     "L.self_attn.o_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias", When::AttentionBias}}},
+    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::Always, When::QkvBias),
+    linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::Always, When::QkvBias),
+    linear(Role::VProj, "L.self_attn.v_proj", "B.attn_v.", When::Always, When::QkvBias),
+    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::Always, When::AttentionBias),
 };
+inline constexpr auto kGqaAttention = join(kGqa, kGqaProjections);
 inline constexpr ModuleRow kQkNorms[] = {
-    {Role::QNorm, "L.self_attn.q_norm", &kNorm, When::Always, {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KNorm, "L.self_attn.k_norm", &kNorm, When::Always, {{"weight", "B.attn_k_norm.weight"}}},
+    norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm."),
+    norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm."),
 };
 // Norms that only some models of the family have.
 inline constexpr ModuleRow kOptionalQkNorms[] = {
-    {Role::QNorm, "L.self_attn.q_norm", &kNorm, When::QkNorm, {{"weight", "B.attn_q_norm.weight"}}},
-    {Role::KNorm, "L.self_attn.k_norm", &kNorm, When::QkNorm, {{"weight", "B.attn_k_norm.weight"}}},
+    norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm.", When::QkNorm),
+    norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm.", When::QkNorm),
 };
 inline constexpr ModuleRow kMlaProjections[] = {
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::NoQueryLatent,
-     {{"weight", "B.attn_q.weight"}}},
-    {Role::QAProj,
-     "L.self_attn.q_a_proj",
-     &kLinear,
-     When::QueryLatent,
-     {{"weight", "B.attn_q_a.weight"}, {"bias", "B.attn_q_a.bias", When::AttentionBias}}},
-    {Role::QANorm,
-     "L.self_attn.q_a_layernorm",
-     &kNorm,
-     When::QueryLatent,
-     {{"weight", "B.attn_q_a_norm.weight"}}},
-    {Role::QBProj,
-     "L.self_attn.q_b_proj",
-     &kLinear,
-     When::QueryLatent,
-     {{"weight", "B.attn_q_b.weight"}}},
-    {Role::KvAProj,
-     "L.self_attn.kv_a_proj_with_mqa",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_kv_a_mqa.weight"}, {"bias", "B.attn_kv_a_mqa.bias", When::AttentionBias}}},
-    {Role::KvANorm,
-     "L.self_attn.kv_a_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_kv_a_norm.weight"}}},
+    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::NoQueryLatent),
+    linear(Role::QAProj, "L.self_attn.q_a_proj", "B.attn_q_a.", When::QueryLatent,
+           When::AttentionBias),
+    norm(Role::QANorm, "L.self_attn.q_a_layernorm", "B.attn_q_a_norm.", When::QueryLatent),
+    linear(Role::QBProj, "L.self_attn.q_b_proj", "B.attn_q_b.", When::QueryLatent),
+    linear(Role::KvAProj, "L.self_attn.kv_a_proj_with_mqa", "B.attn_kv_a_mqa.", When::Always,
+           When::AttentionBias),
+    norm(Role::KvANorm, "L.self_attn.kv_a_layernorm", "B.attn_kv_a_norm."),
     {Role::KvBProj,
      "L.self_attn.kv_b_proj",
      &kLinear,
@@ -128,11 +171,7 @@ inline constexpr ModuleRow kMlaProjections[] = {
      {{"weight", "B.attn_kv_b.weight"},
       {"k_b", "B.attn_k_b.weight"},
       {"v_b", "B.attn_v_b.weight"}}},
-    {Role::OProj,
-     "L.self_attn.o_proj",
-     &kLinear,
-     When::Always,
-     {{"weight", "B.attn_output.weight"}, {"bias", "B.attn_output.bias", When::AttentionBias}}},
+    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::Always, When::AttentionBias),
 };
 inline constexpr ModuleRow kLayerRotary[] = {
     {Role::Rotary, "L.self_attn.rotary_emb", &kRotary},
@@ -140,65 +179,25 @@ inline constexpr ModuleRow kLayerRotary[] = {
 
 inline constexpr ModuleRow kDenseMlp[] = {
     {Role::Mlp, "L.mlp", &kMlp, When::Dense},
-    {Role::GateProj,
-     "L.mlp.gate_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_gate.weight"}, {"bias", "B.ffn_gate.bias", When::MlpBias}}},
-    {Role::UpProj,
-     "L.mlp.up_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_up.weight"}, {"bias", "B.ffn_up.bias", When::MlpBias}}},
-    {Role::DownProj,
-     "L.mlp.down_proj",
-     &kLinear,
-     When::Dense,
-     {{"weight", "B.ffn_down.weight"}, {"bias", "B.ffn_down.bias", When::MlpBias}}},
+    linear(Role::GateProj, "L.mlp.gate_proj", "B.ffn_gate.", When::Dense, When::MlpBias),
+    linear(Role::UpProj, "L.mlp.up_proj", "B.ffn_up.", When::Dense, When::MlpBias),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down.", When::Dense, When::MlpBias),
     {Role::Activation, "L.mlp.act_fn", &kSilu, When::Dense},
 };
 // A shared expert beside the routed ones, with a sigmoid gate (Qwen2-MoE, Qwen3-Next).
 inline constexpr ModuleRow kGatedSharedExpert[] = {
     {Role::SharedMlp, "L.mlp.shared_expert", &kMlp, When::Moe},
-    {Role::GateProj,
-     "L.mlp.shared_expert.gate_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.mlp.shared_expert.up_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_expert.down_proj",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
+    linear(Role::GateProj, "L.mlp.shared_expert.gate_proj", "B.ffn_gate_shexp.", When::Moe),
+    linear(Role::UpProj, "L.mlp.shared_expert.up_proj", "B.ffn_up_shexp.", When::Moe),
+    linear(Role::DownProj, "L.mlp.shared_expert.down_proj", "B.ffn_down_shexp.", When::Moe),
     {Role::Activation, "L.mlp.shared_expert.act_fn", &kSilu, When::Moe},
-    {Role::SharedGate,
-     "L.mlp.shared_expert_gate",
-     &kLinear,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp_shexp.weight"}}},
+    linear(Role::SharedGate, "L.mlp.shared_expert_gate", "B.ffn_gate_inp_shexp.", When::Moe),
 };
 // Of models whose other layers have something else in the place of attention.
 inline constexpr ModuleRow kFullAttentionQkv[] = {
-    {Role::QProj,
-     "L.self_attn.q_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_q.weight"}}},
-    {Role::KProj,
-     "L.self_attn.k_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_k.weight"}}},
-    {Role::VProj,
-     "L.self_attn.v_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_v.weight"}}},
+    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::FullAttention),
+    linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::FullAttention),
+    linear(Role::VProj, "L.self_attn.v_proj", "B.attn_v.", When::FullAttention),
 };
 // The modules below "L.mlp.experts" of Qwen and DeepSeek.
 inline constexpr ModuleRow kExpertParts[] = {
@@ -209,93 +208,72 @@ inline constexpr ModuleRow kExpertParts[] = {
     {Role::Activation, "L.mlp.experts.{expert}.act_fn", &kSilu, When::Moe},
 };
 
-inline constexpr ParamRow kStackedGate{"gate", "B.ffn_gate_exps.weight"};
-inline constexpr ParamRow kStackedUp{"up", "B.ffn_up_exps.weight"};
-inline constexpr ParamRow kStackedDown{"down", "B.ffn_down_exps.weight"};
 // Routed experts with a correction bias, as DeepSeek V3 has them.
 inline constexpr ModuleRow kMoeExperts[] = {
     {Role::Moe, "L.mlp", &kMoe, When::Moe},
-    {Role::Experts,
-     "L.mlp.experts",
-     &kExpertsOrList,
-     When::Moe,
-     {kStackedGate, kStackedUp, kStackedDown}},
+    experts("L.mlp.experts", &kExpertsOrList, When::Moe),
 };
-// The bias had no suffix in the first files.
-inline constexpr ParamRow kCorrectionBias{"correction_bias", "B.exp_probs_b.bias | B.exp_probs_b",
-                                          When::CorrectionBias};
 inline constexpr ModuleRow kCorrectedRouter[] = {
-    {Role::Router,
-     "L.mlp.gate",
-     &kTopkRouter,
-     When::Moe,
-     {{"weight", "B.ffn_gate_inp.weight"}, kCorrectionBias}},
+    corrected_router("L.mlp.gate", &kDeepseekRouter, When::Moe),
 };
 inline constexpr ModuleRow kSharedExperts[] = {
     {Role::SharedMlp, "L.mlp.shared_experts", &kMlp, When::MoeWithShared},
-    {Role::GateProj,
-     "L.mlp.shared_experts.gate_proj",
-     &kLinear,
-     When::MoeWithShared,
-     {{"weight", "B.ffn_gate_shexp.weight"}}},
-    {Role::UpProj,
-     "L.mlp.shared_experts.up_proj",
-     &kLinear,
-     When::MoeWithShared,
-     {{"weight", "B.ffn_up_shexp.weight"}}},
-    {Role::DownProj,
-     "L.mlp.shared_experts.down_proj",
-     &kLinear,
-     When::MoeWithShared,
-     {{"weight", "B.ffn_down_shexp.weight"}}},
+    linear(Role::GateProj, "L.mlp.shared_experts.gate_proj", "B.ffn_gate_shexp.",
+           When::MoeWithShared),
+    linear(Role::UpProj, "L.mlp.shared_experts.up_proj", "B.ffn_up_shexp.", When::MoeWithShared),
+    linear(Role::DownProj, "L.mlp.shared_experts.down_proj", "B.ffn_down_shexp.",
+           When::MoeWithShared),
     {Role::Activation, "L.mlp.shared_experts.act_fn", &kSilu, When::MoeWithShared},
 };
 
+inline constexpr ModuleRow kSparseMoe[] = {{Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
+                                           experts("L.mlp.experts", &kExpertsOrList, When::Moe)};
+inline constexpr auto kDeepseekMoe =
+    join(kMoeExperts, kExpertParts, kCorrectedRouter, kSharedExperts);
+inline constexpr ExpertForm kDeepseekExperts{LayerPattern::FirstDense, "n_routed_experts",
+                                             "moe_intermediate_size", SharedKind::Count,
+                                             RouterKind::GroupsByTwoBest};
+
 inline constexpr ModuleRow kLayerNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.ffn_norm.weight"}}},
+    norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::MlpNorm, "L.post_attention_layernorm", "B.ffn_norm."),
 };
 // In files of some families the norm before the feed-forward part has the name that it has in
 // the tree.
 inline constexpr ModuleRow kPostAttentionNorms[] = {
-    {Role::AttentionNorm,
-     "L.input_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.attn_norm.weight"}}},
-    {Role::MlpNorm,
-     "L.post_attention_layernorm",
-     &kNorm,
-     When::Always,
-     {{"weight", "B.post_attention_norm.weight"}}},
+    norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::MlpNorm, "L.post_attention_layernorm", "B.post_attention_norm."),
 };
 
+// Norms before and behind each part, and behind each alone.
+inline constexpr ModuleRow kSandwichNorms[] = {
+    norm(Role::AttentionNorm, "L.input_layernorm", "B.attn_norm."),
+    norm(Role::AttentionPostNorm, "L.post_attention_layernorm", "B.post_attention_norm."),
+    norm(Role::MlpNorm, "L.pre_feedforward_layernorm", "B.ffn_norm."),
+    norm(Role::MlpPostNorm, "L.post_feedforward_layernorm", "B.post_ffw_norm.")};
+inline constexpr ModuleRow kPostNorms[] = {
+    norm(Role::AttentionPostNorm, "L.post_attention_layernorm", "B.post_attention_norm."),
+    norm(Role::MlpPostNorm, "L.post_feedforward_layernorm", "B.post_ffw_norm.")};
+
 inline constexpr ModuleRow kFinalNorm[] = {
-    {Role::FinalNorm, "model.norm", &kNorm, When::Always, {{"weight", "output_norm.weight"}}},
+    norm(Role::FinalNorm, "model.norm", "output_norm."),
 };
 inline constexpr ModuleRow kModelRotary[] = {
     {Role::Rotary, "model.rotary_emb", &kRotary},
 };
+// Layers with a window are rotated by a table of their own.
+inline constexpr ModuleRow kTwoRotaries[] = {
+    {Role::Rotary, "model.rotary_emb", &kRotary},
+    {Role::LocalRotary, "model.rotary_emb_local", &kRotary}};
 inline constexpr ModuleRow kHead[] = {
-    {Role::Head,
-     "lm_head",
-     &kLinear,
-     When::Logits,
-     {{"weight", "output.weight | token_embd.weight"}}},
+    linear(Role::Head, "lm_head", "output.weight | token_embd.weight", When::Logits),
 };
+inline constexpr auto kTreeEnd = join(kFinalNorm, kModelRotary, kHead);
 
 // Scores of a text, where a model was made for that (rerankers). Their tree is that of
 // transformers' ForSequenceClassification.
 inline constexpr ModuleRow kScores[] = {
-    {Role::ScoreHead, "score", &kLinear, When::Scores, {{"weight", "cls.output.weight"}}},
+    linear(Role::ScoreHead, "score", "cls.output.", When::Scores),
 };
 
 }  // namespace ktx::families

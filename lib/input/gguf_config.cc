@@ -39,7 +39,8 @@ const Family* family_of(const HfConfig& config) {
 // say which one it is.
 bool compute_alike(const Family& a, const Family& b) {
   return std::string_view(a.gguf_arch) == b.gguf_arch && a.attention == b.attention &&
-         a.layers == b.layers && a.shared == b.shared && a.router == b.router;
+         a.experts.layers == b.experts.layers && a.experts.shared == b.experts.shared &&
+         a.experts.router == b.experts.router;
 }
 
 // Nothing where the GGUF does not say: a file of metadata alone has no tensors.
@@ -216,7 +217,7 @@ class Merger {
       set_type(*family);
     }
     family_ = family;
-    for (std::span<const ConfigKey> stretch : family->keys) {
+    for (std::span<const ConfigKey> stretch : family->rows.keys) {
       for (const ConfigKey& row : stretch) merge(row);
     }
     fill_method(*family);
@@ -231,7 +232,7 @@ class Merger {
   std::string gguf_name() const { return keys_.gguf.path(); }
 
   void set_type(const Family& family) {
-    result_.set("model_type", std::string(family.model_types[0]), ConfigOrigin::Gguf);
+    result_.set("model_type", std::string(family.first_model_type()), ConfigOrigin::Gguf);
   }
 
   // The family by whose keys to read; null when nothing is known of the model.
@@ -258,7 +259,7 @@ class Merger {
     }
     disagree(KeyWeight::Structural, "model_type", fmt::format("'{}'", printable(type)),
              fmt::format("holds a model of type '{}' (architecture '{}')",
-                         of_gguf.family->model_types[0], keys_.architecture));
+                         of_gguf.family->first_model_type(), keys_.architecture));
     if (trust_ == Trust::Config && of_config) return of_config;
     set_type(*of_gguf.family);
     return of_gguf.family;
@@ -430,14 +431,13 @@ class Merger {
 
   // topk_method has no key in a GGUF; groups and biases say it.
   void fill_method(const Family& family) {
-    const bool by_two = family.router == RouterKind::GroupsByTwoBest;
-    if (!by_two && family.router != RouterKind::GroupsByBest) return;
+    const bool by_two = family.experts.router == RouterKind::GroupsByTwoBest;
+    if (!by_two && family.experts.router != RouterKind::GroupsByBest) return;
     if (result_.string("topk_method")) return;
-    for (const families::ConfigDefault& row : family.defaults) {
-      if (row.key != std::string_view("topk_method")) continue;
-      std::string_view method = row.value;  // "\"greedy\""
+    if (const char* value = family.find_default("topk_method")) {
+      std::string_view method = value;  // "\"greedy\""
       method = method.substr(1, method.size() - 2);
-      return result_.set(row.key, std::string(method), ConfigOrigin::Default);
+      return result_.set("topk_method", std::string(method), ConfigOrigin::Default);
     }
     const bool groups = result_.i64("n_group").value_or(1) > 1;
     const char* method = by_two ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
@@ -453,7 +453,7 @@ class Merger {
     // Bounds well above any model, so that nothing later loops over a lie.
     const std::pair<const char*, int64_t> kLimits[] = {
         {"num_hidden_layers", 4096},       {"num_attention_heads", 65536},
-        {"hidden_size", 1 << 24},          {family.experts_key, 65536},
+        {"hidden_size", 1 << 24},          {family.experts.count_key, 65536},
         {"vocab_size", 1 << 26},           {"intermediate_size", 1 << 26},
         {"moe_intermediate_size", 1 << 26}};
     for (const auto& [key, limit] : kLimits) {
@@ -467,7 +467,7 @@ class Merger {
           "'num_attention_heads' is {}, expected a multiple of 'num_key_value_heads', which is {}",
           heads, kv_heads));
     }
-    const auto experts = value(family.experts_key);
+    const auto experts = value(family.experts.count_key);
     const auto used = value("num_experts_per_tok");
     if (experts > 0 && used > experts) {
       wrong(fmt::format("'num_experts_per_tok' is {}, expected at most the number of experts, {}",

@@ -606,7 +606,7 @@ void HfConfig::normalise() {
   const families::Family* family = families::find_family(
       model_type(), strings("architectures").value_or(std::vector<std::string>()));
   if (!family) return;
-  for (const auto& [alias, key] : family->aliases) {
+  for (const auto& [alias, key] : family->rows.aliases) {
     if (key[0] == '\0') {
       erase(alias);
     } else {
@@ -637,7 +637,7 @@ std::string HfConfig::in_own_words(std::string message) const {
   for (const auto& [key, alias] : aliases_) replace_quoted(message, key, alias);
   const families::Family* family = of_gguf_ ? families::find_model_type(model_type()) : nullptr;
   if (family == nullptr) return message;
-  for (std::span<const families::ConfigKey> stretch : family->keys) {
+  for (std::span<const families::ConfigKey> stretch : family->rows.keys) {
     for (const families::ConfigKey& row : stretch) {
       if (row.gguf_key[0] == '\0') continue;
       replace_quoted(message, row.key, fmt::format("{}.{}", family->gguf_arch, row.gguf_key));

@@ -13,7 +13,7 @@ namespace {
 
 struct FamilyInfo {
   std::string_view architecture;     // "DeepseekV3ForCausalLM"
-  std::string_view k_module;         // where KTransformers has its classes; may be empty
+  std::string k_module;              // where KTransformers has its classes; may be empty
   std::string_view t_module;         // where transformers has them; may be empty
   std::vector<std::string> classes;  // without module
   std::string_view config_keys;      // of a family that is not compiled
@@ -32,12 +32,12 @@ constexpr UncompiledRow kUncompiled[] = {
 std::vector<FamilyInfo> make_families() {
   std::vector<FamilyInfo> all;
   for (const families::Family* family : families::all_families()) {
-    all.push_back({family->architecture, family->module_k, family->module_t,
+    all.push_back({family->architecture, family->class_module(), family->module_t,
                    families::own_classes(*family), "", family});
   }
   for (const UncompiledRow& row : kUncompiled) {
-    all.push_back({row.architecture, row.k_module, row.t_module, std::vector<std::string>(),
-                   row.config_keys});
+    all.push_back({row.architecture, std::string(row.k_module), row.t_module,
+                   std::vector<std::string>(), row.config_keys});
     FamilyInfo& info = all.back();
     for (std::string_view word : split(row.classes, ' ')) {
       info.classes.push_back(fmt::format("{}{}", row.prefix, word));

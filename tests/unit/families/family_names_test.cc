@@ -1,4 +1,5 @@
 // A family is named in its own file of lib/families and nowhere else in the sources.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "lib/families/class_names.h"
 #include "lib/families/config_form.h"
+#include "lib/support/strings.h"
 #include "tests/support/paths.h"
 
 namespace ktx::families {
@@ -32,7 +34,9 @@ std::set<std::string> quoted_names() {
     for (const std::string name : {family->architecture, family->gguf_arch}) {
       names.insert('"' + name + '"');
     }
-    for (const std::string type : family->model_types) names.insert('"' + type + '"');
+    for (std::string_view type : split(family->model_types, ' ')) {
+      names.insert(fmt::format("\"{}\"", type));
+    }
   }
   return names;
 }
@@ -71,11 +75,13 @@ TEST(FamilyTable, NamesAreUnique) {
   for (const Family* family : all_families()) {
     const bool form = std::ranges::any_of(config_forms(), [&](const ConfigForm& each) {
       const Family* const of = find_model_type(each.model_type);
-      return of != nullptr && of != family && each.becomes == std::string(family->model_types[0]) &&
+      return of != nullptr && of != family && each.becomes == family->first_model_type() &&
              std::string_view(of->architecture) == family->architecture;
     });
     EXPECT_EQ(seen.insert(family->architecture).second, !form) << family->architecture;
-    for (const char* type : family->model_types) EXPECT_TRUE(seen.insert(type).second) << type;
+    for (std::string_view type : split(family->model_types, ' ')) {
+      EXPECT_TRUE(seen.emplace(type).second) << type;
+    }
   }
 }
 
@@ -91,11 +97,11 @@ TEST(FamilyTable, GgufsOfOneArchitectureCanBeToldApart) {
 TEST(FamilyTable, EveryFamilyHasAModelTypeAndItsExpertKeyAmongItsKeys) {
   for (const Family* family : all_families()) {
     SCOPED_TRACE(family->architecture);
-    EXPECT_FALSE(family->model_types.empty());
+    EXPECT_FALSE(family->first_model_type().empty());
     EXPECT_TRUE(family->has_config_key("hidden_size"));
-    if (family->layers == LayerPattern::AllDense) continue;
-    EXPECT_TRUE(family->has_config_key(family->experts_key));
-    EXPECT_TRUE(family->has_config_key(family->expert_width_key));
+    if (family->experts.layers == LayerPattern::AllDense) continue;
+    EXPECT_TRUE(family->has_config_key(family->experts.count_key));
+    EXPECT_TRUE(family->has_config_key(family->experts.width_key));
   }
 }
 

@@ -68,7 +68,7 @@ class Synthesiser {
     return layer < config_.i64("num_hash_layers").value_or(3);
   }
   bool has_groups() const { return by_two_best() || routes_by(RouterKind::GroupsByBest); }
-  bool beside_dense() const { return family_->layers == LayerPattern::BesideDense; }
+  bool beside_dense() const { return family_->experts.layers == LayerPattern::BesideDense; }
   // By the period of the family's windows, where the config does not say.
   bool has_window(int64_t layer) const {
     const auto types = config_.strings("layer_types");
@@ -127,11 +127,12 @@ class Synthesiser {
   }
   // Behind the dense ones, every n-th.
   bool is_moe(int64_t layer) const {
-    if (family_->layers == LayerPattern::ByKind) return has_experts() && kind_of(layer) == "moe";
+    if (family_->experts.layers == LayerPattern::ByKind)
+      return has_experts() && kind_of(layer) == "moe";
     return has_experts() && layer >= dense_ && (layer + 1) % moe_step_ == 0;
   }
   bool by_two_best() const { return routes_by(RouterKind::GroupsByTwoBest); }
-  bool routes_by(RouterKind router) const { return family_->router == router; }
+  bool routes_by(RouterKind router) const { return family_->experts.router == router; }
   bool has_correction_bias() const { return has_param(ir::Role::Router, "correction_bias"); }
   bool has_param(ir::Role role, std::string_view name) const {
     const families::ModuleRow* row = family_->find_row(role);
@@ -158,12 +159,9 @@ class Synthesiser {
 
   // As JSON text, without the quotes of a text; "" when the family has none.
   std::string default_of(std::string_view key) const {
-    for (const families::ConfigDefault& row : family_->defaults) {
-      if (row.key != key) continue;
-      const std::string_view value = row.value;
-      return std::string(value.starts_with('"') ? value.substr(1, value.size() - 2) : value);
-    }
-    return "";
+    const char* found = family_->find_default(key);
+    const std::string_view value = found == nullptr ? "" : found;
+    return std::string(value.starts_with('"') ? value.substr(1, value.size() - 2) : value);
   }
   int64_t shared_count() const {
     const std::string usual = default_of("n_shared_experts");
@@ -205,22 +203,22 @@ class Synthesiser {
     kv_heads_ = heads_;
     if (config_.has("num_key_value_heads")) kv_heads_ = KTX_TRY(by_layer("num_key_value_heads"));
     head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
-    const bool no_dense = family_->layers == LayerPattern::AllMoe;
+    const bool no_dense = family_->experts.layers == LayerPattern::AllMoe;
     if (family_->has_role(ir::Role::StateSpace)) KTX_TRY(read_state_space());
     if (family_->has_role(ir::Role::ShortConv)) {
       conv_taps_ = config_.i64("conv_L_cache").value_or(3);
     }
     ffn_ = KTX_TRY(by_layer(no_dense && !config_.has(family_->dense_width_key)
-                                ? family_->expert_width_key
+                                ? family_->experts.width_key
                                 : family_->dense_width_key));
     vocab_ = KTX_TRY(need("vocab_size"));
     const bool wants_experts = beside_dense() ? flag("enable_moe_block").value_or(false)
-                                              : family_->layers != LayerPattern::AllDense &&
-                                                    config_.i64(family_->experts_key) != 0;
+                                              : family_->experts.layers != LayerPattern::AllDense &&
+                                                    config_.i64(family_->experts.count_key) != 0;
     if (wants_experts) {
-      experts_ = KTX_TRY(need(family_->experts_key));
+      experts_ = KTX_TRY(need(family_->experts.count_key));
       used_ = KTX_TRY(need("num_experts_per_tok"));
-      expert_ffn_ = KTX_TRY(need(family_->expert_width_key));
+      expert_ffn_ = KTX_TRY(need(family_->experts.width_key));
     }
     if (is_mla()) {
       q_rank_ = config_.i64("q_lora_rank").value_or(0);
@@ -243,8 +241,8 @@ class Synthesiser {
     if (family_->has_config_key("first_k_dense_replace")) {
       dense_ = config_.i64("first_k_dense_replace").value_or(0);
     }
-    if (family_->layers == LayerPattern::FirstDenseThenStep ||
-        family_->layers == LayerPattern::SparseStep) {
+    if (family_->experts.layers == LayerPattern::FirstDenseThenStep ||
+        family_->experts.layers == LayerPattern::SparseStep) {
       moe_step_ = std::max<int64_t>(config_.i64("decoder_sparse_step").value_or(1), 1);
     }
     rotary_ = head_dim_;
@@ -254,9 +252,9 @@ class Synthesiser {
                     .value_or(static_cast<int64_t>(part * static_cast<double>(head_dim_)));
     }
     if (is_compressed()) rotary_ = rope_;
-    if (family_->shared == SharedKind::Count) {
+    if (family_->experts.shared == SharedKind::Count) {
       shared_ffn_ = shared_count() * expert_ffn_;
-    } else if (family_->shared == SharedKind::Width) {
+    } else if (family_->experts.shared == SharedKind::Width) {
       shared_ffn_ = KTX_TRY(need("shared_expert_intermediate_size"));
       if (!wants_experts) ffn_.assign(ffn_.size(), shared_ffn_);  // Granite 4
     }
@@ -406,7 +404,7 @@ class Synthesiser {
 
   // By the name that the family's config.json has.
   std::string epsilon_key() const {
-    for (const families::ConfigAlias& alias : family_->aliases) {
+    for (const families::ConfigAlias& alias : family_->rows.aliases) {
       if (std::string_view(alias.key) == "layer_norm_eps" && config_.has(alias.alias)) {
         return alias.alias;
       }
@@ -671,10 +669,11 @@ class Synthesiser {
     if (row->when == families::When::MlpNorm && flag("use_parallel_residual").value_or(false)) {
       return;
     }
-    std::string_view leaf = row->params[0].tensors;  // "B.attn_norm.weight"
+    std::string_view leaf = row->params[0].tensors;  // "B.attn_norm."
     leaf.remove_prefix(std::string_view("B.").size());
     leaf = leaf.substr(0, leaf.find(" | "));
-    const std::string name = fmt::format("blk.{}.{}", layer, leaf);
+    const std::string name =
+        fmt::format("blk.{}.{}{}", layer, leaf, leaf.ends_with('.') ? "weight" : "");
     const bool post = role == ir::Role::AttentionPostNorm || role == ir::Role::MlpPostNorm ||
                       role == ir::Role::DensePostNorm || role == ir::Role::ExpertsPostNorm;
     const bool whole_row =
