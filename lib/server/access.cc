@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "lib/server/http_head.h"
+#include "lib/server/http/http_head.h"
 #include "lib/support/strings.h"
 
 namespace ktx::server {

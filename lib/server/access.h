@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "lib/runtime/scheduler/key_shares.h"
-#include "lib/server/api_error.h"
 #include "lib/server/api_keys.h"
-#include "lib/server/http_server.h"
+#include "lib/server/http/api_error.h"
+#include "lib/server/http/http_server.h"
 
 namespace ktx::server {
 

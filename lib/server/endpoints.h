@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "lib/server/api_error.h"
-#include "lib/server/http_server.h"
-#include "lib/server/kept_streams.h"
-#include "lib/server/model_store.h"
-#include "lib/server/served_model.h"
+#include "lib/server/answer/kept_streams.h"
+#include "lib/server/http/api_error.h"
+#include "lib/server/http/http_server.h"
+#include "lib/server/models/model_store.h"
+#include "lib/server/models/served_model.h"
 
 namespace ktx::server {
 

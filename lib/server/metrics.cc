@@ -4,9 +4,9 @@
 #include <map>
 #include <span>
 
-#include "lib/server/answer_job.h"
+#include "lib/server/answer/answer_job.h"
 #include "lib/server/endpoints.h"
-#include "lib/server/json_fields.h"
+#include "lib/server/http/json_fields.h"
 #include "lib/server/prometheus_text.h"
 #include "lib/server/server_figures.h"
 

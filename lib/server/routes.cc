@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "lib/server/api_error.h"
+#include "lib/server/http/api_error.h"
 #include "lib/support/strings.h"
 
 namespace ktx::server {

@@ -4,11 +4,11 @@
 
 #include <utility>
 
-#include "lib/server/answer_job.h"
-#include "lib/server/anthropic_error.h"
-#include "lib/server/constraint_fields.h"
-#include "lib/server/ollama_format.h"
-#include "lib/server/requested_model.h"
+#include "lib/server/answer/answer_job.h"
+#include "lib/server/anthropic/anthropic_error.h"
+#include "lib/server/models/requested_model.h"
+#include "lib/server/ollama/ollama_format.h"
+#include "lib/server/request/constraint_fields.h"
 
 namespace ktx::server {
 namespace {

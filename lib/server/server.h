@@ -17,11 +17,11 @@
 #include <thread>
 
 #include "lib/server/access.h"
+#include "lib/server/answer/kept_streams.h"
 #include "lib/server/endpoints.h"
-#include "lib/server/http_server.h"
-#include "lib/server/kept_streams.h"
+#include "lib/server/http/http_server.h"
 #include "lib/server/key_limits.h"
-#include "lib/server/model_store.h"
+#include "lib/server/models/model_store.h"
 #include "lib/server/server_figures.h"
 #include "lib/support/line_file.h"
 #include "lib/support/result.h"

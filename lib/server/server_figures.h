@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "lib/runtime/scheduler/scheduler_stats.h"
-#include "lib/server/http_server.h"
+#include "lib/server/http/http_server.h"
 
 namespace ktx::server {
 

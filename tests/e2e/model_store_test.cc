@@ -9,8 +9,8 @@
 #include <future>
 #include <thread>
 
-#include "lib/server/model_store.h"
-#include "lib/server/requested_model.h"
+#include "lib/server/models/model_store.h"
+#include "lib/server/models/requested_model.h"
 #include "tests/support/run_program.h"
 
 namespace ktx::testing {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lib/server/kept_streams.h"
+#include "lib/server/answer/kept_streams.h"
 #include "tests/support/http_client.h"
 
 namespace ktx::testing {

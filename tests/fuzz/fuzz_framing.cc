@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/server/http_body.h"
-#include "lib/server/http_head.h"
+#include "lib/server/http/http_body.h"
+#include "lib/server/http/http_head.h"
 
 namespace {
 

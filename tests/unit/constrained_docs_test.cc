@@ -27,7 +27,7 @@ TEST(ConstrainedDocs, NameEveryKeyword) {
 TEST(ConstrainedDocs, NameEveryField) {
   const std::string text = docs();
 #define KTX_CONSTRAINT_FIELD(object, name, form) EXPECT_THAT(text, HasSubstr(name "`"));
-#include "lib/server/constraint_fields.def"
+#include "lib/server/request/constraint_fields.def"
 }
 
 }  // namespace

@@ -50,13 +50,18 @@ const std::map<std::string, Names> kMayInclude = {
 // which include none of them. Passes beside these headers may include all.
 const std::vector<std::string> kPassFolders = {"lower", "cost", "placement", "lint"};
 
+// Folders of lib/server (lib/server/README.md): a header of one may include those before it. The
+// files of lib/server itself put them together.
+const std::vector<std::string> kServerFolders = {
+    "http", "filters", "models", "request", "answer", "native", "openai", "ollama", "anthropic"};
+
 // Third-party header prefix -> the only places that may include it.
 const std::map<std::string, Names> kKnownOnlyIn = {
     {"yaml-cpp/", {"lib/rules/"}},
     {"pcre2.h", {"lib/support/"}},
     {"xxhash.h", {"lib/support/"}},
     {"utf8proc.h", {"lib/text/"}},
-    {"boost/", {"lib/server/http_"}},
+    {"boost/", {"lib/server/http/"}},
     {"openssl/", {"lib/server/", "lib/trust/"}},
     {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
 };
@@ -127,20 +132,33 @@ TEST(Layering, FoldersIncludeOnlyWhatTheTableAllows) {
 }
 
 // 1 for "lib/passes/lower/lowering.h", 0 for "lib/passes/pass.h", -1 outside of lib/passes.
-ptrdiff_t pass_floor(const std::string& path) {
-  if (!path.starts_with("lib/passes/")) return -1;
+ptrdiff_t floor_of(const std::string& path, const std::string& house,
+                   const std::vector<std::string>& folders) {
+  if (!path.starts_with(house + "/")) return -1;
   const std::string folder = fs::path(path).parent_path().filename();
-  const auto found = std::ranges::find(kPassFolders, folder);
-  return found == kPassFolders.end() ? 0 : found - kPassFolders.begin() + 1;
+  const auto found = std::ranges::find(folders, folder);
+  return found == folders.end() ? 0 : found - folders.begin() + 1;
 }
 
 TEST(Layering, FoldersOfPassesIncludeOnlyThoseBefore) {
   for (const Include& include : includes()) {
-    const ptrdiff_t floor = pass_floor(include.file);
+    const ptrdiff_t floor = floor_of(include.file, "lib/passes", kPassFolders);
     const bool free = floor < 0 || (floor == 0 && include.file.ends_with(".cc"));
-    EXPECT_TRUE(free || pass_floor(include.target) <= floor)
+    EXPECT_TRUE(free || floor_of(include.target, "lib/passes", kPassFolders) <= floor)
         << include.file << " includes " << include.target;
   }
+}
+
+TEST(Layering, HeadersOfServerFoldersIncludeOnlyThoseBefore) {
+  size_t checked = 0;
+  for (const Include& include : includes()) {
+    const ptrdiff_t floor = floor_of(include.file, "lib/server", kServerFolders);
+    if (floor <= 0 || !include.file.ends_with(".h")) continue;
+    ++checked;
+    EXPECT_LE(floor_of(include.target, "lib/server", kServerFolders), floor)
+        << include.file << " includes " << include.target;
+  }
+  EXPECT_GT(checked, 100u) << "too little was read";
 }
 
 TEST(Layering, ThirdPartyLibrariesStayWhereTheyBelong) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lib/runtime/session/session.h"
-#include "lib/server/reasoning_budget.h"
+#include "lib/server/filters/reasoning_budget.h"
 #include "lib/support/result.h"
 #include "lib/text/tokenizer/tokenizer.h"
 

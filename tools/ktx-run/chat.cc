@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "lib/server/reasoning_budget.h"
+#include "lib/server/filters/reasoning_budget.h"
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"

@@ -9,7 +9,7 @@
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/hosts/host_group.h"
-#include "lib/server/served_model.h"
+#include "lib/server/models/served_model.h"
 #include "lib/server/server.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"

@@ -1,8 +1,8 @@
-#include "lib/server/answer_job.h"
+#include "lib/server/answer/answer_job.h"
 
 #include <gtest/gtest.h>
 
-#include "lib/server/openai_format.h"
+#include "lib/server/openai/openai_format.h"
 
 namespace ktx::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/server/answer_reader.h"
+#include "lib/server/answer/answer_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "lib/server/anthropic_input.h"
+#include "lib/server/anthropic/anthropic_input.h"
 
 #include <gmock/gmock.h>
 
-#include "lib/server/anthropic_error.h"
-#include "lib/server/prompt_roles.h"
-#include "lib/server/reasoning_fields.h"
+#include "lib/server/anthropic/anthropic_error.h"
+#include "lib/server/request/prompt_roles.h"
+#include "lib/server/request/reasoning_fields.h"
 
 namespace ktx::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/server/arrivals.h"
+#include "lib/server/http/arrivals.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/server/call_filter.h"
+#include "lib/server/filters/call_filter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lib/server/chat_prompt_input.h"
+#include "lib/server/request/chat_prompt_input.h"
 
 namespace ktx::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/server/client_tools.h"
+#include "lib/server/request/client_tools.h"
 
 #include <gmock/gmock.h>
 

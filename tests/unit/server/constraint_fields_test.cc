@@ -1,4 +1,4 @@
-#include "lib/server/constraint_fields.h"
+#include "lib/server/request/constraint_fields.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "lib/server/constraint.h"
+#include "lib/server/request/constraint.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "lib/server/content_parts.h"
+#include "lib/server/request/content_parts.h"
 
 #include <gmock/gmock.h>
 
-#include "lib/server/base64.h"
+#include "lib/server/http/base64.h"
 
 namespace ktx::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/server/conversation_parts.h"
+#include "lib/server/request/conversation_parts.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "lib/server/grammar_cache.h"
+#include "lib/server/filters/grammar_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <regex>
 #include <sstream>
 
-#include "lib/server/http_server.h"
+#include "lib/server/http/http_server.h"
 #include "tests/support/http_client.h"
 
 namespace ktx::server {

@@ -1,4 +1,4 @@
-#include "lib/server/http_body.h"
+#include "lib/server/http/http_body.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "lib/server/http_server.h"
+#include "lib/server/http/http_server.h"
 #include "tests/support/http_client.h"
 
 namespace ktx::server {

@@ -1,4 +1,4 @@
-#include "lib/server/http_head.h"
+#include "lib/server/http/http_head.h"
 
 #include <gtest/gtest.h>
 

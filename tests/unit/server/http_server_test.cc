@@ -1,6 +1,6 @@
 // The HTTP server alone, with limits small enough to reach in a test: clients that are slow, do
 // not read, send too much, or come in numbers lose their own connections and no others.
-#include "lib/server/http_server.h"
+#include "lib/server/http/http_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lib/server/json_fields.h"
+#include "lib/server/http/json_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

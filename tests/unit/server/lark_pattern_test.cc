@@ -1,4 +1,4 @@
-#include "lib/server/lark_pattern.h"
+#include "lib/server/filters/lark_pattern.h"
 
 #include <gmock/gmock.h>
 

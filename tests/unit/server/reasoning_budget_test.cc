@@ -1,10 +1,10 @@
-#include "lib/server/reasoning_budget.h"
+#include "lib/server/filters/reasoning_budget.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lib/server/reasoning_filter.h"
+#include "lib/server/filters/reasoning_filter.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
 #include "tests/support/paths.h"
 #include "tests/support/tiny_tokenizer.h"

@@ -1,4 +1,4 @@
-#include "lib/server/reasoning_filter.h"
+#include "lib/server/filters/reasoning_filter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/server/request_headers.h"
+#include "lib/server/request/request_headers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "lib/server/responses_input.h"
+#include "lib/server/openai/responses_input.h"
 
 #include <gmock/gmock.h>
 
-#include "lib/server/response_calls.h"
+#include "lib/server/openai/response_calls.h"
 
 namespace ktx::server {
 namespace {

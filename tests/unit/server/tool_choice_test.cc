@@ -1,4 +1,4 @@
-#include "lib/server/tool_choice.h"
+#include "lib/server/answer/tool_choice.h"
 
 #include <gmock/gmock.h>
 

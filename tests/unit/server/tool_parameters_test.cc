@@ -1,4 +1,4 @@
-#include "lib/server/tool_parameters.h"
+#include "lib/server/request/tool_parameters.h"
 
 #include <gmock/gmock.h>
 

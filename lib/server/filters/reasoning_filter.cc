@@ -1,0 +1,108 @@
+#include "lib/server/filters/reasoning_filter.h"
+
+#include <algorithm>
+
+#include "lib/text/answers/partial_match.h"
+
+namespace ktx::server {
+
+ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags)
+    : tokenizer_(tokenizer),
+      tags_(tags),
+      open_(tokenizer, tags.open, tags.open_token),
+      overruns_(tags.close.size()),
+      allowed_(all_but_ends(tokenizer)) {
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    const std::string_view piece = tokenizer.piece(id);
+    if (piece.empty() || tokenizer.is_eog(id)) continue;
+    for (size_t said = 0; said < tags.close.size(); ++said) {
+      const std::string_view rest = tags.close.substr(said);
+      const size_t at = said == 0 ? piece.find(rest) : piece.starts_with(rest) ? 0 : piece.npos;
+      if (at != piece.npos && !is_blank(piece.substr(at + rest.size()))) {
+        overruns_[said].push_back(id);
+      }
+    }
+  }
+  for (const int32_t id : overruns_[0]) set_token(allowed_, id, false);
+}
+
+Result<runtime::TokenBits> ReasoningFilter::allowed() {
+  if (state_ == State::Answer) return answer_->allowed();
+  if (state_ == State::Reasoning) {
+    if (said_.empty()) return runtime::TokenBits(tokens_.allowed());
+    mask_.assign(tokens_.allowed().begin(), tokens_.allowed().end());
+    const std::string_view close = tokens_.tags().close;
+    for (size_t said = 1; said < close.size(); ++said) {
+      if (!said_.ends_with(close.substr(0, said))) continue;
+      for (const int32_t id : tokens_.overruns(said)) set_token(mask_, id, false);
+    }
+    return runtime::TokenBits(mask_);
+  }
+  mask_.clear();
+  if (state_ == State::Start) {
+    const runtime::TokenBits answer = KTX_TRY(answer_->allowed());
+    mask_.assign(answer.begin(), answer.end());
+  }
+  for (const int32_t id : tokens_.open().next(said_.size())) set_token(mask_, id, true);
+  return runtime::TokenBits(mask_);
+}
+
+void ReasoningFilter::prepare() {
+  if (state_ == State::Start || state_ == State::Answer) answer_->prepare();
+}
+
+// Whether the first token is the reasoning's. A part of the tag may be the answer's as well.
+Result<bool> ReasoningFilter::opens(int32_t id) {
+  const std::span<const int32_t> openers = tokens_.open().next(0);
+  if (std::find(openers.begin(), openers.end(), id) == openers.end()) return false;
+  if (openers.size() == 1 || tokens_.piece(id).starts_with(tokens_.tags().open)) return true;
+  return !runtime::has_token(KTX_TRY(answer_->allowed()), id);
+}
+
+// Looks for the closing tag in what comes, and keeps what may be its begin.
+void ReasoningFilter::reason(std::string_view text) {
+  const std::string_view close = tokens_.tags().close;
+  said_ += text;
+  if (said_.find(close) != std::string::npos) {
+    said_.clear();
+    state_ = State::Answer;
+  } else {
+    said_.erase(0, said_.size() - text::partial_match(said_, close));
+  }
+}
+
+Status ReasoningFilter::accept(int32_t id) {
+  const std::string_view open = tokens_.tags().open, piece = tokens_.piece(id);
+  if (state_ == State::Start) state_ = KTX_TRY(opens(id)) ? State::Opening : State::Answer;
+  if (state_ == State::Answer) return answer_->accept(id);
+  if (state_ == State::Reasoning) {
+    reason(piece);
+    return {};
+  }
+  said_ += piece;
+  if (!said_.starts_with(open)) {
+    return open.starts_with(said_) ? Status() : Error{"the token does not go on with the tag"};
+  }
+  const std::string behind = said_.substr(open.size());
+  said_.clear();
+  state_ = State::Reasoning;
+  reason(behind);
+  return {};
+}
+
+Result<runtime::TokenBits> HarmonyFilter::allowed() {
+  if (answers()) return answer_->allowed();
+  return runtime::TokenBits(watch_.calls() ? call_ : before_);
+}
+
+void HarmonyFilter::prepare() {
+  if (answers()) answer_->prepare();
+}
+
+Status HarmonyFilter::accept(int32_t id) {
+  if (answers()) return answer_->accept(id);
+  watch_.accept(id);
+  return {};
+}
+
+}  // namespace ktx::server

@@ -1,0 +1,122 @@
+#include "lib/server/request/text_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ktx::server {
+namespace {
+
+ApiError wrong_form(const std::string& name) {
+  return {
+      400,
+      fmt::format("'{}' must be a string, a list of strings, a list of token ids and texts, or a "
+                  "list of such lists",
+                  name),
+      name, ""};
+}
+
+std::optional<ApiError> read_text(const std::string& given, const std::string& name,
+                                  const ServedModel& model, Spelled spelled, TextInput& text) {
+  if (auto error = check_size(model, name, given.size())) return error;
+  text::TextSpans outside;
+  if (spelled == Spelled::Text) outside.push_back({0, given.size()});
+  text = {model.tokenizer->encode_prompt(given, outside), given};
+  return std::nullopt;
+}
+
+// llama.cpp's {"prompt_string": "...", "multimodal_data": [...]}.
+std::optional<ApiError> read_parts(const Json& object, const std::string& name,
+                                   const ServedModel& model, Spelled spelled, TextInput& text) {
+  const auto string = object.find("prompt_string");
+  if (string == object.end() || !string->is_string()) return wrong_form(name);
+  const auto data = object.find("multimodal_data");
+  if (data != object.end() && !data->is_null() && *data != Json::array()) {
+    return ApiError{400,
+                    fmt::format("'{}' has images or sound ('multimodal_data'); this model reads "
+                                "text only",
+                                name),
+                    name, ""};
+  }
+  return read_text(string->get_ref<const std::string&>(), name, model, spelled, text);
+}
+
+// One text of token ids and texts; the first of these begins as a prompt does.
+std::optional<ApiError> read_ids(const Json& list, const std::string& name,
+                                 const ServedModel& model, TextInput& text) {
+  size_t bytes = 0;
+  for (const Json& item : list) {
+    if (item.is_string()) {
+      const std::string& part = item.get_ref<const std::string&>();
+      bytes += part.size();
+      if (auto error = check_size(model, name, bytes)) return error;
+      const std::vector<int32_t> ids = text.ids.empty()
+                                           ? model.tokenizer->encode_prompt(part)
+                                           : model.tokenizer->encode(part, {.parse_special = true});
+      text.ids.insert(text.ids.end(), ids.begin(), ids.end());
+      continue;
+    }
+    const bool whole = item.is_number_integer();
+    const int64_t id = whole && !(item.is_number_unsigned() && item.get<uint64_t>() > INT32_MAX)
+                           ? item.get<int64_t>()
+                           : -1;
+    if (id < 0 || id >= model.tokenizer->size()) {
+      return ApiError{400,
+                      fmt::format("'{}' has the token {}, expected 0 to {}", name, show(item),
+                                  model.tokenizer->size() - 1),
+                      name, ""};
+    }
+    text.ids.push_back(static_cast<int32_t>(id));
+  }
+  text.text = model.tokenizer->decode(text.ids, true);
+  text.of_ids = true;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> check_size(const ServedModel& model, const std::string& name,
+                                   size_t bytes) {
+  constexpr int64_t kLeast = int64_t{4} << 20, kBytesPerToken = 16;
+  const int64_t most = std::max(kLeast, kBytesPerToken * model.engine->ctx());
+  if (static_cast<int64_t>(bytes) <= most) return std::nullopt;
+  return ApiError{400,
+                  fmt::format("'{}' is a text of {} bytes, at most {} are read at once; send it "
+                              "in parts",
+                              name, bytes, most),
+                  name, "context_length_exceeded"};
+}
+
+std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
+                                   const ServedModel& model, std::vector<TextInput>& texts,
+                                   Spelled spelled) {
+  if (value == nullptr) return bad_place(name, "is missing");
+  const auto read_one = [&](const Json& item) -> std::optional<ApiError> {
+    TextInput& text = texts.emplace_back();
+    if (item.is_string()) {
+      return read_text(item.get_ref<const std::string&>(), name, model, spelled, text);
+    }
+    if (item.is_object()) return read_parts(item, name, model, spelled, text);
+    if (item.is_array()) return read_ids(item, name, model, text);
+    return wrong_form(name);
+  };
+  if (value->is_string() || value->is_object()) return read_one(*value);
+  if (!value->is_array() || value->empty()) return wrong_form(name);
+  // Numbers are token ids: then the whole list is one text.
+  if (std::any_of(value->begin(), value->end(),
+                  [](const Json& item) { return item.is_number(); })) {
+    return read_one(*value);
+  }
+  if (value->size() > most) {
+    return ApiError{
+        400, fmt::format("'{}' has {} items, at most {} are possible", name, value->size(), most),
+        name, ""};
+  }
+  for (const Json& item : *value) {
+    if (auto error = read_one(item)) return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ktx::server
