@@ -84,6 +84,7 @@ struct HyperParams {
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   PositionScaleAttrs grown_queries;
   PositionScaleAttrs grown_unrotated;  // of layers that are not rotated, by count_scale
+  bool windows_left_out = false;       // the config has a window, the family no rows for it
   bool chunked_windows = false;
   bool router_scales_input = false;
   GluAttrs glu;

@@ -1,0 +1,180 @@
+// What stands in the place of attention: delta nets, state spaces, short convolutions, and the
+// layers that have them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "lib/arch/param_part.h"
+#include "lib/formats/shape_limits.h"
+#include "lib/support/strings.h"
+
+namespace ktx::arch {
+namespace {
+
+class MixerParams : ParamPart {
+ public:
+  explicit MixerParams(const ParamPart& part) : ParamPart(part) {}
+
+  // Their sizes, and the layers that have one: all but every n-th.
+  void read_delta_nets() {
+    ir::DeltaNetInfo& net = p_.delta_net;
+    net.key_heads = small("linear_num_key_heads", 1, kMaxHeads);
+    net.value_heads = small("linear_num_value_heads", 1, kMaxHeads);
+    net.head_dim = small("linear_key_head_dim", 1, kMaxDeltaHead);
+    net.taps = small("linear_conv_kernel_dim", 2, 64);
+    net.tiled = family_.tiled_value_heads;
+    if (net.key_heads > 0 && net.value_heads % net.key_heads != 0) {
+      in_.fail(fmt::format("'linear_num_key_heads' {} does not divide 'linear_num_value_heads' {}",
+                           net.key_heads, net.value_heads));
+    }
+    const int64_t value_dim =
+        in_.integer_or_null("linear_value_head_dim", 1, kMaxDeltaHead).value_or(net.head_dim);
+    if (value_dim != net.head_dim) {
+      in_.fail(
+          fmt::format("'linear_value_head_dim' is {} and 'linear_key_head_dim' {}: different "
+                      "ones are not known",
+                      value_dim, net.head_dim));
+    }
+    const auto types = in_.config().strings("layer_types");
+    if (types && types->size() != p_.shapes.size()) {
+      in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                           p_.shapes.size()));
+      return;
+    }
+    const auto period = in_.integer_or_null("full_attention_interval", 1, kMaxLayers).value_or(4);
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].delta_net =
+          types ? (*types)[i] == "linear_attention" : (static_cast<int64_t>(i) + 1) % period != 0;
+      if (!types || p_.shapes[i].delta_net || (*types)[i] == "full_attention") continue;
+      in_.fail(fmt::format(
+          "'layer_types' has '{}' for layer {}, expected full_attention or linear_attention",
+          printable((*types)[i]), i));
+      return;
+    }
+  }
+
+  // Kimi delta attention, in the layers that the config lists by kind; the others' latent attention
+  // has no positions.
+  void read_channel_delta_nets() {
+    ir::DeltaNetInfo& net = p_.delta_net;
+    net.key_heads = net.value_heads = small("linear_num_heads", 1, kMaxHeads);
+    net.head_dim = small("linear_head_dim", 1, kMaxDeltaHead);
+    net.taps = small("linear_conv_kernel_dim", 2, 64);
+    net.by_channel = true;
+    for (LayerShape& shape : p_.shapes) shape.rotated = false;
+    if (p_.q_lora_rank > 0) in_.fail("'q_lora_rank' is set: a query latent is not known here");
+    if (const auto types = in_.config().strings("layer_types"); types && !types->empty()) {
+      if (types->size() != p_.shapes.size()) {
+        return in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                                    p_.shapes.size()));
+      }
+      for (size_t i = 0; i < p_.shapes.size(); ++i) {
+        p_.shapes[i].delta_net = (*types)[i] == "linear_attention";
+        if (p_.shapes[i].delta_net || (*types)[i] == "full_attention") continue;
+        return in_.fail(fmt::format(
+            "'layer_types' has '{}' for layer {}, expected full_attention or linear_attention",
+            printable((*types)[i]), i));
+      }
+      return;
+    }
+    // Counted from 1.
+    const auto layers = in_.config().ints("linear_attn_config.kda_layers");
+    if (!layers)
+      return in_.fail("neither 'layer_types' nor 'linear_attn_config.kda_layers' is there");
+    for (const int64_t layer : *layers) {
+      if (layer < 1 || layer > std::ssize(p_.shapes)) {
+        return in_.fail(fmt::format("'linear_attn_config.kda_layers' has {} of {} layers", layer,
+                                    p_.shapes.size()));
+      }
+      p_.shapes[static_cast<size_t>(layer) - 1].delta_net = true;
+    }
+  }
+
+  // Their sizes, and what each layer has.
+  void read_state_spaces() {
+    ir::StateSpaceInfo& space = p_.state_space;
+    space.heads = small("mamba_n_heads", 1, kMaxHeads);
+    space.head_dim = small("mamba_d_head", 1, kMaxDeltaHead);
+    space.groups = small("mamba_n_groups", 1, kMaxHeads);
+    space.state_dim = small("mamba_d_state", 1, kMaxDeltaHead);
+    space.taps = small("mamba_d_conv", 2, 64);
+    space.norm_first = in_.flag("mamba_norm_before_gate").value_or(false);
+    p_.conv_bias = in_.flag("mamba_conv_bias").value_or(true);
+    p_.state_space_norm = in_.flag("mamba_rms_norm").value_or(true);
+    if (space.groups > 0 && space.heads % space.groups != 0) {
+      return in_.fail(fmt::format("'mamba_n_groups' {} does not divide 'mamba_n_heads' {}",
+                                  space.groups, space.heads));
+    }
+    if (in_.flag("mamba_proj_bias").value_or(false)) {
+      in_.fail(
+          "'mamba_proj_bias' is set: state-space layers whose projections have biases are not "
+          "known");
+    }
+    const auto limits = in_.config().floats("time_step_limit");
+    if (limits && limits->size() == 2 && ((*limits)[0] > 0 || std::isfinite((*limits)[1]))) {
+      in_.fail(
+          "'time_step_limit' is set: state-space layers whose steps are clamped are not known");
+    }
+    if (family_.beside_attention) {
+      for (LayerShape& shape : p_.shapes) shape.state_space = true;
+      return;
+    }
+    read_layer_kinds();
+  }
+
+  // LFM2.
+  void read_short_convs() {
+    p_.short_conv_taps = small("conv_L_cache", 2, 64);
+    if (in_.flag("conv_bias").value_or(false)) {
+      in_.fail("'conv_bias' is set: short convolutions with biases are not known");
+    }
+    read_layer_kinds();
+  }
+
+ private:
+  void read_layer_kinds() {
+    const auto types = in_.config().strings("layer_types");
+    if (!types) return in_.fail("'layer_types' is missing: it says which layers have attention");
+    if (types->size() != p_.shapes.size()) {
+      return in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
+                                  p_.shapes.size()));
+    }
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      LayerShape& shape = p_.shapes[i];
+      const bool short_convs = family_.has_role(ir::Role::ShortConv);
+      shape.state_space = !short_convs && (*types)[i] == "linear_attention";
+      shape.short_conv = short_convs && (*types)[i] == "conv";
+      shape.attention = (*types)[i] == "full_attention";
+      const bool experts = family_.experts.layers == LayerPattern::ByKind && (*types)[i] == "moe";
+      shape.feed_forward = !family_.one_part || (*types)[i] == "mlp" || experts;
+      if (shape.state_space || shape.short_conv || shape.attention) continue;
+      if (family_.one_part && shape.feed_forward) continue;
+      return in_.fail(
+          fmt::format("'layer_types' has '{}' for layer {}, expected full_attention{} {}",
+                      printable((*types)[i]), i,
+                      family_.experts.layers == LayerPattern::ByKind ? ", mlp, moe or"
+                      : family_.one_part                             ? ", mlp or"
+                                                                     : " or",
+                      short_convs ? "conv" : "linear_attention"));
+    }
+  }
+};
+
+}  // namespace
+
+void read_delta_nets(const ParamPart& part) {
+  MixerParams(part).read_delta_nets();
+}
+void read_channel_delta_nets(const ParamPart& part) {
+  MixerParams(part).read_channel_delta_nets();
+}
+void read_state_spaces(const ParamPart& part) {
+  MixerParams(part).read_state_spaces();
+}
+void read_short_convs(const ParamPart& part) {
+  MixerParams(part).read_short_convs();
+}
+
+}  // namespace ktx::arch
