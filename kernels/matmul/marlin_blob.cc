@@ -27,9 +27,11 @@ int64_t strip_of_row(const MarlinBlob& blob, int64_t row) {
   return row / blob.rows * strips + row % blob.rows / kMarlinRows;
 }
 
-// Row `row` of the joined slices; slices hold whole rows.
-const std::byte* find_row(std::span<const std::span<const std::byte>> slices, uint64_t row_bytes,
-                          int64_t row) {
+// Row `row` of the `rows` of the joined slices; slices hold whole rows.
+const std::byte* find_row(std::span<const std::span<const std::byte>> slices, int64_t rows,
+                          uint64_t row_bytes, int64_t row) {
+  // Parts of rows are a slice each, of which there are thousands.
+  if (std::ssize(slices) == rows) return slices[static_cast<size_t>(row)].data();
   uint64_t at = static_cast<uint64_t>(row) * row_bytes;
   for (const std::span<const std::byte> slice : slices) {
     if (at < slice.size()) return slice.data() + at;
@@ -52,7 +54,8 @@ void pack_marlin_range(const MarlinBlob& blob, std::span<const std::span<const s
     const StripRows strip = rows_of(blob, static_cast<int64_t>((offset + at) / strip_size));
     std::array<const std::byte*, kMarlinRows> rows{};
     for (int64_t r = 0; r < strip.count; ++r) {
-      rows[static_cast<size_t>(r)] = find_row(slices, row_size, strip.first + r);
+      rows[static_cast<size_t>(r)] =
+          find_row(slices, blob.rows * blob.matrices, row_size, strip.first + r);
     }
     marlin_pack_strip(blob.dtype, blob.cols, rows, out.data() + at);
   }

@@ -265,6 +265,8 @@ struct Decision {
   bool lossy_allowed = false;
   std::vector<ExpertSet> expert_sets = {};  // of routed experts; the others are on `device`
   int32_t deferred = 0;  // of a token's routed experts on the CPU, those added a layer later
+  // GPUs that compute the module together, each its part or all of it; the first is `device`.
+  std::vector<std::string> team = {};
 };
 
 using ModuleId = int32_t;

@@ -392,8 +392,11 @@ class Parser {
         KTX_TRY(read_expert_set(decision.expert_sets.emplace_back()));
       } else if (take_mark("deferred")) {
         KTX_TRY(take_value("deferred", decision.deferred));
+      } else if (take_mark("team")) {
+        const std::string team = KTX_TRY(take_word("the devices of a team"));
+        for (const std::string_view device : split(team, '+')) decision.team.emplace_back(device);
       } else {
-        return unexpected("device, op, layout, rule, lossy, experts or deferred");
+        return unexpected("device, op, layout, rule, lossy, experts, deferred or team");
       }
     }
     return {};

@@ -105,6 +105,9 @@ std::string print_decision(const Decision& decision) {
     if (set.use != 0) out += fmt::format(" use {}", set.use);
   }
   if (decision.deferred != 0) out += fmt::format(" deferred {}", decision.deferred);
+  if (!decision.team.empty()) {
+    out += fmt::format(" team {}", quote_word(fmt::format("{}", fmt::join(decision.team, "+"))));
+  }
   return out.empty() ? "" : fmt::format("  decision{}\n", out);
 }
 

@@ -23,7 +23,7 @@ namespace ktx::launches {
 
 // A stretch of steps for one device.
 struct Part {
-  enum class Kind : uint32_t { Cpu, Gpu, Peer, Network };
+  enum class Kind : uint32_t { Cpu, Gpu, Peer, Network, Reduce };
   Kind kind = Kind::Cpu;
   std::string device;  // "cuda:0", "b/cpu"; of the receiver for Peer and Network
   std::string from;    // Peer, Network: the sender
@@ -32,7 +32,7 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-std::string_view part_kind_name(Part::Kind kind);  // "cpu", "gpu", "peer", "network"
+std::string_view part_kind_name(Part::Kind kind);  // "cpu", "gpu", "peer", "network", "reduce"
 std::optional<Part::Kind> part_kind_from_name(std::string_view name);
 
 struct FusedGroup {

@@ -8,7 +8,7 @@
 namespace ktx::launches {
 namespace {
 
-constexpr std::string_view kKindNames[] = {"cpu", "gpu", "peer", "network"};
+constexpr std::string_view kKindNames[] = {"cpu", "gpu", "peer", "network", "reduce"};
 
 }  // namespace
 
@@ -40,6 +40,7 @@ Part part_of(const StepList& list, const std::vector<std::string>& devices, int3
             .from = "",
             .first_step = number,
             .step_count = 1};
+  if (step.op == StepOp::AllReduce) part.kind = Part::Kind::Reduce;
   if (step.op != StepOp::Transfer) return part;
   const std::string& from = devices[list.input(number, 0)];
   if (!target::on_same_host(step.device, from)) {

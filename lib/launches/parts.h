@@ -19,6 +19,16 @@
 // transfer, of a GPU's logits, is in no part, because the wanted rows differ from run to run
 // (lib/runtime/gpu/gpu_logits.h).
 //
+// Where GPUs compute a layer together, each adds up what all of them have (all_reduce). That is a
+// part of its own, so that it can be kernels over each other's memory within one graph of a GPU's
+// parts, or copies:
+//
+//   part 1  cuda:0   attention of its heads, its part of o
+//   part 2  cuda:1   the same of its own
+//   part 3  reduce   x of cuda:0
+//   part 4  cuda:0   its part of the feed-forward network ...
+//   part 5  reduce   x of cuda:1
+//
 // Where a model runs on several hosts, values go from the CPU of one to that of another. Such
 // transfers are parts as well, of the network; those of one boundary follow each other:
 //

@@ -653,6 +653,18 @@ void check_transfer(OpCheck& s) {
             "x has no row for each token, or for each of its {} pairs", grouped.top_k);
 }
 
+void check_all_reduce(OpCheck& s) {
+  s.in_range("accumulate", s.attrs<AllReduceAttrs>().accumulate, 0, 1);
+  const OpOperand& y = s.out(0);
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    if (!s.in(i).present()) continue;
+    s.shape("a part", s.in(i), ValueType::F32, y.width, y.rows);
+    s.require(s.in(i).whole(), "a part of a value");
+  }
+  s.require(y.whole(), "y is a part of a value");
+  s.shape("y", y, ValueType::F32, y.width, y.rows);
+}
+
 using Rule = void (*)(OpCheck&);
 constexpr Rule kRules[] = {
 #define KTX_STEP_OP(id, name, attrs, in, out, weights, traits, rule, sentence) check_##rule,

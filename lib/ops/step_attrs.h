@@ -430,6 +430,14 @@ struct ExpertsAttrs {
   }
 };
 
+struct AllReduceAttrs {
+  int32_t accumulate = 0;  // 1: y += (a residual), 0: y =
+  template <class F>
+  void fields(F&& f) {
+    f("accumulate", accumulate);
+  }
+};
+
 // For experts that are divided over hosts.
 struct SumExpertsAttrs {
   int32_t top_k = 0;
@@ -544,7 +552,7 @@ using StepAttrs =
                  ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
                  DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs,
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
-                 CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs>;
+                 CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

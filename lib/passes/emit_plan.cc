@@ -27,6 +27,7 @@
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_writer.h"
+#include "lib/plan/tensor_parts.h"
 #include "lib/rules/device_name.h"
 #include "lib/target/host_device.h"
 
@@ -396,8 +397,13 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
       const plan::SliceRecord& slice = contents.slices[blob.first_slice + i];
       const input::GgufTensor& tensor = source.gguf.tensors()[slice.tensor];
       const int64_t row = row_bytes(tensor.dtype, blob.cols).value_or(0);
-      packed.slices.push_back(tensor.bytes.subspan(static_cast<size_t>(slice.first_row * row),
-                                                   static_cast<size_t>(slice.row_count * row)));
+      const int64_t step = plan::row_step(contents.gguf.tensors[slice.tensor], blob.cols);
+      const int64_t runs = step == 1 ? 1 : slice.row_count;
+      for (int64_t i = 0; i < runs; ++i) {
+        packed.slices.push_back(
+            tensor.bytes.subspan(static_cast<size_t>((slice.first_row + i * step) * row),
+                                 static_cast<size_t>(slice.row_count / runs * row)));
+      }
       from.push_back(tensor.dtype);
     }
     const auto to = contents.requantized.find(static_cast<uint32_t>(sources.size() - 1));

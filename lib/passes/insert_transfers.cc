@@ -182,7 +182,10 @@ class Inserter {
     if (!step.outputs.empty()) old_logits_ = step.outputs[0].value;
     for (const View& view : step.inputs) flush(view.value);
     for (const View& view : step.outputs) flush(view.value), flush_uses(view.value);
-    for (View& view : step.inputs) view = read(view, step.device, step);
+    // A sum over GPUs reads what each of them has.
+    for (View& view : step.inputs) {
+      if (step.op != StepOp::AllReduce) view = read(view, step.device, step);
+    }
     for (View& view : step.outputs) {
       const ValueId value = view.value;
       const bool whole = view == graph_.whole(value);

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include "lib/passes/lower/divided_units.h"
+
 namespace ktx::passes {
 
 ModulePlace place_of(const ir::Module& module) {
   ModulePlace place{target::device_id(module.decision.device)};
+  for (const std::string& gpu : module.decision.team) {
+    place.team.push_back(target::device_id(gpu));
+  }
   if (const auto* info = std::get_if<ir::ExpertsInfo>(&module.info)) place.experts = info->experts;
   for (const ir::ExpertSet& set : module.decision.expert_sets) {
     place.splits.push_back({target::parse_device_id(set.device), set.experts, set.count, set.use});
@@ -23,7 +28,8 @@ Placement placement_of(const CompileState& state) {
   Placement placement{{}, streams_of(state)};
   placement.of_module.reserve(state.modules.modules.size());
   for (const ir::Module& module : state.modules.modules) {
-    placement.of_module.push_back(place_of(module));
+    ModulePlace& place = placement.of_module.emplace_back(place_of(module));
+    place.divided = !place.team.empty() && unit_of(state.modules, module) != nullptr;
   }
   return placement;
 }
@@ -33,6 +39,8 @@ void write_placement(const Placement& placement, ir::ModuleGraph& modules) {
     const ModulePlace& place = placement.of_module[i];
     ir::Decision& decision = modules.modules[i].decision;
     decision.device = to_string(place.device);
+    decision.team.clear();
+    for (const DeviceId& gpu : place.team) decision.team.push_back(to_string(gpu));
     decision.expert_sets.clear();
     for (const ExpertSplit& split : place.splits) {
       decision.expert_sets.push_back({split.device ? to_string(*split.device) : "auto",
@@ -62,6 +70,10 @@ int32_t experts_on(const ModulePlace& place, const DeviceId& device) {
 }
 
 uint64_t bytes_on(const ModulePlace& place, const DeviceId& device, uint64_t bytes) {
+  if (!place.team.empty()) {
+    const bool here = std::ranges::find(place.team, device) != place.team.end();
+    return !here ? 0 : place.divided ? bytes / place.team.size() : bytes;
+  }
   if (place.splits.empty()) return place.device == device ? bytes : 0;
   const double share =
       static_cast<double>(experts_on(place, device)) / static_cast<double>(place.experts);
@@ -69,7 +81,8 @@ uint64_t bytes_on(const ModulePlace& place, const DeviceId& device, uint64_t byt
 }
 
 std::vector<DeviceId> devices_of(const ModulePlace& place) {
-  std::vector<DeviceId> devices{place.device};
+  std::vector<DeviceId> devices = place.team;
+  if (devices.empty()) devices.push_back(place.device);
   for (const ExpertSplit& split : place.splits) {
     const DeviceId device = split.device.value_or(DeviceId{});
     if (std::ranges::find(devices, device) == devices.end()) devices.push_back(device);

@@ -32,6 +32,10 @@ struct ExpertSplit {
 
 struct ModulePlace {
   DeviceId device;
+  // GPUs that compute the module together, `device` first; empty: it alone. Each has a part of the
+  // weights, where they are divided, or all of them.
+  std::vector<DeviceId> team = {};
+  bool divided = false;
   std::vector<ExpertSplit> splits = {};  // of routed experts; the others are on `device`
   int32_t experts = 0;                   // routed ones of the module, on all devices
 };

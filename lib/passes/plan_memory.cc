@@ -9,6 +9,10 @@
 // A part of the CPU that runs beside a GPU's (deferred experts) gets no buffer that this GPU may
 // still fetch: a value that a GPU fetches lives on until the CPU waits for later values of a GPU.
 //
+// GPUs that compute a layer together add up what all of them have (all_reduce) and go on: one may
+// still read a part that the one beside it has added. So a part lives until the next sum, for which
+// each waits until all have come.
+//
 // The queues of several GPUs do not wait for each other where no value goes from one to the
 // other. So a value that one of them fetches from the CPU lives on until the CPU, which waits
 // for all of them, computes again: another GPU could write its memory before it is fetched.
@@ -103,6 +107,28 @@ void extend_fetched(const steps::StepGraph& graph, const launches::CpuWaits& wai
   }
 }
 
+// The parts of a sum over GPUs live until the next sum.
+void extend_parts(const steps::StepGraph& graph, const std::vector<Stage>& stages,
+                  std::vector<Lifetime>& lives) {
+  std::vector<steps::View> parts;  // of the last sum
+  const auto extend_to = [&](int stage) {
+    for (const steps::View& part : parts) {
+      if (part.value != steps::kAbsent) lives[part.value].last = stage;
+    }
+  };
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    for (const auto& side_by_side : stages[stage].parts) {
+      for (int32_t index : side_by_side) {
+        const steps::Step& step = graph.steps[index];
+        if (step.op != StepOp::AllReduce || step.inputs == parts) continue;
+        extend_to(stage);
+        parts = step.inputs;
+      }
+    }
+  }
+  extend_to(static_cast<int>(stages.size()) - 1);
+}
+
 // What a drafter reads of the pass stays until its end.
 void extend_taps(const CompileState& state, size_t stages, std::vector<Lifetime>& lives) {
   for (size_t tap = 0; tap < state.taps.size(); ++tap) {
@@ -131,6 +157,7 @@ Status plan_memory(CompileState& state) {
   const std::vector<std::string> devices = steps::value_devices(graph);
   std::vector<Lifetime> lives = lifetimes(graph, stages);
   extend_fetched(graph, launches::find_cpu_waits(list), stages, devices, lives);
+  extend_parts(graph, stages, lives);
   extend_taps(state, stages.size(), lives);
   std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
   for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {

@@ -6,6 +6,7 @@
 #include "lib/ops/op_rules.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 namespace {
@@ -125,12 +126,27 @@ bool same_device(const PlanView& plan, uint32_t a, uint32_t b) {
   return a == b || plan.string(a) == plan.string(b);
 }
 
-// A step touches the memory of its own device only; a transfer reads another's.
+// What an all_reduce reads is on GPUs of its own GPU's host.
+void check_parts_of_sum(StepCheck& s) {
+  const std::string_view own = s.plan.string(s.step.device);
+  s.require(!target::is_cpu(own), "it is on {}, and sums are of GPUs", printable(own));
+  for (const OpOperand& x : s.inputs) {
+    const uint32_t from = x.present() ? s.flow.device[s.value(x).buffer] : kNone;
+    if (from == kNone) continue;
+    const std::string_view there = s.plan.string(from);
+    s.require(!target::is_cpu(there) && target::on_same_host(own, there),
+              "it is on {} and a part on {}", printable(own), printable(there));
+  }
+}
+
+// A step touches the memory of its own device only; a transfer and an all_reduce read others'.
 void check_device(StepCheck& s) {
   const PlanView& plan = s.plan;
   const uint32_t own = s.step.device;
   const bool transfer = s.step.op == static_cast<uint32_t>(StepOp::Transfer);
-  for (uint32_t i = 0; i < s.step.input_count; ++i) {
+  const bool sums = s.step.op == static_cast<uint32_t>(StepOp::AllReduce);
+  if (sums) check_parts_of_sum(s);
+  for (uint32_t i = 0; i < s.step.input_count && !sums; ++i) {
     const OpOperand& x = s.in(i);
     if (!x.present()) continue;
     const uint32_t from = s.flow.device[s.value(x).buffer];

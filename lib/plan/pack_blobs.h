@@ -36,7 +36,8 @@ using PackFunction = std::function<void(std::span<const std::span<const std::byt
                                         uint64_t offset, std::span<std::byte> out)>;
 
 struct BlobSource {
-  // The GGUF bytes of each slice of the blob, in order. A constant has none.
+  // The GGUF bytes of the blob's rows, in order: of each slice, or of parts of rows one by one.
+  // A constant has none.
   std::vector<std::span<const std::byte>> slices;
   PackFunction pack;           // empty: Layout::Rows, the slices one after the other
   uint64_t granule_bytes = 1;  // what `pack` works in, at most 1 MiB

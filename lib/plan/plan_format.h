@@ -120,6 +120,10 @@ static_assert(sizeof(BlobRecord) == 72);
 // a vector may also be taken as rows of one element. Slices of all blobs of a
 // device cover each tensor at most once, those of all devices each tensor; those of one
 // blob stand in order of blob_row, without gaps.
+//
+// A row of the blob may be the n-th part of one of the tensor's, where the weight is divided over n
+// GPUs by columns: rows are then counted in such parts, n to one of the tensor, and the slice's are
+// n apart (row_step).
 struct SliceRecord {
   uint32_t tensor;  // index in the GGUF's tensor list, shards counted through
   uint32_t blob;

@@ -24,8 +24,9 @@ Status check_indices(const PlanView& plan) {
   const auto is_string = [&](uint32_t i) { return i < plan.string_entries.size(); };
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const PartRecord& part = plan.parts[i];
-    const bool copies = part.kind >= static_cast<uint32_t>(launches::Part::Kind::Peer);
-    if (part.kind <= static_cast<uint32_t>(launches::Part::Kind::Network) &&
+    const auto kind = static_cast<launches::Part::Kind>(part.kind);
+    const bool copies = kind == launches::Part::Kind::Peer || kind == launches::Part::Kind::Network;
+    if (part.kind <= static_cast<uint32_t>(launches::Part::Kind::Reduce) &&
         is_string(part.device) && (copies ? is_string(part.from) : part.from == kNone)) {
       continue;
     }

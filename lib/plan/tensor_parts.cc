@@ -9,15 +9,24 @@
 
 namespace ktx::plan {
 
+int64_t row_step(const GgufTensorRecord& tensor, int64_t blob_cols) {
+  const bool parts = tensor.rows > 1 && blob_cols < tensor.row_elems;
+  return parts && tensor.row_elems % blob_cols == 0 ? tensor.row_elems / blob_cols : 1;
+}
+
 std::vector<TensorPart> tensor_parts(const PlanView& plan) {
   std::vector<TensorPart> parts;
   for (const SliceRecord& slice : plan.slices) {
     const BlobRecord& blob = plan.blobs[slice.blob];
-    if (blob.dtype != plan.gguf_tensors[slice.tensor].dtype) continue;  // lossy
+    const GgufTensorRecord& tensor = plan.gguf_tensors[slice.tensor];
+    if (blob.dtype != tensor.dtype) continue;  // lossy
     const auto row = static_cast<uint64_t>(*row_bytes(static_cast<DType>(blob.dtype), blob.cols));
-    parts.push_back({slice.tensor, static_cast<uint64_t>(slice.first_row) * row,
-                     static_cast<uint64_t>(slice.row_count) * row, slice.blob,
-                     static_cast<uint64_t>(slice.blob_row) * row});
+    const int64_t step = row_step(tensor, blob.cols), runs = step == 1 ? 1 : slice.row_count;
+    const auto rows = static_cast<uint64_t>(slice.row_count / runs);
+    for (int64_t i = 0; i < runs; ++i) {
+      parts.push_back({slice.tensor, static_cast<uint64_t>(slice.first_row + i * step) * row,
+                       rows * row, slice.blob, static_cast<uint64_t>(slice.blob_row + i) * row});
+    }
   }
   std::sort(parts.begin(), parts.end(), [](const TensorPart& a, const TensorPart& b) {
     return a.tensor != b.tensor ? a.tensor < b.tensor : a.begin < b.begin;

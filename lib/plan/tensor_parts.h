@@ -19,6 +19,10 @@ struct TensorPart {
   uint64_t offset;
 };
 
+// How far the rows of a slice are apart in the tensor, counted in rows of the blob: 1, or n where
+// these are the n-th parts of the tensor's (plan_format.h).
+int64_t row_step(const GgufTensorRecord& tensor, int64_t blob_cols);
+
 // All parts that the plan has as the source had them, in order of tensor and place; what two
 // devices hold is there once. Of rounded weights there are none.
 std::vector<TensorPart> tensor_parts(const PlanView& plan);

@@ -9,6 +9,7 @@
 #include "lib/formats/layout_size.h"
 #include "lib/formats/shape_text.h"
 #include "lib/plan/memory.h"
+#include "lib/plan/tensor_parts.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
 
@@ -209,14 +210,18 @@ Status verify_slices(const PlanView& plan) {
         continue;
       }
       const uint64_t tensor_rows = tensor.size / row;
-      KTX_TRY(require(
-          slice.first_row >= 0 && in_table(static_cast<uint64_t>(slice.first_row),
-                                           static_cast<uint64_t>(slice.row_count), tensor_rows),
-          "weight '{}': {} rows from {} of a tensor of {}", name, slice.row_count, slice.first_row,
-          tensor_rows));
-      const uint64_t begin = static_cast<uint64_t>(slice.first_row) * row;
-      ranges.push_back({slice.tensor, device_of[b], begin,
-                        begin + static_cast<uint64_t>(slice.row_count) * row});
+      const int64_t step = row_step(tensor, blob.cols);
+      const auto last = static_cast<uint64_t>((slice.row_count - 1) * step + 1);
+      KTX_TRY(require(slice.first_row >= 0 &&
+                          in_table(static_cast<uint64_t>(slice.first_row), last, tensor_rows),
+                      "weight '{}': {} rows from {} of a tensor of {}", name, slice.row_count,
+                      slice.first_row, tensor_rows));
+      // Of columns the rows as if those of each part followed each other.
+      const auto first = static_cast<uint64_t>(step == 1 ? slice.first_row
+                                                         : slice.first_row % step * tensor.rows +
+                                                               slice.first_row / step);
+      ranges.push_back({slice.tensor, device_of[b], first * row,
+                        (first + static_cast<uint64_t>(slice.row_count)) * row});
     }
     KTX_TRY(require(blob.slice_count == 0 || at == rows,
                     "weight '{}': its slices have {} rows of {}", name, at, rows));

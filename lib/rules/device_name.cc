@@ -14,10 +14,10 @@ namespace ktx::rules {
 namespace {
 
 // "0", "0-3", "0,2", "*": the GPUs; an empty list is all.
-std::optional<std::vector<int>> parse_indices(std::string_view text) {
+std::optional<std::vector<int>> parse_indices(std::string_view text, char separator) {
   std::vector<int> gpus;
   if (text == "*") return gpus;
-  for (std::string_view part : split(text, ',')) {
+  for (std::string_view part : split(text, separator)) {
     const size_t dash = part.find('-');
     const auto first = target::parse_gpu_index(part.substr(0, dash));
     const auto last =
@@ -44,10 +44,12 @@ std::optional<DeviceSpec> parse_device(std::string_view text) {
   }
   if (text == "auto") return DeviceSpec{Kind::Auto};
   if (text == "spread") return DeviceSpec{Kind::Spread};
+  if (text == "split") return DeviceSpec{Kind::Split};
   if (!text.starts_with("cuda:")) return std::nullopt;
-  auto gpus = parse_indices(text.substr(5));
+  const bool divided = text.find('+') != std::string_view::npos;
+  auto gpus = parse_indices(text.substr(5), divided ? '+' : ',');
   if (!gpus) return std::nullopt;
-  const Kind kind = gpus->size() == 1 ? Kind::Cuda : Kind::Spread;
+  const Kind kind = gpus->size() == 1 ? Kind::Cuda : divided ? Kind::Split : Kind::Spread;
   return DeviceSpec{kind, std::move(*gpus)};
 }
 
@@ -56,7 +58,9 @@ std::string to_string(const DeviceSpec& device) {
   if (device.kind == Kind::Cpu) return target::device_on(device.host, "cpu");
   if (device.kind == Kind::Auto) return "auto";
   if (device.kind == Kind::Foreign) return device.vendor == Vendor::Intel ? "xpu" : "npu";
-  if (device.gpus.empty()) return "cuda:*";
+  const bool divided = device.kind == Kind::Split;
+  if (device.gpus.empty()) return divided ? "split" : "cuda:*";
+  if (divided) return fmt::format("cuda:{}", fmt::join(device.gpus, "+"));
   return target::device_on(device.host, fmt::format("cuda:{}", fmt::join(device.gpus, ",")));
 }
 
@@ -79,7 +83,7 @@ std::string nearest_device(std::string_view text) {
   const std::string index = has_index ? lower.substr(digits) : "";
   if (type == "gpu" || type == "nvidia" || type == "vram" || type == "device") type = "cuda";
   if (type == "host" || type == "ram" || type == "dram") type = "cpu";
-  const std::vector<std::string> types = {"cuda", "cpu", "auto", "spread"};
+  const std::vector<std::string> types = {"cuda", "cpu", "auto", "spread", "split"};
   const std::string near = nearest_name(type, types);
   if (near.empty()) return "";
   const std::string whole = near == "cuda" && has_index ? near + ":" + index : near;

@@ -4,6 +4,7 @@
 //   cpu, cuda, cuda:N         as KTransformers has them; cuda is cuda:0
 //   auto                      wherever it runs fastest within the memory
 //   cuda:0-3, cuda:*          layers spread over these GPUs, in order
+//   cuda:0+1, split           layers divided over these GPUs, or over all: each computes a part
 //   b/cpu, b/cuda:N           of the host `b` of a target file with several machines
 //   xpu, xpu:N, npu, npu:N    known, but of vendors that are not compiled for
 #pragma once
@@ -18,9 +19,9 @@
 namespace ktx::rules {
 
 struct DeviceSpec {
-  enum class Kind { Cpu, Cuda, Auto, Spread, Foreign };
+  enum class Kind { Cpu, Cuda, Auto, Spread, Split, Foreign };
   Kind kind = Kind::Cpu;
-  std::vector<int> gpus = {};  // Cuda: one; Spread: in order, empty = all of the target
+  std::vector<int> gpus = {};  // Cuda: one; Spread, Split: in order, empty = all of the target
   Vendor vendor = Vendor::None;
   std::string host = {};  // Cpu, Cuda: as it is written; "": the first host
 
@@ -28,7 +29,8 @@ struct DeviceSpec {
 };
 
 std::optional<DeviceSpec> parse_device(std::string_view text);
-// "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "b/cpu", "npu": parse_device reads it back.
+// "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "cuda:0+1", "split", "b/cpu", "npu":
+// parse_device reads it back.
 std::string to_string(const DeviceSpec& device);
 // What was meant by a name that parse_device refuses ("gpu" -> "cuda"), or "".
 std::string nearest_device(std::string_view text);

@@ -114,8 +114,9 @@ void RuleValues::bad_device(const Located& value) {
       value.loc, "D004",
       fmt::format("unknown device '{}'{}", printable(value.text), suggestion(nearest)));
   if (nearest.empty()) {
-    diag.help(fmt::format("devices are cpu, cuda, cuda:0 to cuda:{}, cuda:0-3, cuda:*, auto",
-                          target::kMaxGpu));
+    diag.help(fmt::format(
+        "devices are cpu, cuda, cuda:0 to cuda:{}, cuda:0-3, cuda:*, cuda:0+1, split, auto",
+        target::kMaxGpu));
   } else {
     fix_value(diag, value, nearest);
   }

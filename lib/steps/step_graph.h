@@ -125,7 +125,8 @@ Result<StepGraph> parse(std::string_view text, const std::string& file);
 // Every violation of the shapes and orders that the runtime relies on.
 void verify(const StepGraph& graph, DiagSink& sink);
 // Every step that touches a value, a weight or a cache of another device; a transfer
-// reads one device and writes another. Holds from insert-transfers on.
+// reads one device and writes another, and all_reduce reads several GPUs. Holds from
+// insert-transfers on.
 void verify_devices(const StepGraph& graph, DiagSink& sink);
 // Parts, groups and launches, as far as there are any; the graph has passed verify().
 Status verify_launches(const StepGraph& graph);

@@ -26,6 +26,7 @@ void verify_devices(const StepGraph& graph, DiagSink& sink) {
       }
       continue;
     }
+    if (step.op == StepOp::AllReduce) continue;
     for (const View& view : step.inputs) here(view);
     for (BlobId blob : step.weights) {
       if (blob == kAbsent || graph.blobs[blob].device == step.device) continue;

@@ -100,7 +100,8 @@ const Placement kPlacements[] = {{"all_gpu", "all-gpu.yaml", 1},
                                  {"experts_on_cpu", "moe-experts-on-cpu.yaml", 1},
                                  {"half_of_the_experts", kHalfExperts, 1},
                                  {"two_gpus", "spread-gpus.yaml", 2},
-                                 {"two_gpus_experts_on_cpu", "spread-gpus-experts-on-cpu.yaml", 2}};
+                                 {"two_gpus_experts_on_cpu", "spread-gpus-experts-on-cpu.yaml", 2},
+                                 {"two_gpus_together", "split-gpus.yaml", 2}};
 
 class MixedPlan : public ::testing::TestWithParam<std::tuple<const char*, Placement>> {};
 
@@ -126,16 +127,15 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
   EXPECT_EQ(compiled.log.fused_skinny > 0, !none);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MixedPlan,
-                         ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe",
-                                                              "deepseek2", "glm4_moe", "minimax_m2",
-                                                              "glm4_moe_lite", "qwen3_next",
-                                                              "qwen35moe", "deepseek_v32"),
-                                            ::testing::ValuesIn(kPlacements)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" +
-                                  std::get<1>(info.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, MixedPlan,
+    ::testing::Combine(::testing::Values("llama", "qwen2moe", "qwen3moe", "gpt_oss", "deepseek2",
+                                         "glm4_moe", "minimax_m2", "glm4_moe_lite", "qwen3_next",
+                                         "qwen35moe", "deepseek_v32"),
+                       ::testing::ValuesIn(kPlacements)),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+    });
 
 // Of the steps [0, count).
 std::vector<launches::FusedGroup> groups_of(const plan::PlanView& plan, size_t count) {

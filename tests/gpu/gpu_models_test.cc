@@ -52,6 +52,7 @@ constexpr Placement kSplitStreamed = {"split-streamed", "../tests/gpu/split-expe
                                       "targets/h200.yaml", "--prefer=stream-experts=4"};
 constexpr const char* kTwoH200 = "tests/gpu/two-h200.yaml";
 constexpr Placement kTwoGpus = {"two-gpus", "spread-gpus.yaml", kTwoH200};
+constexpr Placement kTogether = {"together", "split-gpus.yaml", kTwoH200};
 constexpr Placement kTwoGpusExpertsOnCpu = {"two-gpus-experts-on-cpu",
                                             "spread-gpus-experts-on-cpu.yaml", kTwoH200};
 std::string folder(const char* variable, const std::string& otherwise) {
@@ -465,6 +466,14 @@ TEST_F(TwoGpus, WithAllRoutedExpertsOnTheCpu) {
 
 TEST_F(TwoGpus, InBatches) {
   expect_near(together(kTwoGpus));
+}
+
+TEST_F(TwoGpus, TogetherInEachLayerTheyGiveTheReferencesTokens) {
+  expect_near(one_by_one(kTogether, {}, 64));
+}
+
+TEST_F(TwoGpus, TogetherInEachLayerInBatches) {
+  expect_near(together(kTogether));
 }
 
 // Prompts of every length: the workspace that was taken at start is enough for each.

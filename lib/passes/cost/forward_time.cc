@@ -114,13 +114,22 @@ class Predictor {
 
   ForwardTime run() {
     find_alone();
+    for (const Part& part : graph_.parts) {
+      if (part.kind == Part::Kind::Reduce)
+        team_.insert(device_order(target_, device_id(part.device)));
+    }
     std::optional<DeviceId> before;  // the device of the part before
     for (size_t p = 0; p < graph_.parts.size(); ++p) {
       const Part& part = graph_.parts[p];
       const auto stream = streams_.find(static_cast<int32_t>(p));
       const DeviceId device = device_id(stream != streams_.end() ? stream->second : part.device);
       const bool network = part.kind == Part::Kind::Network;
-      const bool changes = before && *before != device && !network;
+      if (part.kind == Part::Kind::Reduce) {
+        add_sum(part, at(device));
+        continue;
+      }
+      const bool together = before && in_team(*before) && in_team(device);
+      const bool changes = before && *before != device && !network && !together;
       const bool from_gpu = before && before->gpu() >= 0;
       if (!network) go_to(device);
       if (changes && (from_gpu || device.gpu() >= 0)) {
@@ -163,6 +172,21 @@ class Predictor {
     hosts_[host_].busy_seconds += seconds;
     now_ += seconds;
     arriving_ = seconds;
+  }
+
+  bool in_team(const DeviceId& device) const {
+    return team_.contains(device_order(target_, device));
+  }
+
+  // A GPU waits for the others of its team, and reads what they have.
+  void add_sum(const Part& part, DeviceTime& device) const {
+    for_steps(part, [&](const ListedStep& step, int32_t) {
+      const launches::ListedValue& value = list_.values[static_cast<size_t>(step.outputs[0].value)];
+      const double rows = value.rows == RowKind::Token ? static_cast<double>(tokens_) : 1;
+      const double others = static_cast<double>(step.inputs.size()) - 1;
+      const double bytes = rows * static_cast<double>(value.row_elements) * 4 * others;
+      device.seconds += kSumSeconds + bytes / kSumBytesPerSecond;
+    });
   }
 
   // The values of a boundary are one message. It leaves when the sender comes to it, as soon as
@@ -429,9 +453,21 @@ class Predictor {
       time_.seconds += device.seconds;
       time_.devices.push_back(device);
     }
+    finish_team();
     time_.seconds += time_.hand_over_seconds + time_.network_seconds - time_.beside_seconds;
     finish_hosts();
     time_.known = time_.known && time_.seconds > 0;
+  }
+
+  // GPUs that compute layers together: the slowest is what counts.
+  void finish_team() {
+    double all = 0, most = 0;
+    for (const auto& [order, device] : devices_) {
+      if (!team_.contains(order)) continue;
+      all += device.seconds;
+      most = std::max(most, device.seconds);
+    }
+    time_.beside_seconds += all - most;
   }
 
   // Hosts that compute beside each other: the pass ends when the last one does. Several passes in
@@ -466,6 +502,7 @@ class Predictor {
   Streams streams_;
   std::set<int32_t> fused_;  // steps that another step's launch stands for
   std::map<std::pair<size_t, int>, DeviceTime> devices_;  // by device_order()
+  std::set<std::pair<size_t, int>> team_;                 // GPUs that compute layers together
   std::map<std::string, Copies> copies_;                  // by GPU
   std::string layer_there_;                               // the module whose tiles a GPU has
   double now_ = 0;  // of the host at hand, since the begin of the pass

@@ -45,6 +45,10 @@ inline constexpr double kGpuExpertShare = 0.25;
 // Of a token, from a GPU to the CPU or back; measured on an H200, assumed of others.
 inline constexpr double kHandOverSeconds = 16e-6;
 
+// A sum of what several GPUs have, over NVLink: two ways there and back, and the rate of large
+// ones.
+inline constexpr double kSumSeconds = 8e-6, kSumBytesPerSecond = 200e9;
+
 // What a prediction computes with; 0: not known.
 struct DeviceRates {
   double read = 0;        // bytes a second, of its memory

@@ -10,6 +10,7 @@
 #include "lib/passes/placement/choose_experts.h"
 #include "lib/passes/placement/fill_gpus.h"
 #include "lib/passes/placement/runnable_placement.h"
+#include "lib/passes/placement/split_over_gpus.h"
 #include "lib/passes/placement/spread_over_hosts.h"
 #include "lib/passes/placement/stream_experts.h"
 #include "lib/rules/device_name.h"
@@ -20,8 +21,8 @@ namespace {
 using Modules = std::vector<const ir::Module*>;
 using Hosts = std::vector<HostGpus>;
 
-// One of these GPUs of the first host; all of the target where none are named.
-DeviceId spread(const PricedModel& model, const ir::Module& module, const std::vector<int>& named) {
+// These GPUs of the first host; all of the target where none are named.
+std::vector<DeviceId> named_gpus(const PricedModel& model, const std::vector<int>& named) {
   std::vector<DeviceId> gpus;
   for (const int gpu : named) gpus.push_back({"", DeviceId::Kind::Cuda, gpu});
   for (size_t i = 0; named.empty() && i < model.target.gpus.size(); ++i) {
@@ -29,6 +30,12 @@ DeviceId spread(const PricedModel& model, const ir::Module& module, const std::v
   }
   // When no target says how many there are.
   if (gpus.empty() && !model.check.target_given) gpus.push_back({"", DeviceId::Kind::Cuda, 0});
+  return gpus;
+}
+
+// One of them.
+DeviceId spread(const PricedModel& model, const ir::Module& module,
+                const std::vector<DeviceId>& gpus) {
   if (gpus.empty()) return {};
   return gpus[share_of(model.target, module, {0, model.modules.facts.layers}, gpus)];
 }
@@ -44,7 +51,12 @@ Placement placed_by_rules(const PricedModel& model, Modules& open) {
     place.device = target::device_id(asked[i]);
     using Kind = rules::DeviceSpec::Kind;
     if (asked[i].empty() || (device && device->kind == Kind::Auto)) open.push_back(&module);
-    if (device && device->kind == Kind::Spread) place.device = spread(model, module, device->gpus);
+    if (!device) continue;
+    const std::vector<DeviceId> gpus = named_gpus(model, device->gpus);
+    if (device->kind == Kind::Spread) place.device = spread(model, module, gpus);
+    if (device->kind == Kind::Split && !gpus.empty()) {
+      place = split_over_gpus(model.modules, module, gpus);
+    }
   }
   return placement;
 }

@@ -59,6 +59,9 @@ void keep_present(const PricedModel& model, Placement& placement, DiagSink& diag
       if (split.device) lacked.add(module, to_string(*split.device));
       return true;
     });
+    const bool whole = std::ranges::all_of(
+        place.team, [&](const DeviceId& gpu) { return has_device(model.target, gpu); });
+    if (!whole) place.team.clear();
     if (has_device(model.target, place.device)) continue;
     lacked.add(module, to_string(place.device));
     const DeviceId beside = place.device.cpu_beside();
@@ -98,6 +101,7 @@ void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSi
       }
       place.device = place.device.cpu_beside();
       place.splits.clear();
+      place.team.clear();
       break;
     }
   }
@@ -166,6 +170,7 @@ Placement all_on_cpu(const PricedModel& model, DiagSink& diags) {
     std::erase_if(place.splits,
                   [&](const ExpertSplit& split) { return !stays || split.device != DeviceId{}; });
     place.device = {};
+    place.team.clear();
   }
   lacked.report(model, diags);
   return placement;
@@ -179,11 +184,13 @@ void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags
   std::vector<std::string> what;
   int64_t count = 0;
   for (const ir::Module& module : model.modules.modules) {
-    DeviceId& device = placement.at(model.modules, module).device;
+    ModulePlace& place = placement.at(model.modules, module);
+    DeviceId& device = place.device;
     const std::string refused = state_refusal(module);
     if (device.is_cpu() || refused.empty()) continue;
     if (std::ranges::count(what, refused) == 0) what.push_back(refused);
     device = device.cpu_beside();
+    place.team.clear();
     ++count;
     if (first == nullptr) first = &module;
     const rules::Rule* rule = rule_of(model, module);

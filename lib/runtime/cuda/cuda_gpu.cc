@@ -87,6 +87,8 @@ CudaGpu::~CudaGpu() {
   use();
   for (cudaEvent_t event : marks_) cudaEventDestroy(event);
   for (cudaEvent_t event : stamps_) cudaEventDestroy(event);
+  team_memory_ = {};
+  if (team_.missing) cudaFreeHost(team_.missing);
   if (peer_) cudaEventDestroy(peer_);
   if (uploads_) cudaStreamDestroy(uploads_);
   if (stream_) cudaStreamDestroy(stream_);
@@ -227,6 +229,55 @@ Status CudaGpu::add(float* to, const float* from, int64_t rows, int64_t width) {
   return kernels::find_cuda_rows(StepOp::Add)(args, stream_);
 }
 
+Result<kernels::CudaTeamMemory*> CudaGpu::team_memory() {
+  if (team_memory_.size() == 0) {
+    team_memory_ = KTX_TRY(allocate(sizeof(kernels::CudaTeamMemory), "flags of sums"));
+    KTX_TRY(clear(team_memory_.data(), team_memory_.size()));
+    KTX_TRY(finish());
+  }
+  return reinterpret_cast<kernels::CudaTeamMemory*>(team_memory_.data());
+}
+
+Result<bool> CudaGpu::join_team(std::span<Gpu* const> team, size_t rank) {
+  if (team.size() > kernels::kMostTeam) return false;
+  for (Gpu* const gpu : team) {
+    const int other = static_cast<CudaGpu*>(gpu)->number_;
+    if (other == number_) continue;
+    int reaches = 0;
+    KTX_TRY(
+        cuda_status(cudaDeviceCanAccessPeer(&reaches, number_, other), "asking for peer access"));
+    if (reaches == 0) return false;
+    use();
+    const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+    (void)cudaGetLastError();
+    if (code != cudaErrorPeerAccessAlreadyEnabled) {
+      KTX_TRY(cuda_status(code, "getting access to another GPU's memory"));
+    }
+  }
+  team_ = {.gpus = static_cast<int>(team.size()), .rank = static_cast<int>(rank)};
+  for (size_t r = 0; r < team.size(); ++r) {
+    team_.memory[r] = KTX_TRY(static_cast<CudaGpu*>(team[r])->team_memory());
+  }
+  use();
+  void* missing = nullptr;
+  KTX_TRY(cuda_status(cudaHostAlloc(&missing, sizeof(uint32_t), cudaHostAllocPortable),
+                      "taking host memory"));
+  team_.missing = static_cast<uint32_t*>(missing);
+  *team_.missing = 0;
+  return true;
+}
+
+Status CudaGpu::sum(const GpuSum& sum) {
+  use();
+  kernels::CudaAllReduceArgs args{.y = sum.y, .accumulate = sum.accumulate};
+  for (size_t i = 0; i < sum.parts.size(); ++i) {
+    args.parts[args.count] = sum.parts[i];
+    args.ranks[args.count++] = static_cast<int>(sum.ranks[i]);
+  }
+  args.elems = sum.rows * sum.width;
+  return kernels::launch_all_reduce(args, team_, stream_);
+}
+
 Status CudaGpu::copy_small(std::span<const GpuCopy> copies) {
   use();
   kernels::CudaCopies args;
@@ -270,7 +321,10 @@ Status CudaGpu::retile(const GpuRetile& w) {
 
 Status CudaGpu::finish() {
   use();
-  return cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU");
+  KTX_TRY(cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU"));
+  if (team_.missing == nullptr || *team_.missing == 0) return {};
+  return Error{fmt::format("GPU {} of {} that compute together did not come to a sum within 20 s",
+                           *team_.missing, team_.gpus)};
 }
 
 Status CudaGpu::stamp(int64_t number, GpuLane lane) {

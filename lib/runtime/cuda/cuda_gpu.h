@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "kernels/cuda/common/cuda_all_reduce.h"
 #include "lib/runtime/gpu/gpu.h"
 
 namespace ktx::runtime {
@@ -30,6 +31,8 @@ class CudaGpu final : public Gpu {
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status clear(std::byte* data, uint64_t bytes) override;
   Status add(float* to, const float* from, int64_t rows, int64_t width) override;
+  Result<bool> join_team(std::span<Gpu* const> team, size_t rank) override;
+  Status sum(const GpuSum& sum) override;
   Status copy_small(std::span<const GpuCopy> copies) override;
   Result<GpuMark> new_mark() override;
   Status set(GpuMark mark) override;
@@ -65,7 +68,11 @@ class CudaGpu final : public Gpu {
   GpuFacts facts_;
   cudaStream_t stream_ = nullptr;
   cudaStream_t uploads_ = nullptr;
+  Result<kernels::CudaTeamMemory*> team_memory();
+
   std::vector<cudaEvent_t> marks_;
+  GpuMemory team_memory_;  // its CudaTeamMemory
+  kernels::CudaTeam team_;
   std::vector<cudaEvent_t> stamps_;
   cudaEvent_t peer_ = nullptr;  // for copies between GPUs
 };

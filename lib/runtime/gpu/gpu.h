@@ -166,6 +166,16 @@ struct GpuRetile {
   std::byte* tiles = nullptr;
 };
 
+// One GPU's share of a sum over several (all_reduce): rows of floats, one behind the other.
+struct GpuSum {
+  float* y = nullptr;
+  bool accumulate = false;              // y +=, else y =
+  std::span<const float* const> parts;  // in the order in which they are added
+  std::span<const size_t> ranks;        // of the GPUs that have them
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+
 struct GpuCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -211,6 +221,12 @@ class Gpu {
   virtual Status clear(std::byte* data, uint64_t bytes) = 0;  // to zero
   // to += from, rows of floats one behind the other; both aligned to 16 bytes.
   virtual Status add(float* to, const float* from, int64_t rows, int64_t width) = 0;
+  // Lets the kernels of these GPUs, this one among them, read each other's memory and wait for each
+  // other: `rank` is its number. False: they cannot, and sums are copied (gpu_sums.h).
+  virtual Result<bool> join_team(std::span<Gpu* const> /*team*/, size_t /*rank*/) { return false; }
+  // Queues this GPU's share of a sum of its team. All of the team queue the same sums in the same
+  // order; each waits on the GPU until all have come to it. It may be captured.
+  virtual Status sum(const GpuSum&) { return Error{"this GPU has no team"}; }
   // Between its memory and pinned memory of the host, by a kernel, in one launch: a third of
   // the time of as many copies where the values are small. Addresses and sizes are multiples
   // of 4, at most kMostCopies.

@@ -120,6 +120,8 @@ class GpuBackend final : public Backend {
     if (watch && watch->progress) watch->progress(0);
     if (s_->steps_are_watched()) {
       KTX_TRY(run_watched(*s_, part, batch, s_->shape));
+    } else if (s_->bucket >= 0 && s_->graph_of_part[p] != p) {
+      // The graph of a part before this one has it.
     } else if (GpuGraph* graph = graph_of(*s_, p, part)) {
       const TraceSpan span{.step = part.first_step, .steps = part.step_count, .what = "graph"};
       KTX_TRY(device.named(device.traced(span, [&] { return device.gpu->launch(*graph); })));

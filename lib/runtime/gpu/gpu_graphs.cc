@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "lib/runtime/gpu/gpu_queue.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
@@ -9,14 +11,43 @@
 namespace ktx::runtime {
 namespace {
 
+// The end of the parts from `first` on that can be graphs and that the CPU waits for at their end
+// alone.
+size_t end_of_run(const GpuState& s, size_t first) {
+  size_t end = first;
+  do {
+    ++end;
+  } while (end < s.parts.parts.size() && can_be_graph(s, s.parts.parts[end]) &&
+           !s.parts.parts[end - 1].awaited);
+  return end;
+}
+
+void join_parts(GpuState& s) {
+  const std::vector<Part>& parts = s.parts.parts;
+  for (size_t p = 0; p < parts.size(); ++p) s.graph_of_part.push_back(p);
+  for (size_t first = 0; s.team && first < parts.size(); ++first) {
+    if (!can_be_graph(s, parts[first])) continue;
+    const size_t end = end_of_run(s, first);
+    std::map<int, size_t> of_device;
+    for (size_t p = first; p < end; ++p) {
+      s.graph_of_part[p] = of_device.try_emplace(parts[p].device, p).first->second;
+    }
+    first = end - 1;
+  }
+}
+
 Status capture_bucket(GpuState& s, int bucket) {
   const GpuShape shape = s.buckets.shape(bucket);
-  s.graphs[bucket].resize(s.parts.parts.size());
-  for (size_t p = 0; p < s.parts.parts.size(); ++p) {
-    const Part& part = s.parts.parts[p];
-    if (!can_be_graph(s, part)) continue;
-    s.graphs[bucket][p] =
-        KTX_TRY(capture(s.devices[part.device], [&] { return queue_part(s, part, shape); }));
+  const std::vector<Part>& parts = s.parts.parts;
+  s.graphs[bucket].resize(parts.size());
+  for (size_t first = 0; first < parts.size(); ++first) {
+    if (!can_be_graph(s, parts[first]) || s.graph_of_part[first] != first) continue;
+    s.graphs[bucket][first] = KTX_TRY(capture(s.devices[parts[first].device], [&]() -> Status {
+      for (size_t p = first; p < parts.size(); ++p) {
+        if (s.graph_of_part[p] == first) KTX_TRY(queue_part(s, parts[p], shape));
+      }
+      return {};
+    }));
   }
   return {};
 }
@@ -24,6 +55,7 @@ Status capture_bucket(GpuState& s, int bucket) {
 }  // namespace
 
 Status capture_graphs(GpuState& s) {
+  join_parts(s);
   s.graphs.resize(s.buckets.count());
   if (!s.setup.gpu_graphs) return {};
   const Timer timer;

@@ -1,5 +1,6 @@
 // Captures the launches of steps with one token per sequence as CUDA graphs, for every bucket
-// of shapes (gpu_buckets.h) and every part of the plan that a GPU runs.
+// of shapes (gpu_buckets.h) and every part of the plan that a GPU runs. Parts between which GPUs
+// add up what all of them have are one graph of each GPU, as the sums wait on the GPUs.
 #pragma once
 
 #include "lib/runtime/gpu/gpu_state.h"
@@ -13,6 +14,7 @@ Status capture_graphs(GpuState& state);
 // Whether a part can be one graph: not one of a CPU, nor one with copies that the host takes part
 // in.
 inline bool can_be_graph(const GpuState& s, const Part& part) {
+  if (part.kind == Part::Kind::Reduce) return s.team;
   return part.kind == Part::Kind::Gpu && (!part.crosses || s.pinned);
 }
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "lib/runtime/gpu/gpu_sums.h"
+
 namespace ktx::runtime {
 namespace {
 
@@ -68,6 +70,11 @@ Status queue_step(GpuState& s, const Part& part, uint32_t index, const GpuShape&
   const StepRecord& record = s.plan.steps[index];
   GpuDevice& device = s.devices[part.device];
   const bool transfers = is_transfer(record);
+  if (part.kind == Part::Kind::Reduce) {
+    const Status queued = device.traced({.step = index, .steps = 1, .what = "sum"},
+                                        [&] { return queue_sum(s, part, record, shape); });
+    return queued ? Status{} : Status(s.in_step(index, device.name, queued.error()));
+  }
   GpuStep* step = transfers ? nullptr : device.launches.find(index, shape, s.fuses(shape));
   if (!transfers && !step) return {};
   if (s.streaming && device.streams && device.streams->computes(index)) {

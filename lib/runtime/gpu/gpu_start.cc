@@ -10,6 +10,7 @@
 #include "lib/runtime/gpu/boundary_values.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
+#include "lib/runtime/gpu/gpu_sums.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/gpu_generation.h"
@@ -328,7 +329,7 @@ Status allocate_workspace(const GpuState& s, GpuDevice& device) {
   }
   int64_t most = 0;
   for (const GpuShape& shape : shapes) {
-    most = std::max(most, device.launches.workspace_bytes(shape));
+    most = std::max({most, device.launches.workspace_bytes(shape), sum_bytes(s, shape)});
   }
   if (s.logits && &device == &s.devices[s.parts.logits_device]) {
     most = std::max(most, s.logits->workspace_bytes());
@@ -391,6 +392,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   const Timer timer;
   KTX_TRY(open_devices(s));
   const double opened = timer.seconds();
+  KTX_TRY(join_team(s));
   KTX_TRY(allocate_host(s));
   for (GpuDevice& device : s.devices) {
     KTX_TRY(device.named(allocate_device(s, device)));

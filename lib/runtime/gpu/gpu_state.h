@@ -6,6 +6,7 @@
 //   gpu_graphs.h     captures the steps of one token per sequence
 //   skinny_graphs.h  those of a few tokens of one sequence, as they are met
 //   gpu_queue.h      queues a part: its steps, and copies between devices
+//   gpu_sums.h       sums of what several devices have
 //   watched_steps.h  runs a part step by step, for times and results
 //   kernel_times.h   times some steps as they run inside a graph
 //   gpu_backend.cc   a pass: inputs, parts, logits
@@ -156,14 +157,18 @@ struct GpuState {
   std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<PinnedMemory>> pins;
   bool pinned =
-      true;  // the host's values; else kernels cannot reach them, and no graph copies them
+      true;           // the host's values; else kernels cannot reach them, and no graph copies them
+  bool team = false;  // GPUs add up what all of them have by kernels (gpu_sums.h)
+  std::vector<int> gpu_of_buffer;                // of a plan with such sums
+  std::vector<size_t> rank_of_gpu;               // of those that add up: their number among these
   std::vector<GpuMark> marks;                    // by part
   std::map<uint32_t, GpuPlace> boundary_places;  // by value; empty: no links
   bool linked = false;                           // the pass at hand has those
   std::vector<GpuMemory> boundary_memory;
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
-  std::vector<std::string> notes;                              // of the start
-  int64_t stream_tokens = 0;   // of a pass that streams experts; 0: none does
+  std::vector<size_t> graph_of_part;  // by part: that whose graph of a bucket has it, too
+  std::vector<std::string> notes;     // of the start
+  int64_t stream_tokens = 0;          // of a pass that streams experts; 0: none does
   int64_t joint_tokens = 0;    // of a streaming pass; 0: GPUs compute all streamed experts of it
   bool room_to_stream = true;  // on all GPUs
   plan::StreamSlots stream_slots = plan::StreamSlots::Layer;

@@ -1,0 +1,58 @@
+// A sum of what several GPUs have, on each of them: they read and write each other's memory over
+// NVLink or PCIe, and wait for each other on the GPUs, so that a token of all of them needs no host
+// between. Every GPU adds the parts in the same order, so that all have the same bits.
+//
+// Small sums (a few tokens) go in one way: each GPU writes its part into the memory of the others,
+// each float with the number of the sum behind it, and reads what comes until all have that number
+// (NCCL's LL protocol). Large ones, and those to which not all have a part, are read:
+//
+//   GPU 0                                  GPU 1
+//   its part is written                    its part is written
+//   flag in GPU 1's memory = 7             flag in GPU 0's memory = 7
+//   waits until its own flag is 7          waits until its own flag is 7
+//   x += part 0 + part 1                   x += part 0 + part 1
+//
+// Who has come to sum n has read all parts of sum n - 1: so the memory of a part is free again
+// behind the next sum, and what was written into another GPU's memory behind the one after that.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/common/cuda_stream.h"
+#include "lib/support/result.h"
+
+namespace ktx::kernels {
+
+inline constexpr int kMostTeam = 8;
+inline constexpr int64_t kMostSmallSum = 32 << 10;  // elements
+
+// A GPU's own memory for its team, zero at the start: what GPU r writes is at [r].
+struct CudaTeamMemory {
+  uint32_t flags[kMostTeam];
+  uint32_t sums;      // that it has made
+  uint32_t finished;  // blocks of the one at hand
+  // Of small sums with an even and an odd number: {float, number} for each element.
+  alignas(16) uint2 small[2][kMostTeam][kMostSmallSum];
+};
+
+struct CudaTeam {
+  CudaTeamMemory* memory[kMostTeam] = {};  // of each GPU
+  int gpus = 0;
+  int rank = 0;
+  // In pinned host memory: number of the GPU that did not come within 20 s, and 1; 0: all came.
+  uint32_t* missing = nullptr;
+};
+
+struct CudaAllReduceArgs {
+  float* y = nullptr;  // aligned to 16 bytes, as the parts are
+  bool accumulate = false;
+  const float* parts[kMostTeam] = {};  // added in this order
+  int ranks[kMostTeam] = {};           // of the GPUs that have them
+  int count = 0;
+  int64_t elems = 0;
+};
+
+// Every GPU of the team launches the same sums in the same order.
+Status launch_all_reduce(const CudaAllReduceArgs& args, const CudaTeam& team, CudaStream stream);
+
+}  // namespace ktx::kernels

@@ -1,0 +1,511 @@
+// Divides the steps of layers over several GPUs (tensor parallelism), where a rule puts modules on
+// all of them (`device: split`):
+//
+//   n = rms_norm(x)              each GPU has a copy of the stream, and computes its own norm
+//   q, k, v = matmul(n)          rows of the weights: each GPU has its heads, and their cache
+//   a = attention(q)
+//   o = matmul(a)                columns of the weight: each GPU has a part of the sum
+//   x += all_reduce(o, o@cuda:1) on each GPU, the same parts in the same order
+//
+// Gate and up are divided by rows and down by columns in the same way. Experts come as groups, each
+// on one GPU (expert_groups.h): what each gives is a part of the sum, too. Norms, routers and other
+// small steps are computed on all GPUs. A part of a layer that cannot be divided (uneven heads,
+// blocks of weights that would be cut) is computed by one GPU, and its result is a sum of one part.
+// Bits are the same on all GPUs, as all add the same numbers in the same order.
+//
+// Steps are put out GPU by GPU between two sums, so that each stretch is one part of the plan
+// (lib/launches/parts.h).
+//
+// Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+
+#include "lib/passes/pass.h"
+#include "lib/target/host_device.h"
+
+namespace ktx::passes {
+namespace {
+
+using ir::Module;
+using ir::Role;
+using steps::Blob;
+using steps::BlobId;
+using steps::kAbsent;
+using steps::Step;
+using steps::ValueId;
+using steps::View;
+
+bool is_column(Role role) {
+  static constexpr Role kRoles[] = {
+      Role::QProj,    Role::KProj,  Role::VProj,      Role::QkvProj,
+      Role::GateProj, Role::UpProj, Role::GateUpProj, Role::AttentionGateProj};
+  return std::ranges::find(kRoles, role) != std::end(kRoles);
+}
+
+// Steps that give the same whether a sum is made before or behind them.
+bool keeps_sums(StepOp op) {
+  return op == StepOp::Scale || op == StepOp::SigmoidScale || op == StepOp::RowScale;
+}
+
+class Splitter {
+ public:
+  Splitter(const ir::ModuleGraph& modules, steps::StepGraph& graph)
+      : modules_(modules), graph_(graph), places_(graph.values.size()) {
+    for (const Module& module : modules.modules) {
+      by_path_[module.path] = &module;
+      if (team_.empty()) team_ = module.decision.team;
+    }
+    queues_.resize(team_.size());
+  }
+
+  Status run() {
+    if (team_.empty()) return {};
+    for (const Module& module : modules_.modules) {
+      const std::vector<std::string>& team = module.decision.team;
+      if (team.empty() || team == team_) continue;
+      return Error{
+          fmt::format("'{}' is divided over {}, and modules before it over {}; rules divide "
+                      "a model over the same GPUs",
+                      module.path, fmt::join(team, ", "), fmt::join(team_, ", "))};
+    }
+    std::vector<Step> old = std::move(graph_.steps);
+    graph_.steps.clear();
+    for (Step& step : old) KTX_TRY(place(step));
+    // The last step stays the last: what it gives is the model's output.
+    std::rotate(queues_.begin(), queues_.begin() + static_cast<ptrdiff_t>(last_gpu_) + 1,
+                queues_.end());
+    flush();
+    drop_unused_blobs();
+    return {};
+  }
+
+ private:
+  enum class How { Rows, Columns, Whole };
+  struct Place {
+    // Here: on a device beside the team, as lowering has it. Copies: the same on each GPU of the
+    // team. Divided: each GPU has its part of the columns. Parts: of a sum, on some of the GPUs.
+    enum class Kind { Here, Copies, Divided, Parts } kind = Kind::Here;
+    std::vector<ValueId> of = {};  // by GPU; kAbsent where it has none
+  };
+  using Kind = Place::Kind;
+
+  size_t gpus() const { return team_.size(); }
+  std::optional<size_t> rank_of(const std::string& device) const {
+    const auto found = std::ranges::find(team_, device);
+    if (found == team_.end()) return std::nullopt;
+    return static_cast<size_t>(found - team_.begin());
+  }
+
+  void emit(size_t gpu, Step step) {
+    step.device = team_[gpu];
+    last_gpu_ = gpu;
+    queues_[gpu].push_back(std::move(step));
+  }
+  void flush() {
+    for (std::vector<Step>& queue : queues_) {
+      graph_.steps.insert(graph_.steps.end(), std::make_move_iterator(queue.begin()),
+                          std::make_move_iterator(queue.end()));
+      queue.clear();
+    }
+  }
+
+  ValueId new_value(ValueId like, const std::string& name, int64_t width) {
+    steps::Value value = graph_.values[like];
+    value.name = name;
+    value.width = width;
+    graph_.values.push_back(std::move(value));
+    places_.emplace_back();
+    return static_cast<ValueId>(graph_.values.size()) - 1;
+  }
+  // A value for each GPU that `value` is now spread over: of the first, itself.
+  void spread(ValueId value, Kind kind) {
+    if (places_[value].kind == kind && !places_[value].of.empty()) return;
+    const steps::Value old = graph_.values[value];
+    const bool divided = kind == Kind::Divided;
+    const int64_t width = divided ? old.width / static_cast<int64_t>(gpus()) : old.width;
+    std::vector<ValueId> of{value};
+    for (size_t gpu = 1; gpu < gpus(); ++gpu) {
+      of.push_back(new_value(value, old.name + "@" + team_[gpu], width));
+    }
+    graph_.values[value].width = width;
+    places_[value] = {kind, std::move(of)};
+  }
+
+  static Step like(const Step& step, StepOp op, std::vector<View> inputs, View output,
+                   StepAttrs attrs) {
+    Step made;
+    made.op = op;
+    made.module = step.module;
+    made.layer = step.layer;
+    made.inputs = std::move(inputs);
+    made.outputs = {output};
+    made.attrs = std::move(attrs);
+    return made;
+  }
+
+  // Adds up, on each GPU, the parts that GPUs have of `value`, into sums[gpu].
+  void reduce(const Step& reader, std::span<const ValueId> parts, std::span<const ValueId> sums,
+              bool accumulate) {
+    flush();
+    std::vector<View> inputs;
+    for (const ValueId part : parts) {
+      if (part != kAbsent) inputs.push_back(graph_.whole(part));
+    }
+    for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+      emit(gpu, like(reader, StepOp::AllReduce, inputs, graph_.whole(sums[gpu]),
+                     AllReduceAttrs{accumulate ? 1 : 0}));
+    }
+  }
+
+  // Lets each GPU have the value.
+  Status copy_to_all(ValueId value, const Step& reader) {
+    const Place place = places_[value];
+    if (place.kind == Kind::Copies) return {};
+    if (place.kind == Kind::Divided) {
+      return Error{fmt::format("'{}' reads '{}', which is divided over GPUs", reader.module,
+                               graph_.values[value].name)};
+    }
+    const steps::Value old = graph_.values[value];
+    std::vector<ValueId> of;
+    if (place.kind == Kind::Here) {
+      for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+        of.push_back(new_value(value, old.name + "@" + team_[gpu], old.width));
+        emit(gpu, like(reader, StepOp::Transfer, {graph_.whole(value)}, graph_.whole(of[gpu]),
+                       NoAttrs{}));
+      }
+    } else {
+      for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+        of.push_back(new_value(value, fmt::format("{}.sum@{}", old.name, team_[gpu]), old.width));
+      }
+      reduce(reader, place.of, of, false);
+    }
+    places_[value] = {Kind::Copies, std::move(of)};
+    return {};
+  }
+
+  // ---- Weights.
+
+  static int64_t rows_of_slice(const Blob& blob, const ir::TensorSlice& slice) {
+    const bool all = slice.row_count < 0;
+    return all ? blob.rows * blob.matrices / static_cast<int64_t>(blob.sources.size())
+               : slice.row_count;
+  }
+  // Rows [first, first + count) of the blob.
+  static std::vector<ir::TensorSlice> rows_of(const Blob& blob, int64_t first, int64_t count) {
+    std::vector<ir::TensorSlice> slices;
+    int64_t at = 0;
+    for (const ir::TensorSlice& slice : blob.sources) {
+      const int64_t rows = rows_of_slice(blob, slice);
+      const int64_t begin = std::max(first, at), end = std::min(first + count, at + rows);
+      if (begin < end) slices.push_back({slice.tensor, slice.first_row + begin - at, end - begin});
+      at += rows;
+    }
+    return slices;
+  }
+
+  BlobId blob_of(BlobId whole, size_t gpu, How how) {
+    if (whole == kAbsent || (how == How::Whole && gpu == 0)) return whole;
+    const auto [found, added] = blobs_.try_emplace({whole, gpu, how}, 0);
+    if (!added) return found->second;
+    Blob part = graph_.blobs[whole];
+    const auto n = static_cast<int64_t>(gpus()), g = static_cast<int64_t>(gpu);
+    const bool vector = part.rows * part.matrices == 1;
+    if (how == How::Columns || (how == How::Rows && vector)) {
+      // Rows of a tensor are n shorter ones each, of which this is number g.
+      part.cols /= n;
+      for (ir::TensorSlice& slice : part.sources) {
+        slice = {slice.tensor, slice.first_row * n + g, rows_of_slice(graph_.blobs[whole], slice)};
+      }
+      if (!part.constant.empty()) {
+        part.constant.assign(part.constant.begin() + g * part.cols,
+                             part.constant.begin() + (g + 1) * part.cols);
+      }
+    } else if (how == How::Rows) {
+      part.rows /= n;
+      part.sources = rows_of(graph_.blobs[whole], g * part.rows, part.rows);
+    }
+    part.device = team_[gpu];
+    const std::string_view base = std::string_view(part.name).substr(0, part.name.rfind('@'));
+    part.name = how == How::Whole
+                    ? fmt::format("{}@{}", base, part.device)
+                    : fmt::format("{}/{}{}of{}@{}", base, how == How::Rows ? "" : "columns",
+                                  gpu + 1, n, part.device);
+    graph_.blobs.push_back(std::move(part));
+    return found->second = static_cast<BlobId>(graph_.blobs.size()) - 1;
+  }
+
+  void drop_unused_blobs() {
+    std::vector<BlobId> ids(graph_.blobs.size(), kAbsent);
+    for (const Step& step : graph_.steps) {
+      for (const BlobId blob : step.weights) {
+        if (blob != kAbsent) ids[blob] = 0;
+      }
+    }
+    std::vector<Blob> used;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] == kAbsent) continue;
+      ids[i] = static_cast<BlobId>(used.size());
+      used.push_back(std::move(graph_.blobs[i]));
+    }
+    graph_.blobs = std::move(used);
+    for (Step& step : graph_.steps) {
+      for (BlobId& blob : step.weights) {
+        if (blob != kAbsent) blob = ids[blob];
+      }
+    }
+  }
+
+  // The slot's heads on this GPU.
+  int32_t slot_of(int32_t slot, size_t gpu) {
+    std::vector<int32_t>& own = slots_[slot];
+    if (own.empty()) {
+      graph_.kv_slots[slot].kv_heads /= static_cast<int32_t>(gpus());
+      own.push_back(slot);
+      for (size_t other = 1; other < gpus(); ++other) {
+        steps::KvSlot copy = graph_.kv_slots[slot];
+        copy.device = team_[other];
+        own.push_back(static_cast<int32_t>(graph_.kv_slots.size()));
+        graph_.kv_slots.push_back(std::move(copy));
+      }
+    }
+    return own[gpu];
+  }
+
+  // ---- Steps.
+
+  View on(const View& view, size_t gpu) const {
+    if (view.value == kAbsent) return view;
+    const Place& place = places_[view.value];
+    const ValueId value = place.of.empty() ? view.value : place.of[gpu];
+    return place.kind == Kind::Divided ? graph_.whole(value) : View{value, view.offset, view.width};
+  }
+
+  // The step on one GPU, with its own values and weights.
+  Step of_gpu(const Step& step, size_t gpu, How how) {
+    Step own = step;
+    for (std::vector<View>* views : {&own.inputs, &own.outputs}) {
+      for (View& view : *views) view = on(view, gpu);
+    }
+    for (BlobId& blob : own.weights) blob = blob_of(blob, gpu, how);
+    return own;
+  }
+
+  bool reads(const Step& step, Kind kind) const {
+    return std::ranges::any_of(step.inputs, [&](const View& view) {
+      return view.value != kAbsent && places_[view.value].kind == kind;
+    });
+  }
+
+  Status place(Step& step) {
+    const Module& module = *by_path_.at(step.module);
+    if (step.op == StepOp::Add && step.outputs[0] == step.inputs[0]) {
+      return place_add(step);
+    }
+    for (const std::vector<View>* views : {&step.inputs, &step.outputs}) {
+      for (const View& view : *views) {
+        if (terms_.contains(view.value)) KTX_TRY(add_terms(view.value));
+      }
+    }
+    if (keeps_sums(step.op) && places_[step.inputs[0].value].kind == Kind::Parts) {
+      return place_on_parts(step);
+    }
+    if (module.decision.team.empty()) return place_alone(step);
+    if (reads(step, Kind::Divided)) return place_divided(step, module);
+    return place_on_all(step, step.op == StepOp::Matmul && is_column(module.role));
+  }
+
+  // On the device that it has, with the values that are there. What a GPU of the team gives is a
+  // sum of one part.
+  Status place_alone(Step& step) {
+    const auto rank = rank_of(step.device);
+    for (View& view : step.inputs) {
+      if (view.value == kAbsent) continue;
+      const Place& place = places_[view.value];
+      if (place.kind == Kind::Here) continue;
+      const bool own = rank && place.kind == Kind::Parts && place.of[*rank] != kAbsent &&
+                       std::ranges::count(place.of, kAbsent) + 1 == std::ssize(place.of);
+      if (!own) KTX_TRY(copy_to_all(view.value, step));
+    }
+    for (const View& view : step.outputs) {
+      Place& place = places_[view.value];
+      if (rank && place.kind == Kind::Here) {
+        place = {Kind::Parts, std::vector<ValueId>(gpus(), kAbsent)};
+        place.of[*rank] = view.value;
+      } else if (!rank) {
+        place = {};
+      }
+    }
+    for (std::vector<View>* views : {&step.inputs, &step.outputs}) {
+      for (View& view : *views) {
+        if (view.value != kAbsent && !places_[view.value].of.empty()) {
+          view.value = places_[view.value].of[rank.value_or(0)];
+        }
+      }
+    }
+    if (rank) {
+      emit(*rank, std::move(step));
+    } else {
+      flush();
+      graph_.steps.push_back(std::move(step));
+    }
+    return {};
+  }
+
+  Status place_on_parts(const Step& step) {
+    for (size_t i = 1; i < step.inputs.size(); ++i) {
+      KTX_TRY(copy_to_all(step.inputs[i].value, step));
+    }
+    const Place place = places_[step.inputs[0].value];
+    for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+      if (place.of[gpu] != kAbsent) emit(gpu, of_gpu(step, gpu, How::Whole));
+    }
+    return {};
+  }
+
+  Status place_on_all(const Step& step, bool by_rows) {
+    for (const View& view : step.inputs) {
+      if (view.value != kAbsent) KTX_TRY(copy_to_all(view.value, step));
+    }
+    for (const View& view : step.outputs) {
+      if (places_[view.value].kind != Kind::Copies) {
+        spread(view.value, by_rows ? Kind::Divided : Kind::Copies);
+      }
+    }
+    for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+      emit(gpu, of_gpu(step, gpu, by_rows ? How::Rows : How::Whole));
+    }
+    return {};
+  }
+
+  // What reads heads or columns that are divided.
+  Status place_divided(const Step& step, const Module& module) {
+    const bool product = step.op == StepOp::Matmul;
+    if (product && module.role != Role::OProj && module.role != Role::DownProj) {
+      return Error{fmt::format("'{}' reads a divided value", step.module)};
+    }
+    for (const View& view : step.outputs) {
+      if (product) spread(view.value, Kind::Parts);
+      if (!product) spread(view.value, Kind::Divided);
+    }
+    for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+      Step own = of_gpu(step, gpu, product ? How::Columns : How::Whole);
+      if (product && own.weights.size() > 1) {  // a bias is added once
+        own.weights[1] = gpu == 0 ? blob_of(step.weights[1], 0, How::Whole) : kAbsent;
+      }
+      for (size_t i = 0; i < step.weights.size() && !product; ++i) {
+        if (has_heads(step, i)) own.weights[i] = blob_of(step.weights[i], gpu, How::Rows);
+      }
+      divide_attrs(own.attrs, gpu);
+      emit(gpu, std::move(own));
+    }
+    return {};
+  }
+
+  // Whether a step's weight is a vector with a part for each head: sinks, and norms whose heads
+  // have weights of their own.
+  bool has_heads(const Step& step, size_t weight) const {
+    if (step.weights[weight] == kAbsent || step.op == StepOp::Rope) return false;
+    const Blob& blob = graph_.blobs[step.weights[weight]];
+    return step.op == StepOp::Attention || blob.rows * blob.cols == step.inputs[0].width;
+  }
+
+  void divide_attrs(StepAttrs& attrs, size_t gpu) {
+    const auto n = static_cast<int32_t>(gpus());
+    std::visit(
+        [&](auto& a) {
+          if constexpr (requires { a.heads; }) a.heads /= n;
+          if constexpr (requires { a.kv_heads; }) a.kv_heads /= n;
+          if constexpr (requires { a.groups; }) a.groups /= n;
+          if constexpr (requires { a.slot; }) a.slot = slot_of(a.slot, gpu);
+        },
+        attrs);
+  }
+
+  // ---- Sums.
+
+  // x = add(x, term): terms that are parts of a sum wait for each other.
+  Status place_add(Step& step) {
+    const ValueId sum = step.outputs[0].value, term = step.inputs[1].value;
+    if (terms_.contains(term)) KTX_TRY(add_terms(term));
+    const Kind to = places_[sum].kind, kind = places_[term].kind;
+    if (to == Kind::Parts) return add_to_parts(step);
+    if (to == Kind::Here && kind == Kind::Here) return place_alone(step);
+    if (kind == Kind::Copies || kind == Kind::Divided) return place_on_all(step, false);
+    terms_[sum].push_back(step);
+    return {};
+  }
+
+  // Both are parts of one sum from here on.
+  Status add_to_parts(const Step& step) {
+    const ValueId sum = step.outputs[0].value, term = step.inputs[1].value;
+    if (places_[term].kind == Kind::Divided) {
+      return Error{fmt::format("'{}' adds a divided value", step.module)};
+    }
+    Place& into = places_[sum];
+    const Place from = places_[term];
+    const bool parts = from.kind == Kind::Parts;
+    for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+      if (parts && from.of[gpu] == kAbsent) continue;
+      if (into.of[gpu] == kAbsent) {
+        if (parts) into.of[gpu] = from.of[gpu];
+        if (parts) continue;
+      } else {
+        const View to = graph_.whole(into.of[gpu]);
+        const ValueId own = from.of.empty() ? term : from.of[gpu];
+        emit(gpu, like(step, StepOp::Add, {to, graph_.whole(own)}, to, NoAttrs{}));
+        if (!parts) return {};
+      }
+    }
+    return {};
+  }
+
+  // Adds to a stream what waits for that.
+  Status add_terms(ValueId stream) {
+    const auto found = terms_.find(stream);
+    const std::vector<Step> terms = std::move(found->second);
+    terms_.erase(found);
+    KTX_TRY(copy_to_all(stream, terms[0]));
+    const ValueId first = terms[0].inputs[1].value;
+    // A sum that begins with what another device gives begins on the first GPU.
+    if (places_[first].kind == Kind::Here) {
+      const steps::Value& value = graph_.values[first];
+      const ValueId copy = new_value(first, value.name + "@" + team_[0], value.width);
+      emit(0,
+           like(terms[0], StepOp::Transfer, {graph_.whole(first)}, graph_.whole(copy), NoAttrs{}));
+      places_[first] = {Kind::Parts, std::vector<ValueId>(gpus(), kAbsent)};
+      places_[first].of[0] = copy;
+    }
+    for (size_t i = 1; i < terms.size(); ++i) {
+      Step more = terms[i];
+      more.inputs[0] = more.outputs[0] = graph_.whole(first);
+      KTX_TRY(add_to_parts(more));
+    }
+    reduce(terms.back(), places_[first].of, places_[stream].of, true);
+    return {};
+  }
+
+  const ir::ModuleGraph& modules_;
+  steps::StepGraph& graph_;
+  std::vector<std::string> team_;
+  std::vector<std::vector<Step>> queues_;  // by GPU: since the last sum
+  size_t last_gpu_ = 0;                    // that was given a step
+  std::map<std::string, const Module*> by_path_;
+  std::vector<Place> places_;                                // by value
+  std::map<std::tuple<BlobId, size_t, How>, BlobId> blobs_;  // parts and copies, by the whole
+  std::map<int32_t, std::vector<int32_t>> slots_;            // of each KV slot, by GPU
+  std::map<ValueId, std::vector<Step>> terms_;  // additions to a stream that are still to be made
+};
+
+}  // namespace
+
+Status split_steps(CompileState& state) {
+  return Splitter(state.modules, state.steps).run();
+}
+
+}  // namespace ktx::passes

@@ -1,0 +1,104 @@
+#include "lib/runtime/gpu/gpu_sums.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/plan/device_memory.h"
+
+namespace ktx::runtime {
+namespace {
+
+int64_t width_of(const GpuState& s, uint32_t value) {
+  return static_cast<int64_t>(plan::value_row_bytes(s.plan.values[value]) / sizeof(float));
+}
+
+int64_t rows_of(const GpuState& s, uint32_t value, const GpuShape& shape) {
+  return shape.rows(static_cast<RowKind>(s.plan.values[value].rows));
+}
+
+}  // namespace
+
+Status join_team(GpuState& s) {
+  std::vector<size_t> numbers;
+  for (const Part& part : s.parts.parts) {
+    if (part.kind != Part::Kind::Reduce) continue;
+    const auto number = static_cast<size_t>(part.device);
+    if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
+  }
+  if (numbers.empty()) return {};
+  std::ranges::sort(numbers);
+  for (const std::string& device : plan::buffer_devices(s.plan)) {
+    s.gpu_of_buffer.push_back(
+        static_cast<int>(std::ranges::find(s.parts.gpus, device) - s.parts.gpus.begin()));
+  }
+  std::vector<Gpu*> team;
+  for (const size_t number : numbers) team.push_back(s.devices[number].gpu.get());
+  s.team = true;
+  s.rank_of_gpu.resize(s.devices.size());
+  for (size_t rank = 0; rank < team.size(); ++rank) {
+    GpuDevice& device = s.devices[numbers[rank]];
+    s.rank_of_gpu[numbers[rank]] = rank;
+    s.team = KTX_TRY(device.named(device.gpu->join_team(team, rank))) && s.team;
+  }
+  if (s.team) return {};
+  s.notes.push_back(fmt::format(
+      "{} and {} more cannot read each other's memory: what they add up is copied, at a part of the "
+      "speed",
+      s.devices[numbers[0]].name, numbers.size() - 1));
+  return {};
+}
+
+int64_t sum_bytes(const GpuState& s, const GpuShape& shape) {
+  int64_t most = 0;
+  for (const Part& part : s.parts.parts) {
+    if (part.kind != Part::Kind::Reduce || s.team) continue;
+    for (const plan::StepRecord& step : s.plan.steps.subspan(part.first_step, part.step_count)) {
+      const uint32_t y = s.plan.outputs(step)[0].value;
+      most = std::max(most, rows_of(s, y, shape) * width_of(s, y) * 4);
+    }
+  }
+  return most;
+}
+
+Status queue_sum(GpuState& s, const Part& part, const plan::StepRecord& step,
+                 const GpuShape& shape) {
+  GpuDevice& device = s.devices[part.device];
+  Gpu& gpu = *device.gpu;
+  const uint32_t value = s.plan.outputs(step)[0].value;
+  GpuSum sum{.y = reinterpret_cast<float*>(s.place(part.device, value)),
+             .accumulate = s.plan.attrs_of<AllReduceAttrs>(step).accumulate != 0,
+             .parts = {},
+             .ranks = {},
+             .rows = rows_of(s, value, shape),
+             .width = width_of(s, value)};
+  const auto bytes = static_cast<uint64_t>(sum.rows * sum.width) * sizeof(float);
+  std::vector<const float*> parts;
+  std::vector<size_t> ranks;
+  bool first = !sum.accumulate;
+  for (const plan::OperandRecord& operand : s.plan.inputs(step)) {
+    if (operand.value == plan::kNone) continue;
+    const int other = s.gpu_of_buffer[s.plan.values[operand.value].buffer];
+    const std::byte* from = s.place(other, operand.value);
+    parts.push_back(reinterpret_cast<const float*>(from));
+    ranks.push_back(s.rank_of_gpu[static_cast<size_t>(other)]);
+    if (s.team) continue;
+    std::byte* const to = first ? reinterpret_cast<std::byte*>(sum.y) : device.workspace.data();
+    if (other != part.device) {
+      KTX_TRY(gpu.copy_from(*s.devices[static_cast<size_t>(other)].gpu, to, from, bytes));
+      from = to;
+    } else if (first) {
+      KTX_TRY(gpu.copy(to, from, bytes));
+    }
+    if (!first) {
+      KTX_TRY(gpu.add(sum.y, reinterpret_cast<const float*>(from), sum.rows, sum.width));
+    }
+    first = false;
+  }
+  if (!s.team) return {};
+  sum.parts = parts;
+  sum.ranks = ranks;
+  return gpu.sum(sum);
+}
+
+}  // namespace ktx::runtime

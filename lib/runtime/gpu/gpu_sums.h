@@ -1,0 +1,22 @@
+// Sums of what several GPUs have (all_reduce): by kernels that read each other's memory, or by
+// copies where GPUs cannot. Each GPU adds the same numbers in the same order, so that all have the
+// same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/runtime/gpu/gpu_state.h"
+
+namespace ktx::runtime {
+
+// Joins the GPUs whose parts of the plan are sums, and notes where sums have to be copied.
+Status join_team(GpuState& state);
+
+// Bytes of workspace that copies of parts take in a pass of this shape.
+int64_t sum_bytes(const GpuState& state, const GpuShape& shape);
+
+// This GPU's share of the sum.
+Status queue_sum(GpuState& state, const Part& part, const plan::StepRecord& step,
+                 const GpuShape& shape);
+
+}  // namespace ktx::runtime
