@@ -26,8 +26,8 @@
 //   part 1  cuda:0   attention of its heads, its part of o
 //   part 2  cuda:1   the same of its own
 //   part 3  reduce   x of cuda:0
-//   part 4  cuda:0   its part of the feed-forward network ...
-//   part 5  reduce   x of cuda:1
+//   part 4  reduce   x of cuda:1
+//   part 5  cuda:0   its part of the feed-forward network ...
 //
 // Where a model runs on several hosts, values go from the CPU of one to that of another. Such
 // transfers are parts as well, of the network; those of one boundary follow each other:

@@ -14,7 +14,9 @@
 // Bits are the same on all GPUs, as all add the same numbers in the same order.
 //
 // Steps are put out GPU by GPU between two sums, so that each stretch is one part of the plan
-// (lib/launches/parts.h).
+// (lib/launches/parts.h), and the sums of all GPUs together: a GPU that waits in a sum for another
+// one waits for nothing that is still to be queued. (Queueing may wait for an idle GPU, where the
+// driver loads a kernel at its first launch.)
 //
 // Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
 #include <fmt/format.h>
@@ -161,6 +163,7 @@ class Splitter {
       emit(gpu, like(reader, StepOp::AllReduce, inputs, graph_.whole(sums[gpu]),
                      AllReduceAttrs{accumulate ? 1 : 0}));
     }
+    flush();
   }
 
   // Lets each GPU have the value.

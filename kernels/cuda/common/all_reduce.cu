@@ -8,7 +8,6 @@ namespace ktx::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLoads = 4;  // of a part that a thread has on their way
 constexpr uint64_t kMostNanoseconds = 20'000'000'000;
 
 __device__ __forceinline__ void set_flag(uint32_t* flag, uint32_t value) {
@@ -75,9 +74,12 @@ __device__ __forceinline__ void add(float4& y, float4 part) {
   y.x += part.x, y.y += part.y, y.z += part.z, y.w += part.w;
 }
 
+// kParts: at least a.count. A thread has all of its loads on their way before it adds.
+template <int kParts>
 __global__ void __launch_bounds__(kThreads)
     read_and_add(const __grid_constant__ CudaAllReduceArgs a,
                  const __grid_constant__ CudaTeam team) {
+  constexpr int kLoads = 16 / kParts;
   begin_kernel();
   CudaTeamMemory& own = *team.memory[team.rank];
   const uint32_t sum = __ldcg(&own.sums) + 1;
@@ -86,22 +88,24 @@ __global__ void __launch_bounds__(kThreads)
   float4* const all = reinterpret_cast<float4*>(a.y);
   for (int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x; first < groups;
        first += kLoads * step) {
-    float4 y[kLoads] = {};
-    for (int p = 0; p < a.count; ++p) {
-      const float4* const part = reinterpret_cast<const float4*>(a.parts[p]);
-      float4 v[kLoads];
+    float4 y[kLoads] = {}, parts[kParts][kLoads] = {};
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) {
         const int64_t at = first + i * step;
-        if (at >= groups) continue;
-        v[i] = __ldcg(part + at);
-        if (p == 0 && a.accumulate) y[i] = all[at];
+        if (p < a.count && at < groups) {
+          parts[p][i] = __ldcg(reinterpret_cast<const float4*>(a.parts[p]) + at);
+        }
+        if (p == 0 && a.accumulate && at < groups) y[i] = all[at];
       }
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) add(y[i], v[i]);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) {
+        if (p < a.count) add(y[i], parts[p][i]);
+      }
       if (first + i * step < groups) all[first + i * step] = y[i];
     }
   }
@@ -163,7 +167,10 @@ Status launch_all_reduce(const CudaAllReduceArgs& a, const CudaTeam& team, CudaS
   const int64_t blocks = ceil_div(a.elems / 4 + 1, int64_t{kThreads});
   const int64_t most = int64_t{8} * sm_count();
   const dim3 grid(static_cast<unsigned>(blocks < most ? blocks : most));
-  return launch("sum over GPUs", read_and_add, grid, kThreads, 0, stream, a, team);
+  auto* const kernel = a.count <= 2   ? read_and_add<2>
+                       : a.count <= 4 ? read_and_add<4>
+                                      : read_and_add<kMostTeam>;
+  return launch("sum over GPUs", kernel, grid, kThreads, 0, stream, a, team);
 }
 
 }  // namespace ktx::kernels

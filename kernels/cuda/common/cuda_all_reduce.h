@@ -24,7 +24,7 @@
 namespace ktx::kernels {
 
 inline constexpr int kMostTeam = 8;
-inline constexpr int64_t kMostSmallSum = 32 << 10;  // elements
+inline constexpr int64_t kMostSmallSum = 128 << 10;  // elements
 
 // A GPU's own memory for its team, zero at the start: what GPU r writes is at [r].
 struct CudaTeamMemory {
