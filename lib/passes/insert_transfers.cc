@@ -182,9 +182,11 @@ class Inserter {
     if (!step.outputs.empty()) old_logits_ = step.outputs[0].value;
     for (const View& view : step.inputs) flush(view.value);
     for (const View& view : step.outputs) flush(view.value), flush_uses(view.value);
-    // A sum over GPUs reads what each of them has.
     for (View& view : step.inputs) {
-      if (step.op != StepOp::AllReduce) view = read(view, step.device, step);
+      // A sum over GPUs reads what each of them has, where it is.
+      const bool sums = step.op == StepOp::AllReduce && view.value != steps::kAbsent;
+      const std::string device = sums ? places_[view.value].latest : step.device;
+      view = read(view, device, step);
     }
     for (View& view : step.outputs) {
       const ValueId value = view.value;

@@ -60,6 +60,18 @@ std::map<int32_t, DeviceId> attention_devices(const ir::ModuleGraph& modules,
   return devices;
 }
 
+std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& modules,
+                                                         const Placement& placement) {
+  std::map<int32_t, std::vector<DeviceId>> teams;
+  for (size_t i = 0; i < modules.modules.size(); ++i) {
+    const ir::Module& module = modules.modules[i];
+    const std::vector<DeviceId>& team = placement.of_module[i].team;
+    const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
+    if (attention && !team.empty()) teams[module.layer] = team;
+  }
+  return teams;
+}
+
 int32_t experts_on(const ModulePlace& place, const DeviceId& device) {
   int32_t here = place.experts, found = 0;
   for (const ExpertSplit& split : place.splits) {

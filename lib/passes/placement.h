@@ -70,6 +70,10 @@ void write_placement(const Placement& placement, ir::ModuleGraph& modules);
 std::map<int32_t, DeviceId> attention_devices(const ir::ModuleGraph& modules,
                                               const Placement& placement);
 
+// The GPUs that compute a layer's attention together, for layers where several do.
+std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& modules,
+                                                         const Placement& placement);
+
 // How many experts of a module are on `device`; also before it is known which.
 int32_t experts_on(const ModulePlace& place, const DeviceId& device);
 // Bytes of a module's weights on `device`, of `bytes` in all.

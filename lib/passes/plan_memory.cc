@@ -107,22 +107,33 @@ void extend_fetched(const steps::StepGraph& graph, const launches::CpuWaits& wai
   }
 }
 
-// The parts of a sum over GPUs live until the next sum.
+// The parts of a sum over GPUs live until the next sum, and from the last one on: so the steps that
+// make a part write no buffer that they read, and may be one launch (lib/launches/find_fused.h).
 void extend_parts(const steps::StepGraph& graph, const std::vector<Stage>& stages,
                   std::vector<Lifetime>& lives) {
   std::vector<steps::View> parts;  // of the last sum
+  int behind = 0;                  // the stage behind that
   const auto extend_to = [&](int stage) {
     for (const steps::View& part : parts) {
-      if (part.value != steps::kAbsent) lives[part.value].last = stage;
+      if (part.value == steps::kAbsent) continue;
+      lives[part.value].last = std::max(lives[part.value].last, stage);
     }
   };
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     for (const auto& side_by_side : stages[stage].parts) {
       for (int32_t index : side_by_side) {
         const steps::Step& step = graph.steps[index];
-        if (step.op != StepOp::AllReduce || step.inputs == parts) continue;
-        extend_to(stage);
-        parts = step.inputs;
+        if (step.op != StepOp::AllReduce) continue;
+        if (step.inputs != parts) {
+          extend_to(stage);
+          parts = step.inputs;
+          for (const steps::View& part : parts) {
+            if (part.value == steps::kAbsent) continue;
+            int& first = lives[part.value].first;
+            first = std::min(first, behind);
+          }
+        }
+        behind = stage + 1;
       }
     }
   }

@@ -94,6 +94,7 @@ class Splitter {
     // team. Divided: each GPU has its part of the columns. Parts: of a sum, on some of the GPUs.
     enum class Kind { Here, Copies, Divided, Parts } kind = Kind::Here;
     std::vector<ValueId> of = {};  // by GPU; kAbsent where it has none
+    ValueId here = kAbsent;        // Here: in which value it is; kAbsent: itself
   };
   using Kind = Place::Kind;
 
@@ -133,7 +134,7 @@ class Splitter {
     const int64_t width = divided ? old.width / static_cast<int64_t>(gpus()) : old.width;
     std::vector<ValueId> of{value};
     for (size_t gpu = 1; gpu < gpus(); ++gpu) {
-      of.push_back(new_value(value, old.name + "@" + team_[gpu], width));
+      of.push_back(new_value(value, old.name + "/" + team_[gpu], width));
     }
     graph_.values[value].width = width;
     places_[value] = {kind, std::move(of)};
@@ -178,13 +179,13 @@ class Splitter {
     std::vector<ValueId> of;
     if (place.kind == Kind::Here) {
       for (size_t gpu = 0; gpu < gpus(); ++gpu) {
-        of.push_back(new_value(value, old.name + "@" + team_[gpu], old.width));
-        emit(gpu, like(reader, StepOp::Transfer, {graph_.whole(value)}, graph_.whole(of[gpu]),
+        of.push_back(new_value(value, old.name + "/" + team_[gpu], old.width));
+        emit(gpu, like(reader, StepOp::Transfer, {graph_.whole(here(value))}, graph_.whole(of[gpu]),
                        NoAttrs{}));
       }
     } else {
       for (size_t gpu = 0; gpu < gpus(); ++gpu) {
-        of.push_back(new_value(value, fmt::format("{}.sum@{}", old.name, team_[gpu]), old.width));
+        of.push_back(new_value(value, fmt::format("{}.sum/{}", old.name, team_[gpu]), old.width));
       }
       reduce(reader, place.of, of, false);
     }
@@ -285,7 +286,7 @@ class Splitter {
   View on(const View& view, size_t gpu) const {
     if (view.value == kAbsent) return view;
     const Place& place = places_[view.value];
-    const ValueId value = place.of.empty() ? view.value : place.of[gpu];
+    const ValueId value = place.of.empty() ? here(view.value) : place.of[gpu];
     return place.kind == Kind::Divided ? graph_.whole(value) : View{value, view.offset, view.width};
   }
 
@@ -323,6 +324,21 @@ class Splitter {
     return place_on_all(step, step.op == StepOp::Matmul && is_column(module.role));
   }
 
+  ValueId here(ValueId value) const {
+    const ValueId there = places_[value].here;
+    return there == kAbsent ? value : there;
+  }
+  // The value of a sum of one part; else none.
+  static ValueId only_part(const Place& place) {
+    ValueId one = kAbsent;
+    for (const ValueId value : place.of) {
+      if (value == kAbsent) continue;
+      if (place.kind != Kind::Parts || one != kAbsent) return kAbsent;
+      one = value;
+    }
+    return one;
+  }
+
   // On the device that it has, with the values that are there. What a GPU of the team gives is a
   // sum of one part.
   Status place_alone(Step& step) {
@@ -330,26 +346,27 @@ class Splitter {
     for (View& view : step.inputs) {
       if (view.value == kAbsent) continue;
       const Place& place = places_[view.value];
-      if (place.kind == Kind::Here) continue;
-      const bool own = rank && place.kind == Kind::Parts && place.of[*rank] != kAbsent &&
-                       std::ranges::count(place.of, kAbsent) + 1 == std::ssize(place.of);
-      if (!own) KTX_TRY(copy_to_all(view.value, step));
+      if (place.kind == Kind::Here) {
+        view.value = here(view.value);
+      } else if (const ValueId one = only_part(place); one != kAbsent) {
+        view.value = one;
+      } else {
+        KTX_TRY(copy_to_all(view.value, step));
+        view.value = places_[view.value].of[rank.value_or(0)];
+      }
     }
-    for (const View& view : step.outputs) {
+    for (View& view : step.outputs) {
       Place& place = places_[view.value];
-      if (rank && place.kind == Kind::Here) {
+      const ValueId there = place.of.empty()             ? here(view.value)
+                            : place.kind == Kind::Copies ? place.of[rank.value_or(0)]
+                                                         : only_part(place);
+      const ValueId value = there == kAbsent ? view.value : there;
+      place = {.here = value};
+      if (rank) {
         place = {Kind::Parts, std::vector<ValueId>(gpus(), kAbsent)};
-        place.of[*rank] = view.value;
-      } else if (!rank) {
-        place = {};
+        place.of[*rank] = value;
       }
-    }
-    for (std::vector<View>* views : {&step.inputs, &step.outputs}) {
-      for (View& view : *views) {
-        if (view.value != kAbsent && !places_[view.value].of.empty()) {
-          view.value = places_[view.value].of[rank.value_or(0)];
-        }
-      }
+      view.value = value;
     }
     if (rank) {
       emit(*rank, std::move(step));
@@ -460,7 +477,7 @@ class Splitter {
         if (parts) continue;
       } else {
         const View to = graph_.whole(into.of[gpu]);
-        const ValueId own = from.of.empty() ? term : from.of[gpu];
+        const ValueId own = from.of.empty() ? here(term) : from.of[gpu];
         emit(gpu, like(step, StepOp::Add, {to, graph_.whole(own)}, to, NoAttrs{}));
         if (!parts) return {};
       }
@@ -478,9 +495,9 @@ class Splitter {
     // A sum that begins with what another device gives begins on the first GPU.
     if (places_[first].kind == Kind::Here) {
       const steps::Value& value = graph_.values[first];
-      const ValueId copy = new_value(first, value.name + "@" + team_[0], value.width);
-      emit(0,
-           like(terms[0], StepOp::Transfer, {graph_.whole(first)}, graph_.whole(copy), NoAttrs{}));
+      const ValueId copy = new_value(first, value.name + "/" + team_[0], value.width);
+      emit(0, like(terms[0], StepOp::Transfer, {graph_.whole(here(first))}, graph_.whole(copy),
+                   NoAttrs{}));
       places_[first] = {Kind::Parts, std::vector<ValueId>(gpus(), kAbsent)};
       places_[first].of[0] = copy;
     }

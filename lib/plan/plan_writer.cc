@@ -113,7 +113,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
 // hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
 // 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
-// hyper-connections.
+// hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
+// experts.
 uint32_t reader_minor(const PlanContents& contents) {
   uint32_t by_op = 0;
   for (const StepRecord& step : contents.steps) {
@@ -123,7 +124,8 @@ uint32_t reader_minor(const PlanContents& contents) {
     const bool newest = std::ranges::count(kNewest, static_cast<StepOp>(step.op)) > 0 ||
                         (step.op == static_cast<uint32_t>(StepOp::CausalConv) &&
                          step.attrs_size > CausalConvAttrs::kFirstBytes);
-    by_op = std::max(by_op, newest ? 6U : sums ? 5U : 0U);
+    const bool reduces = step.op == static_cast<uint32_t>(StepOp::AllReduce);
+    by_op = std::max(by_op, reduces ? 7U : newest ? 6U : sums ? 5U : 0U);
   }
   if (by_op > 0) return by_op;
   if (contents.facts.reads_hidden()) return 4;
@@ -135,6 +137,10 @@ uint32_t reader_minor(const PlanContents& contents) {
     if (step.attrs_size > GroupExpertsAttrs::kFirstBytes) return 2;
     if (step.weight_count > 0 && contents.weight_uses[step.first_weight] != kNone) minor = 1;
   }
+  const auto chooses = [](const LaunchRecord& launch) {
+    return launch.fused_op == static_cast<uint32_t>(FusedOp::Experts);
+  };
+  if (minor == 1 && std::ranges::any_of(contents.launches, chooses)) return 7;
   return minor;
 }
 

@@ -18,10 +18,11 @@ Json closed(std::string_view sentence) {
 }
 
 Json device_type() {
-  Json one = {{"type", "string"},
-              {"pattern",
-               "^(cpu|auto|spread|cuda(:(\\*|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*))?|"
-               "(xpu|npu)(:[0-9]+)?)$"}};
+  Json one = {
+      {"type", "string"},
+      {"pattern",
+       "^(cpu|auto|spread|split|cuda(:(\\*|[0-9]+(\\+[0-9]+)+|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*))?|"
+       "(xpu|npu)(:[0-9]+)?)$"}};
   return {{"description", "cpu, cuda, cuda:0, cuda:0-3, cuda:*, auto"},
           {"anyOf", {one, {{"type", "array"}, {"items", one}}}}};
 }

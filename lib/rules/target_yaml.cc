@@ -265,6 +265,8 @@ class TargetParser {
             }},
            {"pcie_gbps",
             [&](const YamlNode& n) { gpu.pcie_gbps = number_of(n, "pcie_gbps", 0.001, 1e5); }},
+           {"peer_gbps",
+            [&](const YamlNode& n) { gpu.peer_gbps = number_of(n, "peer_gbps", 0.001, 1e5); }},
            {"read_gbps",
             [&](const YamlNode& n) { gpu.read_gbps = number_of(n, "read_gbps", 0.001, 1e6); }},
            {"tflops", [&](const YamlNode& n) { gpu.tflops = number_of(n, "tflops", 0.001, 1e6); }},

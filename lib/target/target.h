@@ -48,7 +48,9 @@ struct GpuTarget {
   uint64_t memory_bytes = 0;
   double bandwidth_gbps = 0;  // of its memory, as rated; 0: not stated
   double pcie_gbps = 0;       // from pinned host memory; 0: not stated
-  int multiprocessors = 0;    // SMs; 0: not stated
+  // From the memory of the GPUs beside it, by kernels; 0: not known to be reached.
+  double peer_gbps = 0;
+  int multiprocessors = 0;  // SMs; 0: not stated
   // Measured; 0: not measured.
   double read_gbps = 0;     // of its memory
   double tflops = 0;        // of long products with activations in F16

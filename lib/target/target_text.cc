@@ -42,8 +42,9 @@ std::string gpu_text(const GpuTarget& gpu) {
                                 static_cast<double>(gpu.memory_bytes) / kGiB);
   if (gpu.multiprocessors > 0) out += fmt::format(", sms: {}", gpu.multiprocessors);
   return out + rate("bandwidth_gbps", gpu.bandwidth_gbps) + rate("pcie_gbps", gpu.pcie_gbps) +
-         rate("read_gbps", gpu.read_gbps) + rate("tflops", gpu.tflops) +
-         rate("launch_us", gpu.launch_us) + rate("hand_over_us", gpu.hand_over_us) + "}";
+         rate("peer_gbps", gpu.peer_gbps) + rate("read_gbps", gpu.read_gbps) +
+         rate("tflops", gpu.tflops) + rate("launch_us", gpu.launch_us) +
+         rate("hand_over_us", gpu.hand_over_us) + "}";
 }
 
 // A host of several, on one line; with each of its GPUs on a line of its own behind it.

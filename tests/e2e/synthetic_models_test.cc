@@ -228,12 +228,18 @@ gpus:
   - {name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: 2}
 cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
 )");
-  for (const char* rules : {"moe-experts-on-cpu.yaml", "spread-gpus.yaml"}) {
+  for (const char* rules : {"moe-experts-on-cpu.yaml", "spread-gpus.yaml", "split-gpus.yaml"}) {
     HostGpuLog log;
     runtime::EngineOptions options;
     options.open_gpu = HostGpu::opener({}, &log);
     compare(rules, options, "m.gguf", two);
   }
+  // Of columns and rows that are divided over GPUs, too.
+  ASSERT_EQ(run_program({ktx_run(), "inspect", dir_.path("m.ktxplan"), "--export-gguf",
+                         dir_.path("out.gguf")})
+                .status,
+            0);
+  EXPECT_TRUE(read_file(dir_.path("out.gguf")) == read_file(dir_.path("m.gguf")));
 }
 
 TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {

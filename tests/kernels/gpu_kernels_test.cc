@@ -72,6 +72,7 @@ std::vector<GpuForm> forms() {
     GpuForm form;
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
+    if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
     constexpr StepOp kOfTheCpu[] = {StepOp::StateSpace,          StepOp::ChooseBlocks,
                                     StepOp::BlockAttention,      StepOp::Compress,
                                     StepOp::CompressedAttention, StepOp::StreamWeights,

@@ -59,6 +59,7 @@ std::vector<FamilyQuery> steps() {
                                     StepOp::ExpertsGateUp, StepOp::ExpertsDown};
   std::vector<FamilyQuery> all;
   for (const StepOpInfo& op : all_step_ops()) {
+    if (op.op == StepOp::AllReduce) continue;  // of GPUs alone
     const bool heads = op.op == StepOp::MatmulHeads;
     const bool panels = std::ranges::find(kReadPanels, op.op) != std::end(kReadPanels);
     for (Precision precision : {Precision::Exact, Precision::Fast}) {

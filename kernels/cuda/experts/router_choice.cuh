@@ -16,6 +16,7 @@
 
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/experts/cuda_experts.h"
+#include "kernels/router/expert_places.h"
 
 namespace ktx::kernels {
 
@@ -27,6 +28,18 @@ struct RouterChoice {
   int id;
   float weight;  // 0 without one
 };
+
+// The matrix of an expert; -1: it is on another device.
+__device__ __forceinline__ int matrix_of(const CudaRouterArgs& a, int expert) {
+  return !a.places || expert < 0 ? expert : place_of_expert(a.places[expert], a.here);
+}
+// Stores a choice as launches of experts read it: by matrix, with weight 0 without one.
+__device__ __forceinline__ void store_choice(const CudaRouterArgs& a, RouterChoice choice,
+                                             int64_t at) {
+  const int matrix = matrix_of(a, choice.id);
+  a.ids[at] = matrix;
+  a.weights[at] = matrix < 0 ? 0 : choice.weight;
+}
 
 // Shared memory of a warp.
 inline int choose_experts_bytes(const RouterAttrs& attrs) {

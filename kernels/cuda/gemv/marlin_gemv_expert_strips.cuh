@@ -55,18 +55,19 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
   RouterPick pick = {};
   if (warp == kChooser) {
     pick = pick_experts<kChoiceExperts / 32>(p.router, token, scratch, lane);
-    if (lane < top_k) chosen[lane] = max(pick.id, 0);
+    if (lane < top_k) chosen[lane] = matrix_of(p.router, pick.id);
   } else {
     x.load<false>(p.x + token * p.x_stride, nullptr, p.cols, tiles.count, 0, warp, kChooser, lane);
   }
   __syncthreads();
-  if (lane == 0 && count > 0) {
+  const int matrix = chosen[k];  // -1: another device's
+  if (lane == 0 && count > 0 && matrix >= 0) {
     const int64_t at = strip * rows.strip_bytes + begin * kTileBytes;
     const int bytes =
         static_cast<int>(min(rows.strip_bytes - begin * kTileBytes, int64_t{count * kTileBytes}));
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      bulk_copy_once(own + m * count * kTileBytes, rows.w[m] + chosen[k] * rows.matrix_bytes + at,
+      bulk_copy_once(own + m * count * kTileBytes, rows.w[m] + matrix * rows.matrix_bytes + at,
                      bytes, barriers + warp);
     }
   }
@@ -74,14 +75,12 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
     // While the tiles come. The next kernel may read the choice as soon as it starts: the block
     // that writes it is the last to let it.
     const RouterChoice choice = weigh(p.router, pick, lane);
-    if (lane < top_k) {
-      p.router.ids[first_choice + lane] = choice.id;
-      p.router.weights[first_choice + lane] = choice.weight;
-    }
+    if (lane < top_k) store_choice(p.router, choice, first_choice + lane);
     __threadfence();
     __syncwarp();
     let_next_kernel_start();
   }
+  if (matrix < 0) return;
   if (count > 0) barrier_wait(barriers + warp, 0);
   float total[2] = {};
 #pragma unroll 1
@@ -139,9 +138,9 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   }
   const unsigned mine = __ballot_sync(~0u, lane < top_k && before == source);
   const int choice = __ffs(static_cast<int>(mine)) - 1;
-  const int expert = max(__shfl_sync(~0u, id, choice), 0);
+  const int expert = __shfl_sync(~0u, id, choice);  // -1: another device's, or none
   const float weight = __shfl_sync(~0u, weights, choice);
-  if (lane == 0) {
+  if (lane == 0 && expert >= 0) {
     const int64_t at = strip * rows.strip_bytes + tile * kTileBytes;
     bulk_copy_once(own, rows.w[0] + expert * rows.matrix_bytes + at,
                    tiles.spans(tile) * (kTileBytes / 4), barriers + warp);
@@ -153,19 +152,21 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   const float y_before = writes && rows.accumulate ? *y : 0;
   const int k = 256 * tile + 8 * lane;
   float4 v[2] = {};
-  if (k < p.cols) {
+  if (k < p.cols && expert >= 0) {
     const auto* from =
         reinterpret_cast<const float4*>(p.x + (first_choice + choice) * p.x_stride + k);
     v[0] = from[0], v[1] = from[1];
   }
   x.put(warp, v[0], v[1], lane);
   __syncwarp();
-  barrier_wait(barriers + warp, 0);
   float total[2] = {};
-  OneTile<kType> weighed;
-  weighed.load(own, tiles.spans(tile), x, warp, lane);
-  weighed.add(lane, total);
-  total[0] *= weight, total[1] *= weight;
+  if (expert >= 0) {
+    barrier_wait(barriers + warp, 0);
+    OneTile<kType> weighed;
+    weighed.load(own, tiles.spans(tile), x, warp, lane);
+    weighed.add(lane, total);
+    total[0] *= weight, total[1] *= weight;
+  }
   put_sums(total, sums[warp], lane);
   __syncthreads();
   if (!writes) return;

@@ -69,7 +69,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     if (blockIdx.x != 0) let_next_kernel_start();
     if (warp == x_warps) {
       pick = pick_experts<8>(p.router, token, sums, lane);
-      if (lane < top_k) chosen[lane] = max(pick.id, 0);
+      if (lane < top_k) chosen[lane] = max(matrix_of(p.router, pick.id), 0);
     }
   } else if (kWork == OneWork::Sum && warp == 0) {
     // Past L1, where a line may be older than the kernel ahead.
@@ -113,10 +113,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     // While the first tiles come. The next kernel may read the choice as soon as it starts: the
     // block that writes it is the last to let it.
     const RouterChoice choice = weigh(p.router, pick, lane);
-    if (lane < top_k) {
-      p.router.ids[first_choice + lane] = choice.id;
-      p.router.weights[first_choice + lane] = choice.weight;
-    }
+    if (lane < top_k) store_choice(p.router, choice, first_choice + lane);
     __threadfence();
     __syncwarp();
     let_next_kernel_start();
@@ -187,7 +184,9 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
         const int strip_of = unit * block.sources + i % block.sources;
         float part = load_of_rank(sums + strip_of * kOneWarps * 16 + row, i / block.sources);
         if (rows.bias[0]) part += rows.bias[0][chosen[rising[i]] * rows.bias_stride + n];
-        v += chosen_weight[rising[i]] * part;
+        // What was not computed is not read: it may be NaN.
+        const float weight = chosen_weight[rising[i]];
+        if (weight != 0) v += weight * part;
       }
       y[n] = v + before;
     }

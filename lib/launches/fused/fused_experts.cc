@@ -6,11 +6,9 @@
 namespace ktx::launches {
 namespace {
 
-// Whether some of the router's experts are on another device, or some choices in another group.
+// Whether some choices are in another group.
 bool sorts_some(const GroupSearch& search, int32_t group) {
-  const ListedStep& step = search.step(group);
-  return (!step.weights.empty() && step.weights[0].present()) ||
-         std::get<GroupExpertsAttrs>(step.attrs).ranks != 0;
+  return std::get<GroupExpertsAttrs>(search.step(group).attrs).ranks != 0;
 }
 
 }  // namespace

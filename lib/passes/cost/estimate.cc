@@ -220,9 +220,17 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   Sums sums(model);
   add_weights(model, placement, sums);
   auto attention_device = attention_devices(model.modules, placement);
+  const auto teams = attention_teams(model.modules, placement);
   const plan::KvBlocks blocks = KTX_TRY(count_blocks(model, formulas, estimate));
   for (const plan::KvSlotRecord& slot : formulas.kv_slots) {
-    add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
+    const auto team = teams.find(slot.layer);
+    if (team == teams.end()) {
+      add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
+      continue;
+    }
+    plan::KvSlotRecord part = slot;
+    part.kv_heads /= static_cast<int32_t>(team->second.size());
+    for (const DeviceId& gpu : team->second) add_slot(part, shape, blocks, sums.at(gpu));
   }
   add_copied_slots(model, placement, formulas.kv_slots, blocks, sums);
   estimate.state_slots = blocks.states;

@@ -83,6 +83,7 @@ DeviceRates gpu_rates(const target::GpuTarget& gpu) {
   rates.launch = gpu.launch_us > 0 ? gpu.launch_us * 1e-6 : kLaunchSeconds;
   rates.hand_over = gpu.hand_over_us > 0 ? gpu.hand_over_us * 1e-6 : kHandOverSeconds;
   rates.pcie = gpu.pcie_gbps > 0 ? gpu.pcie_gbps * 1e9 : kPcieRate;
+  rates.peer = gpu.peer_gbps * 1e9;
   return rates;
 }
 
@@ -185,7 +186,11 @@ class Predictor {
       const double rows = value.rows == RowKind::Token ? static_cast<double>(tokens_) : 1;
       const double others = static_cast<double>(step.inputs.size()) - 1;
       const double bytes = rows * static_cast<double>(value.row_elements) * 4 * others;
-      device.seconds += kSumSeconds + bytes / kSumBytesPerSecond;
+      const bool reaches = device.rates.peer > 0;
+      const double start = !reaches                       ? kCopiedSumSeconds
+                           : tokens_ <= kMostSkinnyTokens ? kSmallSumSeconds
+                                                          : kSumSeconds;
+      device.seconds += start + bytes / (reaches ? device.rates.peer : device.rates.pcie);
     });
   }
 

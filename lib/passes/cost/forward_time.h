@@ -40,14 +40,14 @@ inline constexpr double kLeastNumaReadShare = 0.3;
 // Routed experts of a chunk are short products: the share of the rate of long ones. Measured with
 // 128 experts of 768 on an H200 and 16 cores beside it.
 inline constexpr double kCpuExpertShare = 0.65;
-inline constexpr double kGpuExpertShare = 0.25;
+inline constexpr double kGpuExpertShare = 0.35;
 
 // Of a token, from a GPU to the CPU or back; measured on an H200, assumed of others.
 inline constexpr double kHandOverSeconds = 16e-6;
 
-// A sum of what several GPUs have, over NVLink: two ways there and back, and the rate of large
-// ones.
-inline constexpr double kSumSeconds = 8e-6, kSumBytesPerSecond = 200e9;
+// A sum of what several GPUs have, beside the way of its bytes: of a few tokens, of prompts (H200
+// over NVLink); where GPUs do not reach each other, copies by way of the host.
+inline constexpr double kSmallSumSeconds = 5e-6, kSumSeconds = 40e-6, kCopiedSumSeconds = 100e-6;
 
 // What a prediction computes with; 0: not known.
 struct DeviceRates {
@@ -56,6 +56,7 @@ struct DeviceRates {
   double launch = 0;      // seconds a kernel, beside its weights
   double hand_over = 0;   // seconds, from the device to the CPU or back
   double pcie = 0;        // bytes a second, from host memory
+  double peer = 0;        // from the memory of the GPUs beside it; 0: it does not reach that
   bool read_measured = false;
 };
 // A GPU that the target lacks has no rates.

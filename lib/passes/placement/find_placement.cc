@@ -155,8 +155,17 @@ FoundPlacement fill_hosts(const PricedModel& model, const MemoryFormulas& formul
                           Placement placement) {
   assume_streams(model, placement.streams, stream_ways(model).front());
   const Hosts all = hosts;
-  std::erase_if(
-      hosts, [&](const HostGpus& host) { return fit_on_fewer(model, formulas, host, placement); });
+  std::erase_if(hosts, [&](const HostGpus& host) {
+    Placement spread = placement;
+    const bool fewer = fit_on_fewer(model, formulas, host, spread);
+    if (!fewer) place_early(model, host, spread);
+    if (split_where_faster(model, formulas, host, spread)) {
+      placement = std::move(spread);
+      return true;
+    }
+    if (fewer) placement = std::move(spread);
+    return fewer;
+  });
   for (const HostGpus& host : hosts) place_early(model, host, placement);
   choose_experts(model, placement);
   std::erase_if(hosts, [&](const HostGpus& host) {

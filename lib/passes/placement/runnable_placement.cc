@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "kernels/gpu/gpu_limits.h"
 #include "lib/passes/cost/host_links.h"
+#include "lib/passes/lower/divided_units.h"
 #include "lib/passes/placement/gpu_formats.h"
 #include "lib/target/gpu_generation.h"
 
@@ -153,6 +155,21 @@ void warn_of_old_gpus(const target::Target& target, DiagSink& diags) {
   }
 }
 
+// A part of a layer that GPUs would divide, and of which a module has gone to the CPU, is computed
+// by the first GPU.
+void keep_units_whole(const PricedModel& model, Placement& placement) {
+  std::set<const ir::Module*> broken;
+  for (const ir::Module& module : model.modules.modules) {
+    const ir::Module* unit = unit_of(model.modules, module);
+    const bool has_work = !module.params.empty() || &module == unit;
+    if (unit && has_work && placement.at(model.modules, module).team.empty()) broken.insert(unit);
+  }
+  for (const ir::Module& module : model.modules.modules) {
+    if (!broken.contains(unit_of(model.modules, module))) continue;
+    placement.at(model.modules, module).team.clear();
+  }
+}
+
 }  // namespace
 
 bool gpu_kernels_compute(const ir::Module& module) {
@@ -213,6 +230,7 @@ void keep_runnable(const PricedModel& model, Placement& placement, DiagSink& dia
   warn_of_old_gpus(model.target, diags);
   keep_unknown_formats(model, placement, diags);
   keep_states(model, placement, diags);
+  keep_units_whole(model, placement);
 }
 
 }  // namespace ktx::passes

@@ -2,8 +2,14 @@
 
 #include <numeric>
 
+#include "lib/passes/cost/forward_time.h"
+#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/price.h"
 #include "lib/passes/lower/divided_units.h"
 #include "lib/passes/lower/expert_groups.h"
+#include "lib/passes/placement/choose_experts.h"
+#include "lib/passes/placement/fill_gpus.h"
+#include "lib/passes/placement/runnable_placement.h"
 
 namespace ktx::passes {
 namespace {
@@ -41,6 +47,25 @@ ModulePlace split_over_gpus(const ir::ModuleGraph& modules, const ir::Module& mo
     place.divided = unit != nullptr;
   }
   return place;
+}
+
+bool split_where_faster(const PricedModel& model, const MemoryFormulas& formulas,
+                        const HostGpus& host, Placement& placement) {
+  const bool reach = std::ranges::all_of(
+      host.gpus, [&](const DeviceId& gpu) { return rates_of(model.target, gpu).peer > 0; });
+  if (host.gpus.size() < 2 || !reach || has_hosts(model.target)) return false;
+  Placement together = placement;
+  for (const ir::Module* module : host.open) {
+    together.at(model.modules, *module) = split_over_gpus(model.modules, *module, host.gpus);
+  }
+  choose_experts(model, together);
+  DiagSink unheard;
+  keep_runnable(model, together, unheard);
+  if (!fits(model, formulas, together, host)) return false;
+  const ConversationTime time = price(model, together), alone = price(model, placement);
+  if (time.token == 0 || alone.token == 0 || time.seconds() >= alone.seconds()) return false;
+  placement = std::move(together);
+  return true;
 }
 
 }  // namespace ktx::passes

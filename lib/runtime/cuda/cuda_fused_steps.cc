@@ -111,6 +111,9 @@ class Experts final : public GpuStep {
                           static_cast<uint64_t>(choices_.router.attrs.top_k);
     ids_ = KTX_TRY(gpu_->allocate(most_ids * 4, "numbers of experts"));
     choices_.router.ids = reinterpret_cast<int32_t*>(ids_.data());
+    const CudaBind group = members.of(StepOp::GroupExperts);
+    choices_.router.places = KTX_TRY(group.vector(0, places_));
+    choices_.router.here = group.attrs<GroupExpertsAttrs>().experts;
     choices_.router.weights = router.output(1).f32();
     choices_.gate = KTX_TRY(gate_up.product_weight(0));
     choices_.up = KTX_TRY(gate_up.product_weight(1));
@@ -145,7 +148,7 @@ class Experts final : public GpuStep {
  private:
   kernels::CudaOneChoicesArgs choices_;
   kernels::CudaOneSumArgs sum_;
-  GpuMemory bias_, factors_, ids_, expert_bias_[3];
+  GpuMemory bias_, factors_, ids_, places_, expert_bias_[3];
   CudaGpu* gpu_ = nullptr;
 };
 

@@ -158,7 +158,7 @@ TEST(ModuleText, ErrorsNameTheLine) {
             "t.ktxir:4: found 'maybe', expected 'false'");
   EXPECT_EQ(
       parse_error(head + "  decision colour red\n"),
-      "t.ktxir:4: found 'colour', expected device, op, layout, rule, lossy, experts or deferred");
+      "t.ktxir:4: found 'colour', expected device, op, layout, rule, lossy, experts, deferred or team");
 }
 
 // Cut and changed at every byte: an error or a graph, never a crash.

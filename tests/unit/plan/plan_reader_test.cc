@@ -182,17 +182,17 @@ TEST_F(PlanReader, NamesWhatElseTheFileIs) {
 TEST_F(PlanReader, RefusesOtherMajorVersions) {
   prefix(bytes_).major = 4;
   fix_hashes(bytes_);
-  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 4.6, this ktx-run reads 3.x"));
+  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 4.7, this ktx-run reads 3.x"));
   prefix(bytes_).major = 2;
   fix_hashes(bytes_);
   EXPECT_THAT(open_error(bytes_), HasSubstr("compile the model again: ktx-compile MODEL.gguf"));
 }
 
 TEST_F(PlanReader, AcceptsNewerMinorVersionsThatAllowIt) {
-  prefix(bytes_).minor = 7;
+  prefix(bytes_).minor = 8;
   fix_hashes(bytes_);
   EXPECT_EQ(open_error(bytes_), "");
-  prefix(bytes_).min_reader_minor = 7;
+  prefix(bytes_).min_reader_minor = 8;
   fix_hashes(bytes_);
   EXPECT_THAT(open_error(bytes_), HasSubstr("use a newer ktx-run"));
 }

@@ -24,6 +24,7 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   machine.gpus[0].memory_bytes = uint64_t{139} << 30;
   machine.gpus[0].multiprocessors = 132;
   machine.gpus[0].pcie_gbps = 55.25;
+  machine.gpus[0].peer_gbps = 340;
   machine.gpus[0].read_gbps = 4300;
   machine.gpus[0].tflops = 340;
   machine.gpus[0].launch_us = 4.4;
@@ -42,6 +43,7 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   EXPECT_EQ(read.cpu.read_gbps, 412.5);
   ASSERT_EQ(read.gpus.size(), 2u);
   EXPECT_EQ(read.gpus[0].pcie_gbps, 55.25);
+  EXPECT_EQ(read.gpus[0].peer_gbps, 340);
   EXPECT_EQ(read.gpus[0].multiprocessors, 132);
   EXPECT_EQ(read.gpus[1].compute_minor, 9);
 }

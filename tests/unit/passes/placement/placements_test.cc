@@ -326,6 +326,32 @@ TEST(PlacementsOnSeveralGpus, UseAsFewAsHoldTheModel) {
   ktx::testing::expect_golden("placements/two-gpus.golden", text);
 }
 
+// Where GPUs reach each other's memory, they compute the layers together if that is faster: not
+// where a token takes so little that the sums are more.
+TEST(PlacementsOnSeveralGpus, ComputeLayersTogetherWhereThatIsFaster) {
+  std::string text;
+  for (const char* config : {"Llama-3.1-8B-Instruct", "c4ai-command-r-plus", "Qwen3-30B-A3B",
+                             "Qwen3-235B-A22B", "GLM-4.5-Air"}) {
+    for (const bool reach : {true, false}) {
+      target::Target two = profile("h200");
+      if (!reach) two.gpus[0].peer_gbps = 0;
+      two.gpus.push_back(two.gpus[0]);
+      const Placed one_gpu(config, profile("h200")), two_gpus(config, two);
+      const bool together = std::ranges::any_of(
+          two_gpus.state.modules.modules,
+          [](const ir::Module& module) { return !module.decision.team.empty(); });
+      EXPECT_FALSE(together && !reach) << config;
+      EXPECT_LE(conversation_seconds(two_gpus), 1.01 * conversation_seconds(one_gpu)) << config;
+      const Estimate one = one_gpu.predict(), both = two_gpus.predict();
+      for (const DeviceUse& use : both.devices) EXPECT_FALSE(use.name != "cpu" && use.too_small());
+      text += fmt::format("{:21} {:9} decode {:5.1f} tokens/s, with one {:5.1f}\n", config,
+                          together ? "together:" : "apart:", 1 / both.token.seconds,
+                          1 / one.token.seconds);
+    }
+  }
+  ktx::testing::expect_golden("placements/gpus-together.golden", text);
+}
+
 // What rules say of the device of prompts, beside the CPU for tokens: never a GPU, or a GPU even
 // where that is not predicted to pay.
 TEST(PlacementsByRules, ExpertsHaveTheDeviceOfPromptsThatTheRuleSays) {
