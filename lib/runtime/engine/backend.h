@@ -99,6 +99,9 @@ class Backend {
   virtual bool takes(size_t /*part*/) const { return false; }
   // Of parts that it takes: the CPU computes some experts beside it (joint_experts.h); 0: none.
   virtual int64_t joint_tokens() const { return 0; }
+  // Whether a pass may end in front of a part: not where one GPU's share of a sum is queued, and
+  // would wait for another GPU's that is not.
+  virtual bool may_stop(size_t /*part*/) const { return true; }
   // Waits until part `part`, named in a Part::waits_for, is computed.
   virtual Status wait(size_t /*part*/) { return {}; }
   // Waits until everything is computed that was queued.

@@ -165,7 +165,8 @@ Result<bool> PlanRunner::run_parts(ForwardWalk& pass, const ForwardWatch* watch,
   }
   for (; p < count; ++p) {
     const Part& part = parts_.parts[p];
-    if (watch && watch->stopped()) return false;
+    const bool may_stop = !gpus_ || gpus_->may_stop(p);
+    if (watch && watch->stopped() && may_stop) return false;
     const bool taken = gpus_ && part.kind == Part::Kind::Cpu && gpus_->takes(p);
     pass.taken[p] = taken;
     const bool joint = taken && gpus_->joint_tokens() > 0;

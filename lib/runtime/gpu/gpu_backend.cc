@@ -114,6 +114,13 @@ class GpuBackend final : public Backend {
   bool takes(size_t part) const override { return s_->streaming && s_->taken[part]; }
   int64_t joint_tokens() const override { return s_->joins() ? s_->joint_tokens : 0; }
 
+  bool may_stop(size_t p) const override {
+    if (s_->bucket >= 0) return s_->run_of_part[p] == p;
+    const std::vector<Part>& parts = s_->parts.parts;
+    const auto sums = [&](size_t part) { return parts[part].kind == Part::Kind::Reduce; };
+    return p == 0 || !sums(p) || !sums(p - 1);
+  }
+
   Result<bool> run(size_t p, const Batch& batch, const ForwardWatch* watch) override {
     const Part& part = takes(p) ? *s_->taken[p] : s_->parts.parts[p];
     GpuDevice& device = s_->devices[part.device];

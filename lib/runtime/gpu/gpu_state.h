@@ -166,6 +166,7 @@ struct GpuState {
   bool linked = false;                           // the pass at hand has those
   std::vector<GpuMemory> boundary_memory;
   std::vector<std::vector<std::unique_ptr<GpuGraph>>> graphs;  // by bucket, part
+  std::vector<size_t> run_of_part;    // by part: the first one of those that graphs hold together
   std::vector<size_t> graph_of_part;  // by part: that whose graph of a bucket has it, too
   std::vector<std::string> notes;     // of the start
   int64_t stream_tokens = 0;          // of a pass that streams experts; 0: none does
