@@ -1,5 +1,6 @@
 // Plans with GPUs, end to end, without a GPU: compiled for a described machine and run with a
 // Gpu in host memory (tests/support/host_gpu.h).
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,10 +34,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kTwoGpus = R"(name: two
+constexpr const char* kSomeGpus = R"(name: some
 gpus:
-  - {name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: 2}
-cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
+  - {{name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: {}}}
+cpu: {{isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}}
 )";
 constexpr const char* kHalfExperts = R"(version: 1
 rules:
@@ -58,8 +59,8 @@ class Compiled {
     const bool file = rules.ends_with(".yaml");
     const std::string path =
         file ? source_dir() + "/rules/" + rules : dir_.write("rules.yaml", rules);
-    const std::string target =
-        gpus == 1 ? source_dir() + "/targets/h200.yaml" : dir_.write("two.yaml", kTwoGpus);
+    const std::string target = gpus == 1 ? source_dir() + "/targets/h200.yaml"
+                                         : dir_.write("some.yaml", fmt::format(kSomeGpus, gpus));
     std::vector<std::string> command = {
         ktx_compile(), "-q", model_gguf(model), path, "--target=" + target, "-o", plan()};
     if (!prefer.empty()) command.push_back("--prefer=" + prefer);
@@ -101,7 +102,8 @@ const Placement kPlacements[] = {{"all_gpu", "all-gpu.yaml", 1},
                                  {"half_of_the_experts", kHalfExperts, 1},
                                  {"two_gpus", "spread-gpus.yaml", 2},
                                  {"two_gpus_experts_on_cpu", "spread-gpus-experts-on-cpu.yaml", 2},
-                                 {"two_gpus_together", "split-gpus.yaml", 2}};
+                                 {"two_gpus_together", "split-gpus.yaml", 2},
+                                 {"three_gpus_together", "split-gpus.yaml", 3}};
 
 class MixedPlan : public ::testing::TestWithParam<std::tuple<const char*, Placement>> {};
 
@@ -157,7 +159,7 @@ TEST(GpuPlan, InspectSaysForWhichMachineAndWhatItNeeds) {
                         "or newer\n"));
   const Finished two = run_program({ktx_run(), "inspect", spread.plan()});
   EXPECT_THAT(two.out,
-              HasSubstr("two, packed for avx512, requires cuda:0 of compute capability 7.5 or "
+              HasSubstr("some, packed for avx512, requires cuda:0 of compute capability 7.5 or "
                         "newer, cuda:1 of compute capability 7.5 or newer\n"));
 }
 

@@ -53,6 +53,8 @@ constexpr Placement kSplitStreamed = {"split-streamed", "../tests/gpu/split-expe
 constexpr const char* kTwoH200 = "tests/gpu/two-h200.yaml";
 constexpr Placement kTwoGpus = {"two-gpus", "spread-gpus.yaml", kTwoH200};
 constexpr Placement kTogether = {"together", "split-gpus.yaml", kTwoH200};
+constexpr Placement kFourTogether = {"four-together", "split-gpus.yaml",
+                                     "tests/gpu/four-h200.yaml"};
 constexpr Placement kTwoGpusExpertsOnCpu = {"two-gpus-experts-on-cpu",
                                             "spread-gpus-experts-on-cpu.yaml", kTwoH200};
 std::string folder(const char* variable, const std::string& otherwise) {
@@ -470,6 +472,11 @@ TEST_F(TwoGpus, InBatches) {
 
 TEST_F(TwoGpus, TogetherInEachLayerTheyGiveTheReferencesTokens) {
   expect_near(one_by_one(kTogether, {}, 64));
+}
+
+TEST_F(TwoGpus, FourTogetherInEachLayerGiveTheReferencesTokens) {
+  if (auto fourth = runtime::open_gpu(3); !fourth) GTEST_SKIP() << fourth.error().message;
+  expect_near(one_by_one(kFourTogether, {}, 64));
 }
 
 TEST_F(TwoGpus, TogetherInEachLayerInBatches) {
