@@ -62,7 +62,8 @@ const std::map<std::string, Names> kKnownOnlyIn = {
     {"xxhash.h", {"lib/support/"}},
     {"utf8proc.h", {"lib/text/"}},
     {"boost/", {"lib/server/http/"}},
-    {"openssl/", {"lib/server/", "lib/trust/"}},
+    {"openssl/", {"lib/server/", "lib/support/sha256", "lib/trust/"}},
+    {"seccomp.h", {"lib/support/sandbox"}},
     {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
 };
 
