@@ -4,9 +4,10 @@
     read_plan.py model.ktxplan                     all tables
     read_plan.py model.ktxplan --weight NAME OUT   the bytes of one packed weight
 
-Every offset, size, index and count is checked before use; a wrong one ends it with a message. Hashes
-are checked where the package xxhash is installed.
+Every offset, size, index and count is checked before use; a wrong one ends it with a message. So are the
+SHA-256 of all but the weights, and XXH3 where the package xxhash is installed.
 """
+import hashlib
 import json
 import mmap
 import struct
@@ -21,7 +22,7 @@ NONE = 0xFFFFFFFF
 SECTIONS = {1: "strings", 2: "target", 3: "facts", 4: "gguf-header", 5: "module-graph", 6: "segments", 7: "blobs",
             8: "slices", 9: "values", 10: "buffers", 11: "operands", 12: "weight-uses", 13: "attrs", 14: "steps",
             15: "kv-slots", 16: "tokenizer", 17: "chat-template", 18: "provenance", 19: "chunks", 20: "weights",
-            21: "parts", 22: "launches", 23: "launch-steps", 24: "drafter", 25: "draft-tokens"}
+            21: "parts", 22: "launches", 23: "launch-steps", 24: "drafter", 25: "draft-tokens", 27: "digests"}
 # Struct formats of the records, and their fields; "s:" is the number of a string, "h:" a hash of two words.
 RECORDS = {
     "segments": ("<IIQQII", "s:device kind offset size first_blob blob_count"),
@@ -45,7 +46,7 @@ TENSOR = ("<IHHIIqqQQ", "s:name dtype reserved shard reserved2 row_elems rows of
 
 
 class PlanError(Exception):
-    pass
+    """What is wrong."""
 
 
 def check(condition, message):
@@ -63,10 +64,9 @@ class Plan:
         check(len(data) >= 64, "shorter than a prefix of 64 bytes")
         (magic, self.major, self.minor, header, size, count, least, low, high) = struct.unpack_from("<8sHHIQIIQQ", data)
         check(magic == b"KTXPLAN\x1a", "not a plan")
-        check(self.major == 3 and least <= 6, f"format {self.major}.{self.minor}, this reader knows 3.0 to 3.6")
+        check(self.major == 3 and least <= 7, f"format {self.major}.{self.minor}, this reader knows 3.0 to 3.7")
         check(count <= 256 and header == 64 + 48 * count, f"a header of {header} bytes for {count} sections")
-        check(size == len(data), f"{len(data)} bytes, expected {size}")
-        check(header <= size, "ends within its section table")
+        check(header <= size == len(data), f"{len(data)} bytes, expected {size} and a header of {header}")
         self.hash = hex_hash(low, high)
         self.check_hash(bytes(data[:32]) + bytes(16) + bytes(data[48:header]), low, high, "the header")
         self.sections = []
@@ -82,6 +82,7 @@ class Plan:
             check(name not in self.bytes_of, f"section {name} stands twice")
             self.bytes_of[name] = bytes(data[offset:offset + size])
             self.check_hash(self.bytes_of[name], low, high, f"section {name}")
+        self.root = self.check_digests(bytes(data[:header])) if "digests" in self.bytes_of else None
         self.strings = self.read_strings()
         self.tables = {name: self.read_table(name) for name in RECORDS if name in self.bytes_of}
         self.tensors = self.read_tensors()
@@ -90,6 +91,16 @@ class Plan:
     def check_hash(self, data, low, high, what):
         if xxhash is not None:
             check(xxhash.xxh3_128_intdigest(data) == high << 64 | low, f"the hash of {what} is wrong")
+
+    def check_digests(self, header):
+        digests, at = self.bytes_of["digests"], 0
+        for name, size in ((s["name"], s["size"]) for s in self.sections if s["name"] != "digests"):
+            for begin in range(0, size, 64 << 20):
+                data = self.bytes_of.get(name, b"")[begin:begin + (64 << 20)]  # of weights: nothing
+                check(not data or hashlib.sha256(data).digest() == digests[at:at + 32], f"section {name} was changed")
+                at += 32
+        check(at == len(digests), f"{len(digests)} bytes of digests, expected {at}")
+        return "sha256:" + hashlib.sha256(header + digests).hexdigest()
 
     def section(self, name):
         check(name in self.bytes_of, f"section {name} is missing")
@@ -134,8 +145,7 @@ class Plan:
         check(len(data) >= 8, "section gguf-header is too short")
         shards, tensors = struct.unpack_from("<II", data)
         check(8 + 32 * shards + 48 * tensors <= len(data), "the tensors do not fit section gguf-header")
-        begin = 8 + 32 * shards
-        return [self.record(TENSOR, data, begin + 48 * i, f"tensor {i}") for i in range(tensors)]
+        return [self.record(TENSOR, data, 8 + 32 * shards + 48 * i, f"tensor {i}") for i in range(tensors)]
 
     def check_indices(self):
         t = self.tables
@@ -157,13 +167,12 @@ class Plan:
             check(step["attrs_offset"] + step["attrs_size"] <= len(self.section("attrs")), "attributes outside")
 
     def weight(self, name):
-        for blob in self.tables["blobs"]:
-            if blob["name"] == name:
-                return self.data[blob["offset"]:blob["offset"] + blob["size"]]
-        raise PlanError(f"no weight {name}")
+        found = [blob for blob in self.tables["blobs"] if blob["name"] == name]
+        check(found, f"no weight {name}")
+        return self.data[found[0]["offset"]:found[0]["offset"] + found[0]["size"]]
 
     def to_json(self):
-        out = {"format": f"{self.major}.{self.minor}", "file_bytes": len(self.data), "hash": self.hash}
+        out = {"format": f"{self.major}.{self.minor}", "file_bytes": len(self.data), "hash": self.hash, "root": self.root}
         for name in ("facts", "target", "provenance", "chat-template"):
             out[name] = json.loads(self.section(name))
         out["sections"] = self.sections

@@ -90,13 +90,14 @@ Hash128 BlobHashes::of(uint32_t blob) const {
 
 Result<Hash128> hash_chunk(std::span<const BlobRecord> blobs, const SegmentRecord& segment,
                            const ChunkRange& chunk, BlobHashes& hashes, const FetchBytes& fetch,
-                           const SinkBytes& sink) {
+                           const SinkBytes& sink, Sha256* digest) {
   Hasher whole;
   PieceWalk pieces(blobs, segment, chunk, hashes);
   const uint64_t end = chunk.offset + chunk.size;
   for (uint64_t at = chunk.offset; at < end;) {
     const auto bytes = KTX_TRY(fetch(at, std::min(kStepBytes, end - at)));
     whole.add(bytes);
+    if (digest) digest->add(bytes);
     pieces.add(at, bytes);
     if (sink) KTX_TRY(sink(at, bytes));
     at += bytes.size();

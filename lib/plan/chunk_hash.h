@@ -2,7 +2,7 @@
 // share the walk:
 //
 //   BlobHashes hashes(blobs);
-//   Hash128 hash = KTX_TRY(hash_chunk(blobs_of_segment, chunk, hashes, fetch, nullptr));
+//   Hash128 hash = KTX_TRY(hash_chunk(blobs_of_segment, chunk, hashes, fetch, nullptr, nullptr));
 //   ... all chunks, in any order, on any thread ...
 //   hashes.of(blob)
 //
@@ -19,6 +19,7 @@
 #include "lib/plan/plan_contents.h"
 #include "lib/support/hash.h"
 #include "lib/support/result.h"
+#include "lib/support/sha256.h"
 
 namespace ktx::plan {
 
@@ -48,8 +49,9 @@ using SinkBytes = std::function<Status(uint64_t offset, std::span<const std::byt
 
 // `blobs`: all of the plan; [first_blob, first_blob + blob_count) are those of the
 // chunk's segment, in order of offset and without overlap.
+// `digest` gets the chunk's bytes, too, where it is not null.
 Result<Hash128> hash_chunk(std::span<const BlobRecord> blobs, const SegmentRecord& segment,
                            const ChunkRange& chunk, BlobHashes& hashes, const FetchBytes& fetch,
-                           const SinkBytes& sink);
+                           const SinkBytes& sink, Sha256* digest);
 
 }  // namespace ktx::plan

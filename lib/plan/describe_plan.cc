@@ -15,6 +15,7 @@
 #include "lib/launches/joint_experts.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/describe_hosts.h"
+#include "lib/plan/digests.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
@@ -324,6 +325,7 @@ std::string plan_json(const PlanView& plan) {
   out["format"] = fmt::format("{}.{}", kMajor, plan.minor);
   out["file_bytes"] = plan.file_bytes;
   out["hash"] = to_hex(plan.header_hash);
+  if (const auto root = root_digest(plan)) out["root"] = "sha256:" + to_hex(*root);
   out["facts"] = OrderedJson::parse(to_json(plan.facts));
   out["target"] = OrderedJson::parse(to_json(plan.target));
   out["provenance"] = OrderedJson::parse(to_json(plan.provenance));

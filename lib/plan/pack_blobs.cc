@@ -210,20 +210,22 @@ class Worker {
   Status pack(size_t index) {
     const ChunkRange& chunk = writer_.layout().chunks[index];
     if (const auto expected = writer_.journaled_hash(index)) {
-      if (KTX_TRY(walk(chunk, /*from_work_file=*/true)) == *expected) {
-        return writer_.finish_chunk(index, *expected);
+      Sha256 digest;
+      if (KTX_TRY(walk(chunk, /*from_work_file=*/true, digest)) == *expected) {
+        return writer_.finish_chunk(index, *expected, KTX_TRY(digest.digest()));
       }
     }
-    const Hash128 hash = KTX_TRY(walk(chunk, /*from_work_file=*/false));
+    Sha256 digest;
+    const Hash128 hash = KTX_TRY(walk(chunk, /*from_work_file=*/false, digest));
     for (const MappedFile* file : options_.files) KTX_TRY(file->check());
-    return writer_.finish_chunk(index, hash);
+    return writer_.finish_chunk(index, hash, KTX_TRY(digest.digest()));
   }
 
  private:
   // Hashes a chunk, either as a killed run left it or from its sources, which
   // also writes it. The tail of a piece behind the chunk always comes from the
   // sources: the next chunk may not be there yet.
-  Result<Hash128> walk(const ChunkRange& chunk, bool from_work_file) {
+  Result<Hash128> walk(const ChunkRange& chunk, bool from_work_file, Sha256& digest) {
     const PlanContents& contents = writer_.contents();
     const SegmentRecord& segment = contents.segments[chunk.segment];
     uint64_t reported = 0;
@@ -243,7 +245,8 @@ class Worker {
       report(bytes.size());
       return {};
     };
-    Hash128 hash = KTX_TRY(hash_chunk(contents.blobs, segment, chunk, hashes_, fetch, sink));
+    const Hash128 hash =
+        KTX_TRY(hash_chunk(contents.blobs, segment, chunk, hashes_, fetch, sink, &digest));
     if (from_work_file && !(hash == *writer_.journaled_hash(index_of(chunk)))) {
       report(-static_cast<int64_t>(reported));  // to be done again
     }

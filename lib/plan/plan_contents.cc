@@ -44,6 +44,10 @@ uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+uint64_t pieces_of(uint64_t size) {
+  return (size + kHashChunkBytes - 1) / kHashChunkBytes;
+}
+
 // Where blobs of one segment lie, from its start; fills in their sizes.
 Status lay_out_segment(PlanContents& contents, SegmentRecord& segment) {
   uint64_t size = 0;
@@ -201,6 +205,7 @@ std::string section_bytes(const PlanContents& contents, SectionId id) {
     case SectionId::DraftTokens:
       return as_bytes(contents.draft_tokens);
     case SectionId::Chunks:
+    case SectionId::Digests:
     case SectionId::WeightData:
     case SectionId::Drafter:
       break;
@@ -234,17 +239,22 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
   };
   const bool drafter = !contents.drafter.empty();
   const auto is_there = [&](SectionId id) {
-    return !is_large(id) && (is_in_every_file(id) || !section_bytes(contents, id).empty());
+    return !is_large(id) && (is_in_every_file(id) || id == SectionId::Digests ||
+                             !section_bytes(contents, id).empty());
   };
   const auto small = static_cast<size_t>(std::ranges::count_if(kSmall, is_there));
   const size_t count = small + contents.segments.size() + (drafter ? 1 : 0);
   uint64_t at = sizeof(Prefix) + count * sizeof(SectionEntry);
-  for (SectionId id : kSmall) {
+  uint64_t digests = layout.chunks.size() + pieces_of(contents.drafter.size());
+  for (SectionId id : kSmall) {  // 'digests', which counts all others, is the last
     if (!is_there(id)) continue;
-    const uint64_t size = id == SectionId::Chunks ? layout.chunks.size() * sizeof(ChunkRecord)
-                                                  : section_bytes(contents, id).size();
+    const uint64_t size = id == SectionId::Chunks    ? layout.chunks.size() * sizeof(ChunkRecord)
+                          : id == SectionId::Digests ? digests * sizeof(DigestRecord)
+                                                     : section_bytes(contents, id).size();
+    digests += pieces_of(size);
     at = align_up(at, kSectionAlignment);
-    layout.sections.push_back({static_cast<uint32_t>(id), kRequired, at, size, {}, 0});
+    const uint32_t flags = id == SectionId::Digests ? 0U : uint32_t{kRequired};
+    layout.sections.push_back({static_cast<uint32_t>(id), flags, at, size, {}, 0});
     at += size;
   }
   for (SegmentRecord& segment : contents.segments) {

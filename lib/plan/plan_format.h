@@ -15,6 +15,7 @@
 
 #include "lib/ops/step_ops.h"
 #include "lib/support/hash.h"
+#include "lib/support/sha256.h"
 
 namespace ktx::plan {
 
@@ -68,7 +69,7 @@ constexpr bool is_large(SectionId id) {
 
 // Of the small ones.
 constexpr bool is_in_every_file(SectionId id) {
-  return id != SectionId::DraftTokens;
+  return id != SectionId::DraftTokens && id != SectionId::Digests;
 }
 
 // The bytes of string i are Strings[offset, offset + size) of the text part. The
@@ -256,5 +257,10 @@ struct ChunkRecord {
   Hash128 hash;
 };
 static_assert(sizeof(ChunkRecord) == 24);
+
+// SHA-256 of each kHashChunkBytes of each section but this one, in the order of the section table
+// (digests.h). From 3.7 on.
+using DigestRecord = Digest256;
+static_assert(sizeof(DigestRecord) == 32);
 
 }  // namespace ktx::plan

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/digests.h"
 #include "lib/plan/host_part.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/plan_program.h"
@@ -130,7 +131,7 @@ struct PlanFile::State {
   PlanView view;
   launches::Program program;
 
-  Status open(size_t host);
+  Status open(const PlanOpenOptions& options);
   // Leaves of the file the plan that it has as its drafter.
   Status narrow_to_drafter();
 
@@ -139,6 +140,7 @@ struct PlanFile::State {
   Status check_version(const Prefix& prefix) const;
   Status check_places() const;
   Status read_sections();
+  Status check_digests() const;
   Status set_views();
   Status set_string_view();
   Status set_gguf_view();
@@ -209,6 +211,7 @@ Status PlanFile::State::read_header() {
   view.file_bytes = bytes.size();
   view.header_hash = prefix.header_hash;
   view.file = bytes;
+  view.header = header.bytes();
   view.sections = as_records<SectionEntry>(header.bytes().subspan(sizeof(Prefix)));
   return {};
 }
@@ -286,11 +289,33 @@ Status PlanFile::State::read_sections() {
                                to_hex(found), to_hex(section.hash))};
     }
   }
+  if (tables.contains(SectionId::Digests)) {
+    view.digests = as_records<DigestRecord>(table(SectionId::Digests));
+  }
   for (const SectionInfo& info : kSections) {
     if (is_large(info.id) || !is_in_every_file(info.id)) continue;
     if (!tables.contains(info.id) && !mapped.contains(info.id)) {
       return Error{fmt::format("section '{}' is missing; compile again", info.name)};
     }
+  }
+  return {};
+}
+
+// Compares what is used from here on: the copies, where there are any.
+Status PlanFile::State::check_digests() const {
+  const auto pieces = KTX_TRY(digest_pieces(view));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const SectionEntry& section = view.sections[pieces[i].section];
+    const auto id = static_cast<SectionId>(section.id);
+    if (is_large(id)) continue;
+    const auto copy = tables.find(id);
+    const auto bytes = copy != tables.end() ? copy->second.bytes()
+                                            : view.file.subspan(section.offset, section.size);
+    if (KTX_TRY(sha256(bytes.subspan(pieces[i].begin, pieces[i].size))) == view.digests[i]) {
+      continue;
+    }
+    return Error{fmt::format("{} has another SHA-256 than the plan says: it was changed",
+                             section_label(section.id))};
   }
   return {};
 }
@@ -392,17 +417,18 @@ Status PlanFile::State::read_as(size_t host) {
   return {};
 }
 
-Status PlanFile::State::open(size_t host) {
+Status PlanFile::State::open(const PlanOpenOptions& options) {
   KTX_TRY(read_header());
   KTX_TRY(check_places());
   KTX_TRY(read_sections());
+  if (options.verify_digests) KTX_TRY(check_digests());
   KTX_TRY(set_views());
   KTX_TRY(verify_records(view));
   KTX_TRY(verify_hosts(view));
   KTX_TRY(verify_steps(view));
   program = KTX_TRY(read_program(view));
   view.program = &program;
-  return read_as(host);
+  return read_as(options.host);
 }
 
 Status PlanFile::State::narrow_to_drafter() {
@@ -446,7 +472,7 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
   }
   state->file.advise_huge_pages();
 
-  Status status = state->open(options.host);
+  Status status = state->open(options);
   if (status.ok() && *part) status = check_host_part(state->view, **part);
   if (*part) state->view.part_of = (*part)->host;
   if (status.ok() && options.own_weights) status = check_part(state->view);

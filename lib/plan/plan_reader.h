@@ -42,8 +42,9 @@ namespace ktx::plan {
 struct PlanView {
   uint16_t minor = 0;  // format version of the file
   uint64_t file_bytes = 0;
-  bool has_drafter = false;  // a plan within, for PlanOpenOptions::drafter
-  Hash128 header_hash;       // identifies the plan: it covers every section's hash
+  bool has_drafter = false;           // a plan within, for PlanOpenOptions::drafter
+  Hash128 header_hash;                // identifies the plan: it covers every section's hash
+  std::span<const std::byte> header;  // prefix and section table
   std::span<const SectionEntry> sections;
 
   size_t host = 0;  // of target.hosts, as which it is read (plan_hosts.h)
@@ -72,6 +73,7 @@ struct PlanView {
   // of a PlanFile; null in others.
   const launches::Program* program = nullptr;
   std::span<const ChunkRecord> chunks;
+  std::span<const DigestRecord> digests;  // empty before format 3.7
   std::span<const int32_t> draft_tokens;  // facts.draft_vocab: the model's token of each logit
 
   std::span<const GgufShardRecord> gguf_shards;
@@ -116,6 +118,7 @@ struct PlanView {
 
 struct PlanOpenOptions {
   bool verify_weights = false;  // read and check every weight too
+  bool verify_digests = false;  // SHA-256 of all but the weights (digests.h); fails without them
   bool huge_pages = false;      // a copy of the file in huge pages instead of its mapping
   int threads = 0;              // for these; 0: all cores
   bool drafter = false;         // the plan that this one has as its drafter

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/digests.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/verify_records.h"
@@ -39,6 +40,11 @@ static_assert(sizeof(JournalRecord) == 32);
 template <class T>
 std::span<const std::byte> bytes_of(const T& record) {
   return std::as_bytes(std::span(&record, 1));
+}
+
+template <class T>
+std::string text_of_records(const std::vector<T>& records) {
+  return {reinterpret_cast<const char*>(records.data()), records.size() * sizeof(T)};
 }
 
 Hash128 identity_of(const PlanContents& contents, const PlanLayout& layout,
@@ -155,6 +161,7 @@ struct PlanWriter::State {
   Hash128 identity;
   std::vector<std::optional<Hash128>> journaled;
   std::vector<std::optional<Hash128>> chunk_hashes;
+  std::vector<DigestRecord> chunk_digests;
 
   uint64_t journal_bytes() const { return layout.chunks.size() * sizeof(JournalRecord); }
 
@@ -192,10 +199,29 @@ struct PlanWriter::State {
   }
 
   // Everything from the start of the file to the first segment.
-  std::string head();
+  Result<std::string> head();
+  // SHA-256 of the sections that stand in `head`, the chunks and the drafter.
+  Result<std::vector<DigestRecord>> digests(std::string_view head) const;
 };
 
-std::string PlanWriter::State::head() {
+Result<std::vector<DigestRecord>> PlanWriter::State::digests(std::string_view head) const {
+  std::vector<DigestRecord> digests;
+  size_t chunk = 0;
+  for (const DigestPiece& piece : digest_pieces(layout.sections)) {
+    const SectionEntry& section = layout.sections[piece.section];
+    if (section.id == static_cast<uint32_t>(SectionId::WeightData)) {
+      digests.push_back(chunk_digests[chunk++]);
+      continue;
+    }
+    const bool drafter = section.id == static_cast<uint32_t>(SectionId::Drafter);
+    const auto bytes =
+        drafter ? contents.drafter : std::as_bytes(std::span(head)).subspan(section.offset);
+    digests.push_back(KTX_TRY(sha256(bytes.subspan(piece.begin, piece.size))));
+  }
+  return digests;
+}
+
+Result<std::string> PlanWriter::State::head() {
   std::vector<ChunkRecord> chunks;
   uint32_t number = 0;
   for (size_t i = 0; i < layout.chunks.size(); ++i) {
@@ -208,10 +234,9 @@ std::string PlanWriter::State::head() {
   for (SectionEntry& section : sections) {
     const auto id = static_cast<SectionId>(section.id);
     if (is_large(id)) continue;
-    const std::string bytes = id == SectionId::Chunks
-                                  ? std::string(reinterpret_cast<const char*>(chunks.data()),
-                                                chunks.size() * sizeof(ChunkRecord))
-                                  : section_bytes(contents, id);
+    std::string bytes = section_bytes(contents, id);
+    if (id == SectionId::Chunks) bytes = text_of_records(chunks);
+    if (id == SectionId::Digests) bytes = text_of_records(KTX_TRY(digests(out)));
     KTX_ASSERT(bytes.size() == section.size);
     section.hash = hash_bytes(std::as_bytes(std::span(bytes)));
     out.resize(section.offset);
@@ -264,6 +289,7 @@ Result<PlanWriter> PlanWriter::create(const std::string& path, PlanContents cont
   state->layout = std::move(layout);
   state->identity = identity_of(state->contents, state->layout, options.source_key);
   state->chunk_hashes.resize(state->layout.chunks.size());
+  state->chunk_digests.resize(state->layout.chunks.size());
   KTX_TRY(state->begin(options.resume));
   return PlanWriter(std::move(state));
 }
@@ -290,8 +316,9 @@ Status PlanWriter::read(uint64_t offset, std::span<std::byte> bytes) {
   return state_->file.read(offset, bytes);
 }
 
-Status PlanWriter::finish_chunk(size_t chunk, const Hash128& hash) {
+Status PlanWriter::finish_chunk(size_t chunk, const Hash128& hash, const DigestRecord& digest) {
   state_->chunk_hashes[chunk] = hash;
+  state_->chunk_digests[chunk] = digest;
   const JournalRecord record = {hash, 1, 0};
   return state_->file.write(state_->layout.file_bytes + chunk * sizeof(JournalRecord),
                             bytes_of(record));
@@ -308,7 +335,7 @@ Status PlanWriter::finish() {
   if (state.layout.drafter_offset > 0) {
     KTX_TRY(state.file.write(state.layout.drafter_offset, state.contents.drafter));
   }
-  const std::string head = state.head();
+  const std::string head = KTX_TRY(state.head());
   const auto bytes = std::as_bytes(std::span(head));
   // The mark goes last: until then a killed run can still be taken over.
   KTX_TRY(state.file.write(sizeof(Prefix), bytes.subspan(sizeof(Prefix))));

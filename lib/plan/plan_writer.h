@@ -69,8 +69,8 @@ class PlanWriter {
   // file and the cause ("no space left on the device").
   Status write(uint64_t offset, std::span<const std::byte> bytes);
   Status read(uint64_t offset, std::span<std::byte> bytes);
-  // Notes that a chunk is written, with the hash of its bytes.
-  Status finish_chunk(size_t chunk, const Hash128& hash);
+  // Notes that a chunk is written, with the hashes of its bytes.
+  Status finish_chunk(size_t chunk, const Hash128& hash, const DigestRecord& digest);
   void set_blob_hash(size_t blob, const Hash128& hash);
 
   // Writes the rest and puts the file in place. Every chunk must be finished and

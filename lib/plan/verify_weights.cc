@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/plan/chunk_hash.h"
+#include "lib/plan/digests.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_pool.h"
@@ -25,39 +26,79 @@ Status check_blobs(const PlanView& plan, const SegmentRecord& segment, BlobHashe
   return {};
 }
 
-}  // namespace
+// What is checked at once: a chunk of a segment, or of the drafter, which has hashes of its own.
+struct Piece {
+  const ChunkRecord* chunk;  // null: of the drafter
+  uint64_t offset, size;     // in the file
+  const DigestRecord* digest;
+};
 
-Status verify_weights(const PlanView& plan, int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
-  BlobHashes hashes(plan.blobs);
-  std::vector<char> damaged(plan.chunks.size(), 0);
-  const auto range_of = [&](const ChunkRecord& chunk) -> ChunkRange {
+Result<std::vector<Piece>> pieces_of(const PlanView& plan) {
+  std::vector<Piece> pieces;
+  for (const ChunkRecord& chunk : plan.chunks) {
     const SegmentRecord& segment = plan.segments[chunk.segment];
     const uint64_t begin = uint64_t{chunk.chunk} * kHashChunkBytes;
-    return {chunk.segment, segment.offset + begin, std::min(kHashChunkBytes, segment.size - begin)};
-  };
-  const FetchBytes fetch = [&](uint64_t offset,
-                               uint64_t size) -> Result<std::span<const std::byte>> {
-    return plan.file.subspan(offset, size);
-  };
-  ThreadPool pool(std::min(threads, std::max(1, static_cast<int>(plan.chunks.size()))));
-  pool.for_each(static_cast<int64_t>(plan.chunks.size()), [&](int64_t i, int) {
-    const ChunkRecord& chunk = plan.chunks[i];
-    if (!has_weights(plan, plan.segments[chunk.segment])) return;
-    const auto hash = hash_chunk(plan.blobs, plan.segments[chunk.segment], range_of(chunk), hashes,
-                                 fetch, nullptr);
-    damaged[i] = !hash.ok() || !(*hash == chunk.hash);
+    pieces.push_back(
+        {&chunk, segment.offset + begin, std::min(kHashChunkBytes, segment.size - begin), nullptr});
+  }
+  if (plan.digests.empty()) return pieces;
+  const std::vector<DigestPiece> all = KTX_TRY(digest_pieces(plan));
+  size_t chunk = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const SectionEntry& section = plan.sections[all[i].section];
+    if (section.id == static_cast<uint32_t>(SectionId::WeightData)) {
+      pieces[chunk++].digest = &plan.digests[i];
+    } else if (section.id == static_cast<uint32_t>(SectionId::Drafter) &&
+               plan.part_of.value_or(0) == 0) {
+      pieces.push_back({nullptr, section.offset + all[i].begin, all[i].size, &plan.digests[i]});
+    }
+  }
+  return pieces;
+}
+
+Status check_piece(const PlanView& plan, const Piece& piece, BlobHashes& hashes) {
+  const std::string place = fmt::format("{} to {}", piece.offset, piece.offset + piece.size);
+  Sha256 digest;
+  if (piece.chunk) {
+    const SegmentRecord& segment = plan.segments[piece.chunk->segment];
+    if (!has_weights(plan, segment)) return {};
+    const FetchBytes fetch = [&](uint64_t offset,
+                                 uint64_t size) -> Result<std::span<const std::byte>> {
+      return plan.file.subspan(offset, size);
+    };
+    const Hash128 hash =
+        KTX_TRY(hash_chunk(plan.blobs, segment, {piece.chunk->segment, piece.offset, piece.size},
+                           hashes, fetch, nullptr, piece.digest ? &digest : nullptr));
+    if (!(hash == piece.chunk->hash)) {
+      return Error{fmt::format("the weights at {} are damaged; compile again [KTX-N001]", place)};
+    }
+  } else {
+    digest.add(plan.file.subspan(piece.offset, piece.size));
+  }
+  if (!piece.digest || KTX_TRY(digest.digest()) == *piece.digest) return {};
+  return Error{
+      fmt::format("the weights at {} have another SHA-256 than the plan says: they were "
+                  "changed",
+                  place)};
+}
+
+}  // namespace
+
+Status verify_weights(const PlanView& plan, int threads, const std::atomic<bool>* stop) {
+  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
+  BlobHashes hashes(plan.blobs);
+  const std::vector<Piece> pieces = KTX_TRY(pieces_of(plan));
+  std::vector<Status> found(pieces.size());
+  ThreadPool pool(std::min(threads, std::max(1, static_cast<int>(pieces.size()))));
+  pool.for_each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
+    if (!stop || !*stop) found[i] = check_piece(plan, pieces[i], hashes);
   });
+  if (stop && *stop) return {};
   for (const SegmentRecord& segment : plan.segments) {
     if (!has_weights(plan, segment)) continue;
     KTX_TRY(check_blobs(plan, segment, hashes));
   }
-  for (size_t i = 0; i < plan.chunks.size(); ++i) {
-    if (!damaged[i]) continue;
-    const ChunkRange range = range_of(plan.chunks[i]);
-    return Error{fmt::format("the weights at {} to {} are damaged; compile again [KTX-N001]",
-                             range.offset, range.offset + range.size)};
-  }
+  for (const Status& status : found) KTX_TRY(status);
   return {};
 }
 

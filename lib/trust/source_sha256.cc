@@ -6,8 +6,8 @@
 #include <span>
 
 #include "lib/plan/tensor_parts.h"
+#include "lib/support/sha256.h"
 #include "lib/support/strings.h"
-#include "lib/trust/sha256.h"
 
 namespace ktx::trust {
 namespace {
@@ -68,7 +68,7 @@ Result<std::string> digest_of_shard(const plan::PlanView& plan, uint32_t shard,
   }
   if (record.file_size < at) return Error{"a tensor lies behind the end of its shard"};
   add_zeros(digest, record.file_size - at);
-  return digest.hex();
+  return to_hex(KTX_TRY(digest.digest()));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "lib/input/gguf.h"
+#include "tests/support/ec_keys.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/split_gguf.h"
@@ -115,6 +116,7 @@ class Examples : public ::testing::Test {
     fs::create_symlink(source_dir() + "/tests/quality/talk.txt", dir_.path("text.txt"));
     fs::create_symlink(source_dir() + "/README.md", dir_.path("README.md"));
     dir_.write("keys.txt", "a-key-of-this-test\n");
+    dir_.write("key.pem", EcKeys("P-256").secret);
     write_shards(model_gguf(kModel), dir_);
   }
 

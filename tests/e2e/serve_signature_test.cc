@@ -9,6 +9,7 @@
 
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
+#include "tests/unit/plan/plan_bytes.h"
 
 namespace ktx::testing {
 namespace {
@@ -40,8 +41,9 @@ class Signer {
     EVP_PKEY_get_raw_public_key(key_.get(), reinterpret_cast<unsigned char*>(bytes.data()), &size);
     return base64("Ed" + id_ + bytes);
   }
-  void sign(const std::string& path) const {
-    const std::string bytes = read_file(path);
+  void sign(const std::string& path) const { sign(path, read_file(path)); }
+  // Into path.minisig.
+  void sign(const std::string& path, const std::string& bytes) const {
     std::string digest(64, '\0');
     EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()), nullptr,
                EVP_blake2b512(), nullptr);
@@ -74,12 +76,22 @@ class ServeSignature : public ::testing::Test {
     const Finished run = run_program({ktx_compile(), "-q", model_gguf("llama"), "-o", plan_});
     ASSERT_EQ(run.status, 0) << run.err;
   }
-  // What a server says that does not start.
+  // What a server says that does not start. Its port was never open.
   std::string refusal(const std::string& key, const std::string& plan) {
     const Finished run =
         run_program({ktx_run(), "serve", plan, "--port", "0", "--require-signature", key});
     EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_EQ(run.err.find("listening"), run.err.npos) << run.err;
     return run.err;
+  }
+  std::string root() {
+    const Finished run = run_program({ktx_run(), "inspect", plan_, "--root"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.out;
+  }
+  std::vector<std::byte> bytes() const { return plan::read_bytes(plan_); }
+  void replace(const std::vector<std::byte>& bytes) {
+    dir_.write("m.ktxplan", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
   TempDir dir_;
@@ -125,6 +137,74 @@ TEST_F(ServeSignature, ForgedPlansAreRefused) {
     ++refused;
   }
   EXPECT_GE(refused, 20);
+}
+
+TEST_F(ServeSignature, OfTheRootIsServed) {
+  signer_.sign(plan_ + ".root", root());
+  ServerProcess server({plan_, "--require-signature", signer_.public_key()});
+  EXPECT_EQ(server.get("/health").status, 200);
+}
+
+// By someone who corrects all other hashes: of chunks, blobs, sections and header. With the digests
+// corrected too the root is another one.
+TEST_F(ServeSignature, ForgedPlansOfASignedRootAreRefused) {
+  signer_.sign(plan_ + ".root", root());
+  const std::vector<std::byte> whole = bytes();
+  int forged = 0;
+  for (const bool digests_too : {false, true}) {
+    std::vector<std::byte> original = whole;
+    for (const plan::SectionEntry& section : plan::sections(original)) {
+      if (section.size == 0) continue;
+      std::vector<std::byte> changed = whole;
+      changed[section.offset + section.size / 2] ^= std::byte{1};
+      plan::fix_weight_hashes(changed);
+      if (digests_too) plan::fix_digests(changed);
+      plan::fix_hashes(changed);
+      if (changed == whole) continue;  // a hash, which is right again
+      replace(changed);
+      EXPECT_THAT(refusal(signer_.public_key(), plan_), HasSubstr("m.ktxplan: "))
+          << "section " << section.id;
+      ++forged;
+    }
+  }
+  EXPECT_GE(forged, 40);
+}
+
+// Weights that are checked while the server answers: a wrong one ends it.
+TEST_F(ServeSignature, WeightsCheckedMeanwhileEndTheServer) {
+  signer_.sign(plan_ + ".root", root());
+  const std::vector<std::string> options = {plan_, "--require-signature", signer_.public_key(),
+                                            "--signed-weights=meanwhile"};
+  {
+    ServerProcess server(options);
+    EXPECT_EQ(server.get("/health").status, 200);
+    while (server.log().find("all weights are those that were signed") == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(server.stop(SIGTERM), 0) << server.log();
+  }
+  std::vector<std::byte> changed = bytes();
+  const plan::SectionEntry* weights = plan::find_section(changed, plan::SectionId::WeightData);
+  changed[weights->offset + weights->size / 2] ^= std::byte{1};
+  replace(changed);
+  std::vector<std::string> command = {ktx_run(), "serve", "--port=0"};
+  command.insert(command.end(), options.begin(), options.end());
+  const Finished run = run_program(command);
+  EXPECT_EQ(run.status, 1) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("m.ktxplan: "));
+}
+
+// What a folder holds is verified when it is loaded; a key that cannot be read, at once.
+TEST_F(ServeSignature, OfAFolderIsRequiredWhenAModelIsLoaded) {
+  EXPECT_THAT(refusal(dir_.path("missing.pub"), dir_.path()), HasSubstr("no such file"));
+  const std::vector<std::string> options = {dir_.path(), "--require-signature",
+                                            signer_.public_key()};
+  const std::string request = R"({"model": "m", "prompt": "a", "max_tokens": 1})";
+  ServerProcess refuses(options);
+  EXPECT_THAT(refuses.post("/v1/completions", request).body, HasSubstr("not signed"));
+  signer_.sign(plan_);
+  ServerProcess serves(options);
+  EXPECT_EQ(serves.post("/v1/completions", request).status, 200) << serves.log();
 }
 
 // A plan that no other check would refuse: one of another model, with a signature that was moved.

@@ -120,7 +120,7 @@ class Checker {
       check_tokenizer(source_->tokenizer, text, sink_);
       const auto templates = templates_to_use(options_, source_->chat_templates);
       if (!templates) return fail("S002", templates.error().message);
-      (void)check_chat_template(*templates, source_->tokenizer, options_.model, sink_);
+      templates_ = check_chat_template(*templates, source_->tokenizer, options_.model, sink_);
     } else {
       Result<input::HfConfig> config = input::HfConfig::read(options_.hf_config);
       if (!config) return fail_config(config.error().message);
@@ -133,6 +133,7 @@ class Checker {
                                             : arch::build_graph(config_, sink_, options_.ctx);
     if (!graph) return sink_.errors() > 0 ? false : fail("C002", graph.error().message);
     state_.modules = graph.take();
+    describe_chat_template(templates_, state_.modules.facts.architecture, options_.model, sink_);
     if (!options_.quants.empty()) {
       arch::take_usual_types(*arch::find_usual_types(options_.quants.front()), state_.modules);
     }
@@ -304,6 +305,7 @@ class Checker {
   std::optional<Result<steps::StepGraph>> launched_;
   std::optional<input::ModelSource> source_;
   input::HfConfig config_;
+  plan::PlanChatTemplate templates_;
   std::string drafter_;  // its estimate
   bool built_ = false;
   bool walked_ = false;

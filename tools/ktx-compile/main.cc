@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 
+#include "lib/support/sandbox.h"
 #include "tools/finish.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/graph_text.h"
@@ -16,6 +18,32 @@
 namespace {
 
 int run(const ktx::tools::Options& options);
+
+// The folders of all files that the command line names; programs bring those of machines' profiles.
+ktx::Status enter_sandbox(const ktx::tools::Options& options) {
+  ktx::SandboxPaths paths;
+  for (const std::string& file :
+       {options.model, options.hf_config, options.tokenizer,
+        options.chat_template_file.value_or(""), options.draft, options.target}) {
+    ktx::add_folders_of(file, paths.read);
+  }
+  for (const auto* files : {&options.rules, &options.expert_profiles, &options.draft_rules}) {
+    for (const std::string& file : *files) {
+      ktx::add_folders_of(file, options.fix ? paths.write : paths.read);
+    }
+  }
+  if (!options.hf_config.empty()) paths.read.push_back(options.hf_config);  // or a folder
+  std::error_code error;
+  const auto program = std::filesystem::canonical("/proc/self/exe", error).parent_path();
+  for (const char* folder : {"../targets", "../share/ktx"}) {
+    paths.read.push_back((program / folder).string());
+  }
+  ktx::add_folders_of(options.output, paths.write);
+  ktx::add_folders_of(options.report, paths.write);
+  paths.write.push_back(std::filesystem::temp_directory_path(error).string());
+  KTX_TRY(ktx::restrict_files(paths));
+  return ktx::restrict_calls();
+}
 
 // A plan stands for its GGUF.
 int run_with_plan(const ktx::tools::Options& options) {
@@ -71,6 +99,12 @@ int main(int argc, char** argv) {
   return ktx::tools::run_tool("ktx-compile", [&] {
     int status = 0;
     const auto options = ktx::tools::parse_options(argc, argv, status);
+    if (options && options->sandbox) {
+      if (const ktx::Status entered = enter_sandbox(*options); !entered) {
+        fmt::print(stderr, "ktx-compile: error: {}\n", entered.error().message);
+        return 1;
+      }
+    }
     if (options) return run(*options);
     return status == 0 ? 0 : wrong_usage(argc, argv);
   });

@@ -15,7 +15,8 @@ struct Options {
   std::string model;               // GGUF, recognised by its first bytes
   bool model_is_plan = false;      // a plan that stands for its GGUF (plan_input.h)
   std::vector<std::string> rules;  // YAML files, in order
-  std::string output;              // plan; "" when only a report is wanted
+  bool sandbox = false;
+  std::string output;  // plan; "" when only a report is wanted
 
   std::string hf_config;
   std::string tokenizer;

@@ -9,6 +9,7 @@
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/known_templates.h"
 #include "lib/text/chat_template/template_probe.h"
+#include "lib/text/chat_template/template_report.h"
 #include "lib/text/tokenizer/hf_tokenizer.h"
 #include "lib/text/tokenizer/tokenizer.h"
 
@@ -126,6 +127,25 @@ plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> 
   return out;
 }
 
+void describe_chat_template(const plan::PlanChatTemplate& templates,
+                            const std::string& architecture, const std::string& file,
+                            DiagSink& diags) {
+  const auto describe = [&](const std::string& source, const char* what) {
+    const auto report = text::report_template(source, architecture);
+    if (source.empty() || !report) return;
+    Diagnostic& note = diags.note({file}, "S004", what);
+    const std::string lines = text::report_lines(*report);
+    for (const std::string_view line : split(lines, '\n')) {
+      if (!line.empty()) note.note(std::string(line));
+    }
+  };
+  describe(templates.source, "what the chat template reads and adds");
+  const auto with_tools = templates.named.find("tool_use");
+  if (with_tools != templates.named.end()) {
+    describe(with_tools->second, "what the chat template for tools reads and adds");
+  }
+}
+
 void check_text_of_folder(const std::string& config_path, DiagSink& diags) {
   std::error_code error;
   const fs::path path(config_path);
@@ -141,7 +161,8 @@ void check_text_of_folder(const std::string& config_path, DiagSink& diags) {
     check_tokenizer(hf->data, file, diags);
     std::vector<input::ChatTemplate> templates;
     if (hf->chat_template) templates.push_back({"", *hf->chat_template});
-    (void)check_chat_template(templates, hf->data, folder.string(), diags);
+    describe_chat_template(check_chat_template(templates, hf->data, folder.string(), diags), "",
+                           folder.string(), diags);
     return;
   }
 }

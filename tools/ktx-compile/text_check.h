@@ -30,7 +30,13 @@ plan::PlanChatTemplate check_chat_template(std::span<const input::ChatTemplate> 
                                            const text::TokenizerData& tokenizer,
                                            const std::string& file, DiagSink& diags);
 
-// Both, of the files beside a config.json, where there are any.
+// Notes what the templates do: what they read and add, and where they differ from the one that
+// the family is known by. For those that parse. `architecture`: the GGUF's, "" where it is unknown.
+void describe_chat_template(const plan::PlanChatTemplate& templates,
+                            const std::string& architecture, const std::string& file,
+                            DiagSink& diags);
+
+// All three, of the files beside a config.json, where there are any.
 void check_text_of_folder(const std::string& config_path, DiagSink& diags);
 
 }  // namespace ktx::tools

@@ -129,6 +129,12 @@ std::optional<int> join_probe(Options& options) {
   return followed ? 0 : 1;
 }
 
+Status require_signature(const Options& options, const std::string& path) {
+  auto required = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
+  KTX_TRY(required->verify({path}));
+  return {};
+}
+
 }  // namespace
 
 std::optional<int> join_hosts(Options& options) {
@@ -143,9 +149,8 @@ std::optional<int> join_hosts(Options& options) {
     names = plan::host_names(plan->view());
   }
   // Each host has a file of its own.
-  const auto verified = VerifiedPlans::verify(options.serve.require_signature, {path});
-  if (!verified) {
-    say_error("ktx-run", verified.error().message);
+  if (const Status status = require_signature(options, path); !status) {
+    say_error("ktx-run", status.error().message);
     return 1;
   }
   auto network = start_mpi(names);

@@ -7,20 +7,29 @@
 //   ktx-run inspect --diff old.ktxplan new.ktxplan         what differs
 //   ktx-run inspect model.ktxplan --provenance             where it came from
 //   ktx-run inspect model.ktxplan --cyclonedx bom.json     the same as a bill of materials
+//   ktx-run inspect model.ktxplan --sign key.pem           writes model.ktxplan.sig
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "lib/plan/describe_plan.h"
 #include "lib/plan/diff_plans.h"
+#include "lib/plan/digests.h"
 #include "lib/plan/export_gguf.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/unpack_layout.h"
+#include "lib/support/mapped_file.h"
+#include "lib/support/sha256.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/support/write_file.h"
+#include "lib/text/chat_template/template_report.h"
 #include "lib/trust/bill_of_materials.h"
-#include "lib/trust/sha256.h"
+#include "lib/trust/bundle.h"
+#include "lib/trust/signed_plan.h"
 #include "lib/trust/source_sha256.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/report.h"
@@ -53,24 +62,100 @@ Result<std::string> source_text(const plan::PlanFile& plan) {
   return text;
 }
 
+Result<std::string> root_line(const plan::PlanFile& plan) {
+  const Result<Digest256> root = plan::root_digest(plan.view());
+  if (!root) return Error{fmt::format("{}: {}", plan.path(), root.error().message)};
+  return plan::root_text(*root);
+}
+
+// What the chat templates do, by name; "" is the usual one.
+std::map<std::string, text::TemplateReport> reports_of(const plan::PlanView& plan) {
+  std::map<std::string, std::string> templates = plan.chat_template.named;
+  if (!plan.chat_template.source.empty()) templates[""] = plan.chat_template.source;
+  std::map<std::string, text::TemplateReport> reports;
+  for (const auto& [name, source] : templates) {
+    auto report = text::report_template(source, plan.facts.architecture);
+    if (report) reports[name] = report.take();
+  }
+  return reports;
+}
+
+std::string template_lines(const plan::PlanView& plan) {
+  std::string text;
+  for (const auto& [name, report] : reports_of(plan)) {
+    text +=
+        name.empty() ? "\nchat template\n" : fmt::format("\nchat template '{}'\n", printable(name));
+    const std::string lines = text::report_lines(report);
+    for (const std::string_view line : split(lines, '\n')) {
+      if (!line.empty()) text += fmt::format("  {}\n", line);
+    }
+  }
+  return text;
+}
+
+std::string json_text(const plan::PlanView& plan) {
+  using Json = nlohmann::ordered_json;
+  Json json = Json::parse(plan::plan_json(plan));
+  for (const auto& [name, report] : reports_of(plan)) {
+    json["chat_templates"].push_back({{"name", name},
+                                      {"sha256", report.sha256},
+                                      {"known", report.known},
+                                      {"same", report.same},
+                                      {"variables", report.variables},
+                                      {"fields", report.fields},
+                                      {"calls", report.calls},
+                                      {"instructions", report.instructions},
+                                      {"added", report.added},
+                                      {"missing", report.missing}});
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 Result<std::string> text_of(const plan::PlanFile& plan, const Options& options) {
+  if (options.root) return root_line(plan);
   if (options.source_sha256) return source_text(plan);
   if (!options.diff.empty()) return diff_text(plan, options);
   if (options.provenance) {
     return options.json ? trust::provenance_json(plan.view()) : trust::provenance_text(plan.view());
   }
-  return options.json ? plan::plan_json(plan.view()) : plan::plan_tables(plan.view());
+  return options.json ? json_text(plan.view())
+                      : plan::plan_tables(plan.view()) + template_lines(plan.view());
 }
 
 Status write_bill(const plan::PlanFile& plan, const std::string& path) {
-  const std::string digest = KTX_TRY(trust::sha256(plan->file));
+  const std::string digest = to_hex(KTX_TRY(sha256(plan->file)));
   KTX_TRY(plan.check());
   return write_file(path, "{", trust::cyclonedx_json(plan.view(), digest));
+}
+
+Status check_signature(const Options& options) {
+  const trust::SignatureKey key = KTX_TRY(trust::read_signature_key(options.verify_signature));
+  const trust::SignedPlan plan =
+      KTX_TRY(trust::verify_plan(key, options.plan, {.threads = options.engine.threads}));
+  note(fmt::format("{}: all of it is signed with the key, by {}", options.plan, plan.signature));
+  return {};
+}
+
+Status sign(const plan::PlanFile& plan, const Options& options) {
+  const std::string key = KTX_TRY(read_text_file(options.sign, 1 << 20));
+  // The bytes of the file, also of one host's part, which is mapped elsewhere.
+  const MappedFile file = KTX_TRY(MappedFile::open(plan.path()));
+  const std::string name = std::filesystem::path(plan.path()).filename().string();
+  const Result<std::string> bundle = trust::sign_bundle(key, name, file.bytes());
+  if (!bundle) return Error{fmt::format("{}: {}", options.sign, bundle.error().message)};
+  KTX_TRY(file.check());
+  KTX_TRY(replace_file(plan.path() + ".sig", "{", *bundle));
+  note(fmt::format("{}.sig: written", plan.path()));
+  return {};
 }
 
 }  // namespace
 
 int run_inspect(const Options& options) {
+  if (!options.verify_signature.empty()) {
+    const Status found = check_signature(options);
+    if (!found) return fail(found.error().message);
+  }
   plan::PlanOpenOptions open_options;
   open_options.verify_weights = options.engine.verify;
   open_options.threads = options.engine.threads;
@@ -91,6 +176,10 @@ int run_inspect(const Options& options) {
   if (options.engine.verify) {
     note(fmt::format("{}: all hashes are right ({} in {:.1f} s)", options.plan,
                      human_bytes(plan->view().file_bytes), seconds));
+  }
+  if (!options.sign.empty()) {
+    const Status written = sign(*plan, options);
+    if (!written) return fail(written.error().message);
   }
   if (!options.cyclonedx.empty()) {
     const Status written = write_bill(*plan, options.cyclonedx);

@@ -115,7 +115,9 @@ struct ServeFlags {
   std::vector<std::string> api_keys;
   std::string api_key_file;
   bool share_prefixes = false;
-  std::string require_signature;  // a public key or its file; "": plans need none
+  std::string require_signature;   // a public key or its file; "": plans need none
+  bool weights_meanwhile = false;  // of a plan whose root is signed: checked while it is served
+  bool sandbox = false;
   std::vector<std::string> cors;
   std::vector<std::string> hosts;
   std::string tls_cert, tls_key;
@@ -170,8 +172,10 @@ struct Options {
   // inspect
   std::string export_gguf;
   std::string diff;  // the plan that this one is compared with; "": none
-  bool provenance = false, source_sha256 = false;
-  std::string cyclonedx;  // file; "": none
+  bool provenance = false, source_sha256 = false, root = false;
+  std::string verify_signature;  // a public key or its file; "": none is checked
+  std::string sign;              // file of a private key; "": nothing is signed
+  std::string cyclonedx;         // file; "": none
 
   ScoreFlags score;
 

@@ -58,7 +58,8 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run inspect model.ktxplan --verify\n"
      "  ktx-run inspect model.ktxplan --export-gguf copy.gguf\n"
      "  ktx-run inspect --diff f16.ktxplan q4.ktxplan\n"
-     "  ktx-run inspect model.ktxplan --provenance --cyclonedx bom.json\n",
+     "  ktx-run inspect model.ktxplan --provenance --cyclonedx bom.json\n"
+     "  ktx-run inspect model.ktxplan --root > model.ktxplan.root\n",
      ""},
     {"bench", "PLAN", "measure prompt and generation speed",
      "  ktx-run bench model.ktxplan\n"

@@ -12,6 +12,7 @@
 #include "lib/server/models/served_model.h"
 #include "lib/server/server.h"
 #include "lib/support/mapped_file.h"
+#include "lib/support/sandbox.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 #include "lib/target/target.h"
@@ -72,6 +73,7 @@ struct Common {
   bool several = false;
   runtime::StepTurns turns;
   std::unique_ptr<StepProfile> profile;  // of the only one
+  std::unique_ptr<RequiredSignature> signature;
 };
 
 // As the option says, else the plan.
@@ -84,6 +86,23 @@ Result<runtime::Pooling> pooling_for(const std::string& option, const std::strin
   return server::pooling_of(file.view().facts);
 }
 
+// A model's plan, and the one that drafts for it.
+std::vector<std::string> plans_of(const std::string& plan, const DraftFlags& draft) {
+  std::vector<std::string> paths = {plan};
+  if (draft.on() && !draft.within() && draft.lookup == 0) paths.push_back(draft.plan);
+  return paths;
+}
+
+// Before the port opens: those that were named. What a folder holds is verified when it is loaded.
+Status verify_named_plans(Common& common) {
+  for (const std::string& source : common.options.serve.sources) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(source, ignored)) continue;
+    KTX_TRY(common.signature->verify(plans_of(source, common.options.draft)));
+  }
+  return {};
+}
+
 Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& plan, Common& common) {
   const Timer timer;
   const Options& options = common.options;
@@ -92,12 +111,8 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   // The mean of a text needs a row of logits for each of its tokens: some at a time. So do the
   // log-probabilities of a prompt, for which a GPU, whose memory is planned, has fewer.
   constexpr int64_t kMeanRows = 16, kPromptRows = 8;
-  std::vector<std::string> paths = {plan.path};
-  if (options.draft.on() && !options.draft.within() && options.draft.lookup == 0) {
-    paths.push_back(options.draft.plan);
-  }
   const VerifiedPlans verified =
-      KTX_TRY(VerifiedPlans::verify(options.serve.require_signature, paths));
+      KTX_TRY(common.signature->verify(plans_of(plan.path, options.draft)));
   const runtime::Pooling pooling = KTX_TRY(pooling_for(options.serve.pooling, plan.path));
   const plan::PlanFile file = KTX_TRY(plan::PlanFile::open(plan.path));
   engine.sequence_logits = pooling != runtime::Pooling::Last       ? kMeanRows
@@ -147,6 +162,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
                                            *model->tokenizer, notes));
   scheduler.speculation = speculation_options(options.draft);
   KTX_TRY(verified.check());
+  common.signature->check_weights(verified);
   if (common.several) scheduler.turns = &common.turns;
   if (!options.serve.profile.empty()) {
     common.profile = KTX_TRY(
@@ -201,6 +217,32 @@ Result<std::string> prepare(server::ModelStore& models, const std::string& url) 
       model->load_seconds, url);
 }
 
+// What a server reads and writes after its start, and until then.
+SandboxPaths paths_of(const Options& options) {
+  const ServeFlags& flags = options.serve;
+  SandboxPaths paths;
+  std::error_code ignored;
+  for (const std::string& source : flags.sources) {
+    std::vector<std::string>& list = flags.edit_models ? paths.write : paths.read;
+    if (std::filesystem::is_directory(source, ignored)) {
+      list.push_back(source);
+    } else {
+      add_folders_of(source, list);
+    }
+  }
+  for (const std::string& file :
+       {options.draft.plan, flags.config, flags.api_key_file, flags.tls_cert, flags.tls_key,
+        flags.require_signature, options.chat_template.file.value_or("")}) {
+    add_folders_of(file, paths.read);
+  }
+  // Made anew when they are renamed.
+  for (const std::string& file : {flags.access_log, flags.profile, options.engine.record_experts}) {
+    add_folders_of(file == "-" ? "" : file, paths.write);
+  }
+  if (!flags.slot_dir.empty()) paths.write.push_back(flags.slot_dir);
+  return paths;
+}
+
 Status serve(const Options& options) {
   // Memory of large bodies goes back to the system at once; by itself the C library keeps blocks
   // of up to 32 MiB for later once one was freed.
@@ -215,6 +257,12 @@ Status serve(const Options& options) {
   if (const auto& hosts = options.engine.hosts) {
     server_settings.failure = [hosts] { return hosts->failure(); };
   }
+  if (options.serve.sandbox && options.engine.hosts) {
+    return Error{"--sandbox: hosts of a plan are connected while it runs; start without it"};
+  }
+  if (options.serve.sandbox) KTX_TRY(restrict_files(paths_of(options)));
+  common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
+  KTX_TRY(verify_named_plans(common));
   server::Server server(server_settings);
   KTX_TRY(server.start());
   const std::string scheme = options.serve.tls_cert.empty() ? "http" : "https";
@@ -231,6 +279,7 @@ Status serve(const Options& options) {
       store_options(options.serve),
       [&common](const server::OfferedPlan& plan) { return load(plan, common); });
   const std::string ready = KTX_TRY(prepare(*models, url));
+  if (options.serve.sandbox) KTX_TRY(restrict_calls());
   server.set_models(models);  // before the line that says so: scripts wait for it
   note(ready);
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/plan/digests.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_format.h"
 #include "lib/plan/plan_reader.h"
@@ -61,6 +62,63 @@ inline void fix_hashes(std::vector<std::byte>& bytes) {
   prefix(bytes).header_hash = hash_bytes(std::span(bytes).first(header));
 }
 
+// Hashes of chunks and blobs, for the weights as they are now; blobs of at most kBlobPieceBytes.
+inline void fix_weight_hashes(std::vector<std::byte>& bytes) {
+  const auto records = [&]<class T>(SectionId id, T) {
+    const SectionEntry* section = find_section(bytes, id);
+    return std::span(reinterpret_cast<T*>(bytes.data() + section->offset),
+                     section->size / sizeof(T));
+  };
+  const auto segments = records(SectionId::Segments, SegmentRecord());
+  const auto hash_at = [&](uint64_t offset, uint64_t size, Hash128& hash) {
+    if (offset > bytes.size() || size > bytes.size() - offset) return;
+    hash = hash_bytes(std::span(bytes).subspan(offset, size));
+  };
+  for (ChunkRecord& chunk : records(SectionId::Chunks, ChunkRecord())) {
+    if (chunk.segment >= segments.size()) continue;
+    hash_at(segments[chunk.segment].offset, segments[chunk.segment].size, chunk.hash);
+  }
+  for (BlobRecord& blob : records(SectionId::Blobs, BlobRecord())) {
+    hash_at(blob.offset, blob.size, blob.hash);
+  }
+}
+
+// Digests of all sections, for the bytes as they are now.
+inline void fix_digests(std::vector<std::byte>& bytes) {
+  uint64_t at = find_section(bytes, SectionId::Digests)->offset;
+  for (const DigestPiece& piece : digest_pieces(sections(bytes))) {
+    const uint64_t offset = sections(bytes)[piece.section].offset + piece.begin;
+    const DigestRecord digest = *sha256(std::span(bytes).subspan(offset, piece.size));
+    std::memcpy(bytes.data() + at, digest.data(), digest.size());
+    at += digest.size();
+  }
+}
+
+// The plan as a compiler of format 3.`minor` wrote it. Records are those of all versions of 3; what
+// came later are sections: draft-tokens with 3.4, digests with 3.7.
+inline std::vector<std::byte> as_format(std::vector<std::byte> bytes, uint16_t minor) {
+  std::vector<SectionEntry> kept;
+  for (const SectionEntry& section : sections(bytes)) {
+    const bool later = (section.id == static_cast<uint32_t>(SectionId::Digests) && minor < 7) ||
+                       (section.id == static_cast<uint32_t>(SectionId::DraftTokens) && minor < 4);
+    if (later) {
+      std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(section.offset), section.size,
+                  std::byte{0});
+    } else {
+      kept.push_back(section);
+    }
+  }
+  const auto all = sections(bytes);
+  std::fill(all.begin(), all.end(), SectionEntry());
+  std::copy(kept.begin(), kept.end(), all.begin());
+  prefix(bytes).minor = minor;
+  prefix(bytes).section_count = static_cast<uint32_t>(kept.size());
+  prefix(bytes).header_bytes =
+      static_cast<uint32_t>(sizeof(Prefix) + kept.size() * sizeof(SectionEntry));
+  fix_hashes(bytes);
+  return bytes;
+}
+
 // The plan with one more section at its end. The new table entry goes into the
 // padding behind the table or, when there is none, moves nothing: the tiny plan
 // has room because its table's end is padded to 64 bytes.
@@ -93,6 +151,10 @@ inline std::vector<std::byte> with_extra_section(const std::vector<std::byte>& b
   for (uint64_t i = 0; i < blobs.size; i += sizeof(BlobRecord)) {
     reinterpret_cast<BlobRecord*>(out.data() + blobs.offset + i)->offset += shift;
   }
+  // The padding behind the digests has room for one more.
+  find_section(out, SectionId::Digests)->size += sizeof(DigestRecord);
+  fix_hashes(out);
+  fix_digests(out);
   fix_hashes(out);
   return out;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "lib/formats/dtype.h"
 #include "lib/formats/layout.h"
 #include "lib/ops/step_ops.h"
+#include "lib/plan/digests.h"
 #include "lib/plan/plan_reader.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
@@ -153,13 +155,15 @@ std::string dump_of(const PlanFile& plan, std::span<const std::byte> file) {
             {fmt::format("part: kind {}; device {}; steps from {} on,", part.kind,
                          first_string(part.device), part.first_step),
              fmt::format("{} of them", part.step_count)});
+  dump.show(offset_of(view, SectionId::Digests), sizeof(DigestRecord),
+            {fmt::format("SHA-256 of section 1; {} of them", view.digests.size()), "…"});
   for (const SegmentRecord& each : view.segments) {
     const bool carried = each.kind == static_cast<uint32_t>(SegmentKind::Carried);
     dump.say(each.offset, carried ? fmt::format("carried segment, {:#x} bytes", each.size)
                                   : fmt::format("weights of {}", view.string(each.device)));
   }
-  return fmt::format("{} bytes, {} sections.\n\n{}\n", file.size(), view.sections.size(),
-                     dump.text());
+  return fmt::format("{} bytes, {} sections.\n\n{}\nIts root is {}.\n\n", file.size(),
+                     view.sections.size(), dump.text(), to_hex(*root_digest(view)));
 }
 
 TEST(PlanFormatDoc, ShowsAPlanByteByByte) {
@@ -194,11 +198,82 @@ TEST(PlanFormatDoc, NamesTheVersionTheSectionsAndTheSizesOfTheirRecords) {
                            : fmt::format("| {} | {} | {} B | ", number, name, sizeof(element)));
 #include "lib/plan/sections.def"
 #undef KTX_SECTION
-  // The last fields of records, whose places give away what is missing before them.
-  has(fmt::format("| {} | u32[2] | kernel |", offsetof(StepRecord, kernel)));
-  has(fmt::format("| {} | u32 | least_run |", offsetof(LaunchRecord, least_run)));
-  has(fmt::format("| {} | i64 | blob_row |", offsetof(SliceRecord, blob_row)));
-  has(fmt::format("| {} | i64 | width |", offsetof(ValueRecord, width)));
+}
+
+// Each field of each record that has a table, with its place and type.
+TEST(PlanFormatDoc, HasEveryFieldOfTheRecords) {
+  const std::string text = read_file(kDocument);
+  const auto has = [&](uint64_t at, const char* type, const char* field) {
+    const std::string row = fmt::format("| {} | {} | {} |", at, type, field);
+    EXPECT_NE(text.find(row), text.npos) << row;
+  };
+#define KTX_FIELD(Record, type, field) has(offsetof(Record, field), type, #field)
+  KTX_FIELD(Prefix, "char[8]", magic);
+  KTX_FIELD(Prefix, "u16", major);
+  KTX_FIELD(Prefix, "u16", minor);
+  KTX_FIELD(Prefix, "u32", header_bytes);
+  KTX_FIELD(Prefix, "u64", file_bytes);
+  KTX_FIELD(Prefix, "u32", section_count);
+  KTX_FIELD(Prefix, "u32", min_reader_minor);
+  KTX_FIELD(Prefix, "u128", header_hash);
+  KTX_FIELD(Prefix, "u8[16]", reserved);
+  KTX_FIELD(SectionEntry, "u32", id);
+  KTX_FIELD(SectionEntry, "u32", flags);
+  KTX_FIELD(SectionEntry, "u64", offset);
+  KTX_FIELD(SectionEntry, "u64", size);
+  KTX_FIELD(SectionEntry, "u128", hash);
+  KTX_FIELD(SectionEntry, "u64", reserved);
+  KTX_FIELD(SegmentRecord, "u64", offset);
+  KTX_FIELD(SegmentRecord, "u64", size);
+  KTX_FIELD(SegmentRecord, "u32", first_blob);
+  KTX_FIELD(SegmentRecord, "u32", blob_count);
+  KTX_FIELD(BlobRecord, "u64", offset);
+  KTX_FIELD(BlobRecord, "u64", size);
+  KTX_FIELD(BlobRecord, "i64", rows);
+  KTX_FIELD(BlobRecord, "i64", cols);
+  KTX_FIELD(BlobRecord, "i64", matrices);
+  KTX_FIELD(BlobRecord, "u32", first_slice);
+  KTX_FIELD(BlobRecord, "u32", slice_count);
+  KTX_FIELD(BlobRecord, "u128", hash);
+  KTX_FIELD(SliceRecord, "u32", tensor);
+  KTX_FIELD(SliceRecord, "u32", blob);
+  KTX_FIELD(SliceRecord, "i64", first_row);
+  KTX_FIELD(SliceRecord, "i64", row_count);
+  KTX_FIELD(SliceRecord, "i64", blob_row);
+  KTX_FIELD(StepRecord, "u32", op);
+  KTX_FIELD(StepRecord, "u32", module);
+  KTX_FIELD(StepRecord, "i32", layer);
+  KTX_FIELD(StepRecord, "u32", device);
+  KTX_FIELD(StepRecord, "u32[2]", kernel);
+  KTX_FIELD(ValueRecord, "u32", name);
+  KTX_FIELD(ValueRecord, "u8", type);
+  KTX_FIELD(ValueRecord, "u8", rows);
+  KTX_FIELD(ValueRecord, "u16", reserved);
+  KTX_FIELD(ValueRecord, "u32", rows_per_row);
+  KTX_FIELD(ValueRecord, "u32", buffer);
+  KTX_FIELD(ValueRecord, "i64", width);
+  KTX_FIELD(LaunchRecord, "u32", fused_op);
+  KTX_FIELD(LaunchRecord, "u32", kernel);
+  KTX_FIELD(LaunchRecord, "u32", needs);
+  KTX_FIELD(LaunchRecord, "u32", least_run);
+  KTX_FIELD(GgufShardRecord, "u64", header_size);
+  KTX_FIELD(GgufShardRecord, "u64", file_size);
+  KTX_FIELD(GgufShardRecord, "u64", alignment);
+  KTX_FIELD(GgufTensorRecord, "u16", dtype);
+  KTX_FIELD(GgufTensorRecord, "u32", shard);
+  KTX_FIELD(GgufTensorRecord, "u64", size);
+#undef KTX_FIELD
+  // Records that a sentence has: their fields in order, without gaps.
+  for (const char* sentence :
+       {"**operand** (u32 value, u32 offset, u32 width)",
+        "**buffer** (u64 fixed_bytes, u64 bytes_per_token, u64 bytes_per_output)",
+        "slot** (i32 layer, i32 kv_heads, i32 key_dim, i32 value_dim, u32 device, i32 window)",
+        "**part** (u32 kind, u32 device, u32 from, u32 first_step, u32 step_count)",
+        "one record (u32 segment, u32 chunk, u128 hash)"}) {
+    std::string flat = text;
+    std::ranges::replace(flat, '\n', ' ');
+    EXPECT_NE(flat.find(sentence), flat.npos) << sentence;
+  }
 }
 
 }  // namespace

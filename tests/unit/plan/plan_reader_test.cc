@@ -1,6 +1,7 @@
 #include "lib/plan/plan_reader.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -182,17 +183,18 @@ TEST_F(PlanReader, NamesWhatElseTheFileIs) {
 TEST_F(PlanReader, RefusesOtherMajorVersions) {
   prefix(bytes_).major = 4;
   fix_hashes(bytes_);
-  EXPECT_THAT(open_error(bytes_), HasSubstr("plan format 4.7, this ktx-run reads 3.x"));
+  EXPECT_THAT(open_error(bytes_),
+              HasSubstr(fmt::format("plan format 4.{}, this ktx-run reads 3.x", kMinor)));
   prefix(bytes_).major = 2;
   fix_hashes(bytes_);
   EXPECT_THAT(open_error(bytes_), HasSubstr("compile the model again: ktx-compile MODEL.gguf"));
 }
 
 TEST_F(PlanReader, AcceptsNewerMinorVersionsThatAllowIt) {
-  prefix(bytes_).minor = 8;
+  prefix(bytes_).minor = kMinor + 1;
   fix_hashes(bytes_);
   EXPECT_EQ(open_error(bytes_), "");
-  prefix(bytes_).min_reader_minor = 8;
+  prefix(bytes_).min_reader_minor = kMinor + 1;
   fix_hashes(bytes_);
   EXPECT_THAT(open_error(bytes_), HasSubstr("use a newer ktx-run"));
 }

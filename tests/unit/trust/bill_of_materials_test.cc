@@ -5,8 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lib/trust/sha256.h"
-
 namespace ktx::trust {
 namespace {
 
@@ -71,13 +69,6 @@ TEST(BillOfMaterials, SaysHostileTextsAsText) {
   const Json found = Json::parse(cyclonedx_json(plan, "a"), nullptr, false);
   EXPECT_FALSE(found.is_discarded());
   EXPECT_EQ(provenance_text(plan).find('\x1b'), std::string::npos);
-}
-
-TEST(Sha256, IsThatOfTheStandard) {
-  EXPECT_EQ(*sha256({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  const std::string abc = "abc";
-  EXPECT_EQ(*sha256(std::as_bytes(std::span(abc))),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 }  // namespace

@@ -1,17 +1,16 @@
-#include "lib/trust/signature.h"
+#include "lib/trust/minisign.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include <sys/stat.h>
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
+#include "lib/trust/strict_base64.h"
 
 namespace ktx::trust {
 namespace {
@@ -19,26 +18,12 @@ namespace {
 constexpr std::string_view kUntrusted = "untrusted comment:";
 constexpr std::string_view kTrusted = "trusted comment: ";
 constexpr size_t kSignatureBytes = 64, kIdBytes = 8, kKeyBytes = 32;
-constexpr size_t kMostText = 16 << 10;
 
 using Bytes = std::vector<unsigned char>;
 
-// Exactly `size` bytes in the usual form, padding included; nothing else.
-std::optional<Bytes> from_base64(std::string_view text, size_t size) {
-  if (text.size() != (size + 2) / 3 * 4) return std::nullopt;
-  Bytes bytes(text.size() / 4 * 3);
-  const int decoded =
-      EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()),
-                      static_cast<int>(text.size()));
-  if (decoded != static_cast<int>(bytes.size())) return std::nullopt;
-  bytes.resize(size);
-  // One text for one value: what was decoded gives it again.
-  std::string again(text.size() + 1, '\0');
-  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(again.data()), bytes.data(),
-                  static_cast<int>(size));
-  again.pop_back();
-  if (again != text) return std::nullopt;
-  return bytes;
+std::optional<Bytes> of_size(std::string_view text, size_t size) {
+  std::optional<Bytes> bytes = from_base64(text);
+  return bytes && bytes->size() == size ? bytes : std::nullopt;
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -50,7 +35,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-bool signed_by(const PublicKey& key, std::span<const unsigned char> signature,
+bool signed_by(const MinisignKey& key, std::span<const unsigned char> signature,
                std::span<const unsigned char> bytes) {
   const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> pkey(
       EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, key.key.data(), key.key.size()),
@@ -70,52 +55,33 @@ std::string id_text(std::span<const unsigned char> id) {
   return text;
 }
 
-bool is_file(const std::string& path) {
-  struct stat info = {};
-  return stat(path.c_str(), &info) == 0;
-}
-
 }  // namespace
 
-Result<PublicKey> parse_public_key(std::string_view text) {
+Result<MinisignKey> parse_minisign_key(std::string_view text) {
   const std::vector<std::string_view> lines = lines_of(text);
   const bool commented = lines.size() == 2 && lines[0].starts_with(kUntrusted);
   if (lines.size() != 1 && !commented) {
     return Error{
         "not a public key of minisign, which has a comment and a line that begins with RW"};
   }
-  const auto bytes = from_base64(lines.back(), 2 + kIdBytes + kKeyBytes);
+  const auto bytes = of_size(lines.back(), 2 + kIdBytes + kKeyBytes);
   if (!bytes || (*bytes)[0] != 'E' || (*bytes)[1] != 'd') {
     return Error{"not a public key of minisign: 56 characters that begin with RW are expected"};
   }
-  PublicKey key;
+  MinisignKey key;
   std::copy_n(bytes->begin() + 2, kIdBytes, key.id.begin());
   std::copy_n(bytes->begin() + 2 + kIdBytes, kKeyBytes, key.key.begin());
   return key;
 }
 
-Result<PublicKey> read_public_key(const std::string& file_or_key) {
-  std::string text = file_or_key;
-  if (is_file(file_or_key)) {
-    text = KTX_TRY(read_text_file(file_or_key, kMostText));
-  } else if (!file_or_key.starts_with("RW")) {
-    return Error{
-        fmt::format("{}: no such file, and no public key of minisign, which begins with RW",
-                    printable(file_or_key))};
-  }
-  Result<PublicKey> key = parse_public_key(text);
-  if (!key) return Error{fmt::format("{}: {}", printable(file_or_key), key.error().message)};
-  return key;
-}
-
-Result<std::string> verify_signature(const PublicKey& key, std::span<const std::byte> bytes,
-                                     std::string_view signature) {
+Result<std::string> verify_minisign(const MinisignKey& key, std::span<const std::byte> bytes,
+                                    std::string_view signature) {
   const std::vector<std::string_view> lines = lines_of(signature);
   if (lines.size() != 4 || !lines[0].starts_with(kUntrusted) || !lines[2].starts_with(kTrusted)) {
     return Error{"the signature is not minisign's four lines; it is damaged"};
   }
-  const auto first = from_base64(lines[1], 2 + kIdBytes + kSignatureBytes);
-  const auto second = from_base64(lines[3], kSignatureBytes);
+  const auto first = of_size(lines[1], 2 + kIdBytes + kSignatureBytes);
+  const auto second = of_size(lines[3], kSignatureBytes);
   if (!first || !second) return Error{"the signature is damaged"};
   if ((*first)[0] != 'E' || (*first)[1] != 'D') {
     return Error{"the signature is of a form that is not accepted; sign with `minisign -S -H`"};
@@ -141,22 +107,6 @@ Result<std::string> verify_signature(const PublicKey& key, std::span<const std::
     return Error{"the trusted comment of the signature was changed"};
   }
   return std::string(comment);
-}
-
-Result<FileStamp> verify_file(const PublicKey& key, const std::string& path) {
-  const std::string beside = path + ".minisig";
-  if (!is_file(beside)) {
-    return Error{fmt::format("{}: not signed: there is no {}; sign it with: minisign -Sm {}", path,
-                             printable(beside), shell_word(path))};
-  }
-  const FileStamp stamp = KTX_TRY(stamp_file(path));
-  const MappedFile file = KTX_TRY(MappedFile::open(path));
-  const std::string signature = KTX_TRY(read_text_file(beside, kMostText));
-  const Result<std::string> comment = verify_signature(key, file.bytes(), signature);
-  if (!comment) return Error{fmt::format("{}: {}", path, comment.error().message)};
-  KTX_TRY(file.check());
-  KTX_TRY(check_unchanged(path, stamp));
-  return stamp;
 }
 
 }  // namespace ktx::trust
