@@ -382,10 +382,10 @@ Result<plan::PlanContents> make_contents(const CompileState& state,
   return ContentsBuilder(state, source, options).run();
 }
 
-Status emit_plan(const std::string& path, plan::PlanContents contents,
-                 const input::ModelSource& source, int threads,
-                 const std::function<void(uint64_t, uint64_t)>& progress,
-                 std::vector<RoundedWeights>& rounded) {
+Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents contents,
+                                const input::ModelSource& source, const PackWeights& how) {
+  PackedWeights packed_weights;
+  std::vector<RoundedWeights>& rounded = packed_weights.rounded;
   std::vector<plan::BlobSource> sources;
   std::vector<std::shared_ptr<RequantizeError>> errors;
   for (const plan::BlobRecord& blob : contents.blobs) {
@@ -415,23 +415,27 @@ Status emit_plan(const std::string& path, plan::PlanContents contents,
   }
   std::vector<plan::SourceFile> files;
   plan::PackOptions pack;
-  pack.threads = threads;
-  pack.progress = progress;
+  pack.threads = how.threads;
+  pack.progress = how.progress;
   for (const input::GgufShard& shard : source.gguf.shards()) {
     files.push_back({shard.stamp, shard.file.bytes()});
     pack.files.push_back(&shard.file);
+  }
+  if (how.reuse != nullptr) {
+    packed_weights.reused = KTX_TRY(plan::reuse_blobs(*how.reuse, contents, sources, how.threads));
+    pack.files.push_back(&how.reuse->mapping());
   }
   plan::WriterOptions options;
   options.source_key = plan::source_key(files);
   plan::PlanWriter writer = KTX_TRY(plan::PlanWriter::create(path, std::move(contents), options));
   KTX_TRY(plan::pack_blobs(writer, sources, pack));
   KTX_TRY(source.gguf.check_unchanged());
-  const size_t first = rounded.size() - errors.size();
   for (size_t i = 0; i < errors.size(); ++i) {
-    rounded[first + i].relative_rms = errors[i]->relative_rms();
-    rounded[first + i].largest_error = errors[i]->largest_error;
+    rounded[i].relative_rms = errors[i]->relative_rms();
+    rounded[i].largest_error = errors[i]->largest_error;
   }
-  return writer.finish();
+  KTX_TRY(writer.finish());
+  return packed_weights;
 }
 
 }  // namespace ktx::passes

@@ -9,6 +9,7 @@
 #include "lib/input/model_source.h"
 #include "lib/passes/pass.h"
 #include "lib/plan/plan_contents.h"
+#include "lib/plan/reuse_blobs.h"
 #include "lib/support/result.h"
 
 namespace ktx::passes {
@@ -36,17 +37,25 @@ Result<plan::PlanContents> make_contents(const CompileState& state,
                                          const input::ModelSource& source,
                                          const EmitOptions& options);
 
-// Writes the whole plan to `path`: tables, weights on all cores, rename. `threads`
-// 0 is all cores; `progress` gets bytes done and in all.
-// What was rounded to another format is added to `rounded`.
+struct PackWeights {
+  int threads = 0;                                   // 0: all cores
+  std::function<void(uint64_t, uint64_t)> progress;  // gets bytes done and in all
+  const plan::PlanFile* reuse = nullptr;  // has packed weights (reuse_blobs.h); may be null
+};
+
+// What was rounded to another format.
 struct RoundedWeights {
   std::string name, to;
   double relative_rms = 0;  // of the error, to the rms of the weights
   double largest_error = 0;
 };
-Status emit_plan(const std::string& path, plan::PlanContents contents,
-                 const input::ModelSource& source, int threads,
-                 const std::function<void(uint64_t, uint64_t)>& progress,
-                 std::vector<RoundedWeights>& rounded);
+struct PackedWeights {
+  std::vector<RoundedWeights> rounded;
+  plan::ReusedBlobs reused;
+};
+
+// Writes the whole plan to `path`: tables, weights on all cores, rename.
+Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents contents,
+                                const input::ModelSource& source, const PackWeights& how);
 
 }  // namespace ktx::passes

@@ -173,9 +173,8 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
                        f.lossy ? ", re-quantised (lossy)" : ""));
   line("target", fmt::format("{}, packed for {}, requires {}", printable(plan.target.name),
                              printable(plan.target.isa), requirements(plan.target)));
-  line("plan",
-       fmt::format("format {}.{}, {} ({} bytes), hash {}", kMajor, plan.minor,
-                   human_bytes(plan.file_bytes), plan.file_bytes, to_hex(plan.header_hash)));
+  line("plan", fmt::format("format {}.{}, {} ({} bytes), hash {}", kMajor, plan.minor,
+                           human_bytes(plan.file_bytes), plan.file_bytes, to_hex(plan.identity)));
   line("made by", "ktx " + printable(plan.provenance.ktx_version));
   for (const PlanProvenance::Input& input : plan.provenance.inputs) {
     line("", fmt::format("from {} of {} bytes, hash {}", printable(input.what), input.size_bytes,
@@ -252,12 +251,12 @@ std::string section_lines(const PlanView& plan) {
   TextTable table({{"section", TextTable::Left}, {"offset"}, {"bytes"}, {"hash", TextTable::Left}});
   for (const SectionEntry& section : plan.sections) {
     const bool weights = section.id == static_cast<uint32_t>(SectionId::WeightData);
-    const bool large = is_large(static_cast<SectionId>(section.id));
+    const bool drafter = section.id == static_cast<uint32_t>(SectionId::Drafter);
     table.add({section_name(section.id), fmt::format("{:#x}", section.offset),
                fmt::format("{}", section.size),
-               weights ? "in chunks"
-               : large ? "of its own"
-                       : to_hex(section.hash)});
+               weights   ? "in chunks"
+               : drafter ? "of its own"
+                         : to_hex(section.hash)});
   }
   return "\nsections\n" + table.plain("  ");
 }
@@ -324,7 +323,7 @@ std::string plan_json(const PlanView& plan) {
   OrderedJson out;
   out["format"] = fmt::format("{}.{}", kMajor, plan.minor);
   out["file_bytes"] = plan.file_bytes;
-  out["hash"] = to_hex(plan.header_hash);
+  out["hash"] = to_hex(plan.identity);
   if (const auto root = root_digest(plan)) out["root"] = "sha256:" + to_hex(*root);
   out["facts"] = OrderedJson::parse(to_json(plan.facts));
   out["target"] = OrderedJson::parse(to_json(plan.target));

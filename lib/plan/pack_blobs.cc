@@ -21,6 +21,17 @@ constexpr uint64_t kLetGoBytes = 8 << 20;
 // More are parts of rows, whose pages another weight reads, too.
 constexpr size_t kMostSlicesToLetGo = 1024;
 
+uint64_t source_bytes(const BlobSource& source) {
+  uint64_t bytes = 0;
+  for (const auto slice : source.slices) bytes += slice.size();
+  return bytes;
+}
+
+// Whether the source is hashed beside the blob: where both are not the same bytes.
+bool has_own_hash(const BlobSource& source) {
+  return source.pack && source.packed.empty();
+}
+
 // The bytes of one worker: file ranges assembled from sources.
 class Assembler {
  public:
@@ -55,6 +66,10 @@ class Assembler {
     const BlobSource& source = sources_[index];
     if (blob.slice_count == 0) {
       std::memcpy(out.data(), contents_.constants.at(index).data() + offset, out.size());
+    } else if (!source.packed.empty()) {
+      const auto part = source.packed.subspan(offset, out.size());
+      std::memcpy(out.data(), part.data(), part.size());
+      let_go(part);
     } else if (!source.pack) {
       copy_rows(source, offset, out);
     } else {
@@ -121,10 +136,8 @@ class Assembler {
   // in another order within granules.
   void let_go_source(const BlobRecord& blob, const BlobSource& source, uint64_t begin,
                      uint64_t end) {
-    if (source.slices.size() > kMostSlicesToLetGo) return;
-    uint64_t at = 0, total = 0;
-    for (const auto slice : source.slices) total += slice.size();
-    if (total != blob.size) return;
+    if (source.slices.size() > kMostSlicesToLetGo || source_bytes(source) != blob.size) return;
+    uint64_t at = 0;
     for (const auto slice : source.slices) {
       const uint64_t from = std::clamp(begin, at, at + slice.size()) - at;
       const uint64_t to = std::clamp(end, at, at + slice.size()) - at;
@@ -164,13 +177,14 @@ Status check_sources(const PlanContents& contents, std::span<const BlobSource> s
     const BlobRecord& blob = contents.blobs[i];
     const BlobSource& source = sources[i];
     KTX_ASSERT(source.slices.size() >= blob.slice_count);
+    KTX_ASSERT(source.packed.empty() || source.packed.size() == blob.size);
     KTX_ASSERT(source.granule_bytes >= 1 && source.granule_bytes <= kMaxGranuleBytes);
     uint64_t have = 0;
     if (blob.slice_count == 0) {
       const auto constant = contents.constants.find(i);
       have = constant == contents.constants.end() ? 0 : constant->second.size();
-    } else if (!source.pack) {
-      for (const auto slice : source.slices) have += slice.size();
+    } else if (!source.pack && source.packed.empty()) {
+      have = source_bytes(source);
     } else {
       have = blob.size;
     }
@@ -181,6 +195,50 @@ Status check_sources(const PlanContents& contents, std::span<const BlobSource> s
   }
   return {};
 }
+
+// The hashes of what blobs are made of, where these are other bytes.
+class SourceHashes {
+ public:
+  explicit SourceHashes(std::span<const BlobSource> sources)
+      : sources_(sources), hashes_(sizes_of(sources)) {}
+
+  // Hashes the pieces of the sources of the blobs' pieces that begin in the chunk; with a blob's
+  // last piece all that is left of its source.
+  void add(const PlanContents& contents, const ChunkRange& chunk) {
+    const SegmentRecord& segment = contents.segments[chunk.segment];
+    const auto pieces = [](uint64_t bytes) {
+      return (bytes + kBlobPieceBytes - 1) / kBlobPieceBytes;
+    };
+    for (uint32_t i = segment.first_blob; i < segment.first_blob + segment.blob_count; ++i) {
+      const BlobRecord& blob = contents.blobs[i];
+      const uint64_t end = chunk.offset + chunk.size;
+      if (!has_own_hash(sources_[i]) || blob.offset >= end) continue;
+      if (blob.offset + blob.size <= chunk.offset) continue;
+      const uint64_t before = chunk.offset > blob.offset ? pieces(chunk.offset - blob.offset) : 0;
+      const uint64_t behind = std::min(pieces(end - blob.offset), pieces(blob.size));
+      const uint64_t all = pieces(source_bytes(sources_[i]));
+      const uint64_t last = behind == pieces(blob.size) && before < behind ? all : behind;
+      for (uint64_t piece = before; piece < std::min(last, all); ++piece) add_piece(i, piece);
+    }
+  }
+  Hash128 of(uint32_t blob) const { return hashes_.of(blob); }
+
+ private:
+  static std::vector<BlobRecord> sizes_of(std::span<const BlobSource> sources) {
+    std::vector<BlobRecord> sizes(sources.size());
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (has_own_hash(sources[i])) sizes[i].size = source_bytes(sources[i]);
+    }
+    return sizes;
+  }
+
+  void add_piece(uint32_t blob, uint64_t piece) {
+    hashes_.set(blob, piece, hash_source_piece(sources_[blob].slices, piece));
+  }
+
+  std::span<const BlobSource> sources_;
+  BlobHashes hashes_;
+};
 
 // What all workers share.
 struct Work {
@@ -199,16 +257,18 @@ struct Work {
 class Worker {
  public:
   Worker(PlanWriter& writer, std::span<const BlobSource> sources, const PackOptions& options,
-         BlobHashes& hashes, Work& work)
+         BlobHashes& hashes, SourceHashes& source_hashes, Work& work)
       : writer_(writer),
         options_(options),
         hashes_(hashes),
+        source_hashes_(source_hashes),
         work_(work),
         assembler_(writer.contents(), sources, options.files),
         buffer_(kStepBytes) {}
 
   Status pack(size_t index) {
     const ChunkRange& chunk = writer_.layout().chunks[index];
+    source_hashes_.add(writer_.contents(), chunk);
     if (const auto expected = writer_.journaled_hash(index)) {
       Sha256 digest;
       if (KTX_TRY(walk(chunk, /*from_work_file=*/true, digest)) == *expected) {
@@ -266,12 +326,26 @@ class Worker {
   PlanWriter& writer_;
   const PackOptions& options_;
   BlobHashes& hashes_;
+  SourceHashes& source_hashes_;
   Work& work_;
   Assembler assembler_;
   std::vector<std::byte> buffer_;  // of one step
 };
 
 }  // namespace
+
+Hash128 hash_source_piece(std::span<const std::span<const std::byte>> slices, uint64_t piece) {
+  uint64_t skip = piece * kBlobPieceBytes, left = kBlobPieceBytes;
+  Hasher hasher;
+  for (std::span<const std::byte> slice : slices) {
+    const uint64_t skipped = std::min<uint64_t>(skip, slice.size());
+    skip -= skipped;
+    const auto part = slice.subspan(skipped, std::min<uint64_t>(left, slice.size() - skipped));
+    hasher.add(part);
+    left -= part.size();
+  }
+  return hasher.digest();
+}
 
 Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
                   const PackOptions& options) {
@@ -290,10 +364,11 @@ Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
   Work work;
   for (const ChunkRange& chunk : chunks) work.total_bytes += chunk.size;
   BlobHashes hashes(contents.blobs);
+  SourceHashes source_hashes(sources);
   ThreadPool pool(threads);
   std::vector<std::unique_ptr<Worker>> workers(pool.threads());
   for (auto& worker : workers) {
-    worker = std::make_unique<Worker>(writer, sources, options, hashes, work);
+    worker = std::make_unique<Worker>(writer, sources, options, hashes, source_hashes, work);
   }
   pool.for_each(static_cast<int64_t>(chunks.size()), [&](int64_t chunk, int thread) {
     if (work.failed) return;
@@ -302,7 +377,18 @@ Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
   });
   if (work.failed) return work.error;
   for (uint32_t blob = 0; blob < contents.blobs.size(); ++blob) {
-    writer.set_blob_hash(blob, hashes.of(blob));
+    const BlobSource& source = sources[blob];
+    const Hash128 hash = hashes.of(blob);
+    const bool reused = !source.packed.empty();
+    if (reused && !(hash == source.packed_hash)) {
+      return Error{fmt::format("weight '{}' of the plan to reuse is damaged; compile without it",
+                               printable(contents.strings[contents.blobs[blob].name]))};
+    }
+    const Hash128 same = contents.blobs[blob].slice_count == 0 ? Hash128{} : hash;
+    writer.set_hashes(blob, hash,
+                      reused                 ? source.source_hash
+                      : has_own_hash(source) ? source_hashes.of(blob)
+                                             : same);
   }
   return {};
 }

@@ -4,6 +4,9 @@
 //   sources.push_back({.slices = {tensor.bytes}});
 //   KTX_TRY(pack_blobs(writer, sources, {.threads = 8, .progress = ...}));
 //
+// It also hashes the source of each blob (PlanContents::source_hashes), by the same pieces: those
+// that the blob's pieces in a chunk are made of, with the chunk.
+//
 // The unit of work is a hash chunk of a segment (64 MiB): a worker assembles its
 // bytes from the blobs it overlaps, through a buffer of a few MiB, hashes and
 // writes them. Blob hashes are made of pieces of 4 MiB counted from the blob's
@@ -41,6 +44,10 @@ struct BlobSource {
   std::vector<std::span<const std::byte>> slices;
   PackFunction pack;           // empty: Layout::Rows, the slices one after the other
   uint64_t granule_bytes = 1;  // what `pack` works in, at most 1 MiB
+  // Not empty: the blob as it was packed before, with the hash that it must have, and that of its
+  // source (reuse_blobs.h). `slices` and `pack` are not looked at.
+  std::span<const std::byte> packed;
+  Hash128 packed_hash, source_hash;
 };
 
 struct PackOptions {
@@ -52,6 +59,9 @@ struct PackOptions {
   // for check() at the end of every chunk. Sources elsewhere (memory) may be mixed in.
   std::vector<const MappedFile*> files;
 };
+
+// Of piece `piece` of the slices, joined (kBlobPieceBytes each).
+Hash128 hash_source_piece(std::span<const std::span<const std::byte>> slices, uint64_t piece);
 
 Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
                   const PackOptions& options = {});

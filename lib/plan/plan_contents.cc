@@ -204,6 +204,10 @@ std::string section_bytes(const PlanContents& contents, SectionId id) {
       return to_json(contents.provenance);
     case SectionId::DraftTokens:
       return as_bytes(contents.draft_tokens);
+    case SectionId::SourceHashes:
+      return as_bytes(contents.source_hashes);
+    case SectionId::SelfTest:
+      return contents.self_test;
     case SectionId::Chunks:
     case SectionId::Digests:
     case SectionId::WeightData:
@@ -222,6 +226,7 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
     KTX_TRY(lay_out_segment(contents, segment));
   }
   KTX_ASSERT(next_blob == contents.blobs.size());  // close_segment() after the last blob
+  contents.source_hashes.resize(contents.blobs.size());
 
   PlanLayout layout;
   for (uint32_t s = 0; s < contents.segments.size(); ++s) {
@@ -231,7 +236,8 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
     }
   }
 
-  // Header, then the small sections by number, then the segments.
+  // Header, then the small sections by number, then the segments and the drafter. The self-test
+  // ends the file: all before it is the same without it.
   constexpr SectionId kSmall[] = {
 #define KTX_SECTION(id, number, name, element, sentence) SectionId::id,
 #include "lib/plan/sections.def"
@@ -243,9 +249,10 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
                              !section_bytes(contents, id).empty());
   };
   const auto small = static_cast<size_t>(std::ranges::count_if(kSmall, is_there));
-  const size_t count = small + contents.segments.size() + (drafter ? 1 : 0);
+  const size_t count = small + contents.segments.size() + (drafter ? 1 : 0) + 1;
   uint64_t at = sizeof(Prefix) + count * sizeof(SectionEntry);
-  uint64_t digests = layout.chunks.size() + pieces_of(contents.drafter.size());
+  uint64_t digests = layout.chunks.size() + pieces_of(contents.drafter.size()) +
+                     std::max<uint64_t>(pieces_of(contents.self_test.size()), 1);
   for (SectionId id : kSmall) {  // 'digests', which counts all others, is the last
     if (!is_there(id)) continue;
     const uint64_t size = id == SectionId::Chunks    ? layout.chunks.size() * sizeof(ChunkRecord)
@@ -253,7 +260,7 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
                                                      : section_bytes(contents, id).size();
     digests += pieces_of(size);
     at = align_up(at, kSectionAlignment);
-    const uint32_t flags = id == SectionId::Digests ? 0U : uint32_t{kRequired};
+    const uint32_t flags = is_required(id) ? uint32_t{kRequired} : 0;
     layout.sections.push_back({static_cast<uint32_t>(id), flags, at, size, {}, 0});
     at += size;
   }
@@ -276,6 +283,11 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
         {static_cast<uint32_t>(SectionId::Drafter), kRequired, at, contents.drafter.size(), {}, 0});
     at += contents.drafter.size();
   }
+  at = align_up(at, kSectionAlignment);
+  layout.self_test_offset = at;
+  layout.sections.push_back(
+      {static_cast<uint32_t>(SectionId::SelfTest), 0, at, contents.self_test.size(), {}, 0});
+  at += contents.self_test.size();
   for (ChunkRange& chunk : layout.chunks) chunk.offset += contents.segments[chunk.segment].offset;
   layout.file_bytes = at;
   return layout;

@@ -64,6 +64,7 @@ struct PlanContents {
   GgufContents gguf;
   std::string module_graph;  // text
   std::string tokenizer;     // text::serialize()
+  std::string self_test;     // to_json(SelfTest) (self_test.h); empty: none
 
   std::vector<SegmentRecord> segments;
   std::vector<BlobRecord> blobs;
@@ -79,6 +80,7 @@ struct PlanContents {
   std::vector<LaunchRecord> launches;
   std::vector<uint32_t> launch_steps;
   std::vector<int32_t> draft_tokens;                     // PlanFacts::draft_vocab of them
+  std::vector<Hash128> source_hashes;                    // by blob; pack_blobs() fills them in
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
   // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
   std::map<uint32_t, std::string> requantized;
@@ -111,9 +113,10 @@ struct PlanLayout {
   std::vector<SectionEntry> sections;  // in file order; hashes still zero
   std::vector<ChunkRange> chunks;      // segment by segment
   uint64_t drafter_offset = 0;         // in the file; 0: there is none
+  uint64_t self_test_offset = 0;       // in the file
 };
 
-// The text of the section as it is stored; nothing of WeightData and Drafter.
+// The text of the section as it is stored; nothing of Chunks, WeightData and Drafter.
 std::string section_bytes(const PlanContents& contents, SectionId id);
 
 // Fills in sizes and offsets of blobs and segments and gives the file's layout.

@@ -51,7 +51,7 @@ struct SectionEntry {
   uint32_t flags;  // enum SectionFlags
   uint64_t offset;
   uint64_t size;
-  Hash128 hash;  // of the section's bytes; zero for weights (see Chunks)
+  Hash128 hash;  // of the section's bytes; zero for weights (see Chunks) and a drafter
   uint64_t reserved;
 };
 static_assert(sizeof(SectionEntry) == 48);
@@ -62,14 +62,19 @@ enum class SectionId : uint32_t {
 #undef KTX_SECTION
 };
 
-// Sections that are not read into memory, and that have hashes of their own inside.
+// Sections behind the small ones, which are not read when a plan is opened.
 constexpr bool is_large(SectionId id) {
-  return id == SectionId::WeightData || id == SectionId::Drafter;
+  return id == SectionId::WeightData || id == SectionId::Drafter || id == SectionId::SelfTest;
 }
 
 // Of the small ones.
 constexpr bool is_in_every_file(SectionId id) {
-  return id != SectionId::DraftTokens && id != SectionId::Digests;
+  return id != SectionId::DraftTokens && id != SectionId::SourceHashes && id != SectionId::Digests;
+}
+
+// A reader that does not know the others refuses a plan that has them.
+constexpr bool is_required(SectionId id) {
+  return id != SectionId::SelfTest && id != SectionId::SourceHashes && id != SectionId::Digests;
 }
 
 // The bytes of string i are Strings[offset, offset + size) of the text part. The

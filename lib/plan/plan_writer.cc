@@ -87,6 +87,7 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.launches = contents.launches;
   view.launch_steps = contents.launch_steps;
   view.draft_tokens = contents.draft_tokens;
+  view.source_hashes = contents.source_hashes;
   std::vector<ChunkRecord> chunks;
   for (const ChunkRange& chunk : layout.chunks) {
     const uint64_t begin = chunk.offset - contents.segments[chunk.segment].offset;
@@ -213,9 +214,10 @@ Result<std::vector<DigestRecord>> PlanWriter::State::digests(std::string_view he
       digests.push_back(chunk_digests[chunk++]);
       continue;
     }
-    const bool drafter = section.id == static_cast<uint32_t>(SectionId::Drafter);
-    const auto bytes =
-        drafter ? contents.drafter : std::as_bytes(std::span(head)).subspan(section.offset);
+    const auto id = static_cast<SectionId>(section.id);
+    const auto bytes = id == SectionId::Drafter    ? std::span<const std::byte>(contents.drafter)
+                       : id == SectionId::SelfTest ? std::as_bytes(std::span(contents.self_test))
+                                                   : std::as_bytes(std::span(head)).subspan(section.offset);
     digests.push_back(KTX_TRY(sha256(bytes.subspan(piece.begin, piece.size))));
   }
   return digests;
@@ -233,6 +235,9 @@ Result<std::string> PlanWriter::State::head() {
   std::string out;
   for (SectionEntry& section : sections) {
     const auto id = static_cast<SectionId>(section.id);
+    if (id == SectionId::SelfTest) {
+      section.hash = hash_bytes(std::as_bytes(std::span(contents.self_test)));
+    }
     if (is_large(id)) continue;
     std::string bytes = section_bytes(contents, id);
     if (id == SectionId::Chunks) bytes = text_of_records(chunks);
@@ -324,8 +329,9 @@ Status PlanWriter::finish_chunk(size_t chunk, const Hash128& hash, const DigestR
                             bytes_of(record));
 }
 
-void PlanWriter::set_blob_hash(size_t blob, const Hash128& hash) {
+void PlanWriter::set_hashes(size_t blob, const Hash128& hash, const Hash128& source) {
   state_->contents.blobs[blob].hash = hash;
+  state_->contents.source_hashes[blob] = source;
 }
 
 Status PlanWriter::finish() {
@@ -335,6 +341,8 @@ Status PlanWriter::finish() {
   if (state.layout.drafter_offset > 0) {
     KTX_TRY(state.file.write(state.layout.drafter_offset, state.contents.drafter));
   }
+  KTX_TRY(state.file.write(state.layout.self_test_offset,
+                           std::as_bytes(std::span(state.contents.self_test))));
   const std::string head = KTX_TRY(state.head());
   const auto bytes = std::as_bytes(std::span(head));
   // The mark goes last: until then a killed run can still be taken over.

@@ -15,7 +15,7 @@
 // Until finish() the target is untouched, and after it the target is whole. A
 // writer that is destroyed without finish() removes its work file.
 //
-// write(), read(), finish_chunk() and set_blob_hash() may be called from several
+// write(), read(), finish_chunk() and set_hashes() may be called from several
 // threads at once (for different chunks and blobs); the rest may not.
 #pragma once
 
@@ -71,7 +71,8 @@ class PlanWriter {
   Status read(uint64_t offset, std::span<std::byte> bytes);
   // Notes that a chunk is written, with the hashes of its bytes.
   Status finish_chunk(size_t chunk, const Hash128& hash, const DigestRecord& digest);
-  void set_blob_hash(size_t blob, const Hash128& hash);
+  // Of a blob, and of what it was made of.
+  void set_hashes(size_t blob, const Hash128& hash, const Hash128& source);
 
   // Writes the rest and puts the file in place. Every chunk must be finished and
   // every blob have its hash.

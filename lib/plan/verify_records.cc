@@ -311,6 +311,12 @@ Status verify_chunks(const PlanView& plan) {
   return require(next == plan.chunks.size(), "{} chunks, expected {}", plan.chunks.size(), next);
 }
 
+Status verify_source_hashes(const PlanView& plan) {
+  return require(plan.source_hashes.empty() || plan.source_hashes.size() == plan.blobs.size(),
+                 "{} hashes of sources for {} weights", plan.source_hashes.size(),
+                 plan.blobs.size());
+}
+
 }  // namespace
 
 Status verify_records(const PlanView& plan) {
@@ -321,6 +327,7 @@ Status verify_records(const PlanView& plan) {
   KTX_TRY(verify_values(plan));
   KTX_TRY(verify_kv_slots(plan));
   KTX_TRY(verify_chunks(plan));
+  KTX_TRY(verify_source_hashes(plan));
   return {};
 }
 

@@ -26,9 +26,9 @@ Status check_blobs(const PlanView& plan, const SegmentRecord& segment, BlobHashe
   return {};
 }
 
-// What is checked at once: a chunk of a segment, or of the drafter, which has hashes of its own.
+// What is checked at once: a chunk of a segment, or of the drafter and the self-test.
 struct Piece {
-  const ChunkRecord* chunk;  // null: of the drafter
+  const ChunkRecord* chunk;  // null: of the drafter, of the self-test
   uint64_t offset, size;     // in the file
   const DigestRecord* digest;
 };
@@ -48,8 +48,7 @@ Result<std::vector<Piece>> pieces_of(const PlanView& plan) {
     const SectionEntry& section = plan.sections[all[i].section];
     if (section.id == static_cast<uint32_t>(SectionId::WeightData)) {
       pieces[chunk++].digest = &plan.digests[i];
-    } else if (section.id == static_cast<uint32_t>(SectionId::Drafter) &&
-               plan.part_of.value_or(0) == 0) {
+    } else if (is_large(static_cast<SectionId>(section.id)) && plan.part_of.value_or(0) == 0) {
       pieces.push_back({nullptr, section.offset + all[i].begin, all[i].size, &plan.digests[i]});
     }
   }

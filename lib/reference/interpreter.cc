@@ -20,15 +20,6 @@ double dot(const float* a, const float* b, size_t n) {
   return sum;
 }
 
-// y = W x, W row-major with x.size() columns.
-std::vector<float> multiply(std::span<const float> w, std::span<const float> x) {
-  std::vector<float> y(w.size() / x.size());
-  for (size_t row = 0; row < y.size(); ++row) {
-    y[row] = static_cast<float>(dot(&w[row * x.size()], x.data(), x.size()));
-  }
-  return y;
-}
-
 std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
                        std::span<const float> up) {
   std::vector<float> out(gate.size());
@@ -92,38 +83,68 @@ void add_to(std::span<float> y, std::span<const float> x, float factor = 1) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
 }
 
-// All rows of a parameter, its sources joined.
-Result<std::vector<float>> dequantise(const ir::Param& param, const input::GgufFile& gguf) {
-  std::vector<float> out;
-  const int64_t elems = param.cols * param.rows * param.matrices;
-  out.resize(elems);
-  int64_t at = 0;
+// The bytes of rows [first, first + count) of a tensor, `cols` elements each; empty where it has
+// not so many.
+std::span<const std::byte> tensor_rows(const input::GgufFile& gguf, const ir::Param& param,
+                                       const std::string& name, int64_t first, int64_t count) {
+  const input::GgufTensor* tensor = gguf.find(name);
+  const auto row = row_bytes(param.dtype, param.cols);
+  if (tensor == nullptr || tensor->dtype != param.dtype || !row || tensor->bytes.empty()) return {};
+  if (first < 0 || count < 0 || first + count > tensor->elems / param.cols) return {};
+  return tensor->bytes.subspan(static_cast<size_t>(first * *row),
+                               static_cast<size_t>(count * *row));
+}
+
+// Rows of a slice that goes to the end of its tensor, too; -1: there is no such tensor.
+int64_t row_count(const input::GgufFile& gguf, const ir::Param& param,
+                  const ir::TensorSlice& slice) {
+  if (slice.row_count >= 0) return slice.row_count;
+  const input::GgufTensor* tensor = gguf.find(slice.tensor);
+  return tensor != nullptr ? tensor->elems / param.cols - slice.first_row : -1;
+}
+
+Status check_sources(const ir::Param& param, const input::GgufFile& gguf) {
+  int64_t rows = 0;
   for (const ir::TensorSlice& slice : param.sources) {
-    const input::GgufTensor* tensor = gguf.find(slice.tensor);
-    const auto row = row_bytes(param.dtype, param.cols);
-    if (tensor == nullptr || tensor->dtype != param.dtype || !row || tensor->bytes.empty()) {
-      return Error{fmt::format("{}: tensor '{}' is not there as the graph has it", gguf.path(),
-                               slice.tensor)};
+    const int64_t count = row_count(gguf, param, slice);
+    if (tensor_rows(gguf, param, slice.tensor, slice.first_row, count).empty()) {
+      return Error{
+          fmt::format("{}: tensor '{}' does not have the {} rows from {} that the graph "
+                      "reads",
+                      gguf.path(), slice.tensor, count, slice.first_row)};
     }
-    const int64_t all = tensor->elems / param.cols;
-    const int64_t count = slice.row_count < 0 ? all - slice.first_row : slice.row_count;
-    if (count < 0 || slice.first_row + count > all || at + count * param.cols > elems) {
-      return Error{fmt::format("{}: tensor '{}' has {} rows, the graph wants {} from {}",
-                               gguf.path(), slice.tensor, all, count, slice.first_row)};
-    }
-    const std::byte* from = tensor->bytes.data() + slice.first_row * *row;
-    if (param.dtype == DType::I32) {  // numbers of experts, as floats
-      for (int64_t i = 0; i < count * param.cols; ++i) {
-        int32_t number;
-        std::memcpy(&number, from + 4 * i, sizeof number);
-        out[static_cast<size_t>(at + i)] = static_cast<float>(number);
-      }
-    } else {
-      dequantize_row(param.dtype, from, count * param.cols, out.data() + at);
-    }
-    at += count * param.cols;
+    rows += count;
   }
-  if (at != elems) return Error{fmt::format("{}: too few rows for '{}'", gguf.path(), param.name)};
+  if (rows == param.rows * param.matrices) return {};
+  return Error{fmt::format("{}: {} rows for the {} of '{}'", gguf.path(), rows,
+                           param.rows * param.matrices, param.name)};
+}
+
+// Rows [first, first + count) of a parameter whose sources were checked, of all its matrices.
+std::vector<float> dequantise(const ir::Param& param, const input::GgufFile& gguf, int64_t first,
+                              int64_t count) {
+  std::vector<float> out(static_cast<size_t>(count * param.cols));
+  float* to = out.data();
+  for (const ir::TensorSlice& slice : param.sources) {
+    const int64_t rows = row_count(gguf, param, slice);
+    const int64_t here = std::clamp<int64_t>(rows - first, 0, count);
+    if (here > 0) {
+      const auto from = tensor_rows(gguf, param, slice.tensor, slice.first_row + first, here);
+      const int64_t elems = here * param.cols;
+      if (param.dtype == DType::I32) {  // numbers of experts, as floats
+        for (int64_t i = 0; i < elems; ++i) {
+          int32_t number;
+          std::memcpy(&number, from.data() + 4 * i, sizeof number);
+          to[i] = static_cast<float>(number);
+        }
+      } else {
+        dequantize_row(param.dtype, from.data(), elems, to);
+      }
+      to += elems;
+      count -= here;
+    }
+    first = std::max<int64_t>(first - rows, 0);
+  }
   return out;
 }
 
@@ -196,27 +217,14 @@ std::vector<std::pair<int32_t, float>> route(const RouterAttrs& attrs,
   return weighted(attrs, score, order);
 }
 
-Result<Interpreter> Interpreter::make(const ir::ModuleGraph& graph, const input::GgufFile& gguf) {
-  Interpreter model(graph);
-  KTX_TRY(model.load(gguf));
-  return model;
-}
-
-Status Interpreter::load(const input::GgufFile& gguf) {
-  int64_t total = 0;
-  for (const ir::Module& module : graph_.modules) {
-    for (const ir::Param& param : module.params) {
-      const __int128 elems = static_cast<__int128>(param.cols) * param.rows * param.matrices;
-      if (elems < 0 || elems > kMaxWeights - total) {
-        return Error{fmt::format("{}: the interpreter takes models of up to {} weights",
-                                 gguf.path(), kMaxWeights)};
-      }
-      total += static_cast<int64_t>(elems);
-      weights_[{&module, param.name}] = KTX_TRY(dequantise(param, gguf));
-    }
+Result<Interpreter> Interpreter::make(const ir::ModuleGraph& graph, const input::GgufFile& gguf,
+                                      ThreadPool* pool) {
+  Interpreter model(graph, gguf, pool);
+  for (const ir::Module& module : graph.modules) {
+    for (const ir::Param& param : module.params) KTX_TRY(check_sources(param, gguf));
   }
-  caches_.resize(graph_.facts.layers);
-  return {};
+  model.caches_.resize(graph.facts.layers);
+  return model;
 }
 
 void Interpreter::reset() {
@@ -230,10 +238,49 @@ const ir::Module& Interpreter::need(const ir::Module& parent, Role role) const {
   return *child;
 }
 
+std::span<const float> Interpreter::rows(const ir::Module& module, std::string_view name,
+                                         int64_t first, int64_t count) const {
+  const auto param = std::ranges::find(module.params, name, &ir::Param::name);
+  if (param == module.params.end()) return {};
+  if (count < 0) count = param->rows * param->matrices;
+  Vector& kept = weights_[{&*param, first, count}];
+  if (kept.empty()) {
+    kept = dequantise(*param, gguf_, first, count);
+    kept_floats_ += std::ssize(kept);
+  }
+  return kept;
+}
+
 std::span<const float> Interpreter::weights(const ir::Module& module,
                                             std::string_view param) const {
-  const auto found = weights_.find({&module, std::string(param)});
-  return found == weights_.end() ? std::span<const float>() : found->second;
+  return rows(module, param, 0, -1);
+}
+
+// Between two layers, where nothing looks at weights.
+void Interpreter::forget_weights() const {
+  if (kept_floats_ <= kMaxKeptFloats) return;
+  weights_.clear();
+  kept_floats_ = 0;
+}
+
+// y = W x, W row-major with x.size() columns.
+Interpreter::Vector Interpreter::multiply(std::span<const float> w,
+                                          std::span<const float> x) const {
+  constexpr size_t kSharedElems = 1 << 16, kRowsOfItem = 16;
+  Vector y(w.size() / x.size());
+  const auto item = [&](int64_t i, int) {
+    const auto begin = static_cast<size_t>(i) * kRowsOfItem;
+    for (size_t row = begin; row < std::min(y.size(), begin + kRowsOfItem); ++row) {
+      y[row] = static_cast<float>(dot(&w[row * x.size()], x.data(), x.size()));
+    }
+  };
+  const auto items = static_cast<int64_t>((y.size() + kRowsOfItem - 1) / kRowsOfItem);
+  if (pool_ != nullptr && w.size() >= kSharedElems) {
+    pool_->for_each(items, item);
+  } else {
+    for (int64_t i = 0; i < items; ++i) item(i, 0);
+  }
+  return y;
 }
 
 Interpreter::Vector Interpreter::linear(const ir::Module& module, std::span<const float> x) const {
@@ -907,7 +954,7 @@ Interpreter::Vector Interpreter::mix(const ir::Module& streams, std::span<const 
 std::vector<std::pair<int32_t, float>> Interpreter::route_by_table(
     const ir::Module& router, std::span<const float> logits) const {
   const auto& attrs = std::get<ir::RouterInfo>(router.info).attrs;
-  const auto row = weights(router, "table").subspan(token_ * attrs.top_k, attrs.top_k);
+  const auto row = rows(router, "table", token_, 1);
   std::vector<int32_t> experts;
   for (const float expert : row) experts.push_back(static_cast<int32_t>(expert));
   return weighted(attrs, scores_of(attrs, logits), experts);
@@ -933,7 +980,6 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
                                         std::span<const float> x) const {
   const auto& info = std::get<ir::ExpertsInfo>(experts.info);
   const Vector logits = linear(router, scored);
-  const size_t size = info.hidden * info.width;
   Vector y(x.size()), scaled;
   const auto factors = weights(router, "factors");
   const auto& how = std::get<ir::RouterInfo>(router.info);
@@ -942,12 +988,14 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
     for (const float value : x) scaled.push_back(static_cast<float>(value * score));
     x = scaled;
   }
-  const auto chosen = weights(router, "table").empty()
+  const auto chosen = !has(router, "table")
                           ? route(how.attrs, logits, weights(router, "correction_bias"))
                           : route_by_table(router, logits);
   for (const auto& [expert, weight] : chosen) {
     const auto matrix = [&, e = expert](const char* name) {
-      return weights(experts, name).subspan(e * size, size);
+      const bool down = std::string_view(name) == "down";
+      const int64_t count = down ? info.hidden : info.width;
+      return rows(experts, name, e * count, count);
     };
     const auto product = [&, e = expert](const char* name, std::span<const float> in) {
       Vector out = multiply(matrix(name), in);
@@ -957,7 +1005,7 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
       if (!bias.empty()) add_to(out, bias.subspan(e * out.size(), out.size()));
       return out;
     };
-    const char* const gate = weights(experts, "gate").empty() ? "up" : "gate";
+    const char* const gate = has(experts, "gate") ? "gate" : "up";
     const Vector inner = glu(info.glu, product(gate, x), product("up", x));
     add_to(y, product("down", inner), factors.empty() ? weight : weight * factors[expert]);
   }
@@ -1004,7 +1052,7 @@ Interpreter::Vector Interpreter::layer_inputs(const ir::Module& model, int32_t t
   const auto& info = std::get<ir::EmbeddingInfo>(embedding->info);
   Vector all =
       norm(need(model, Role::LayerInputsNorm), linear(need(model, Role::LayerInputsProj), x));
-  add_to(all, weights(*embedding, "weight").subspan(token * info.hidden, info.hidden), info.scale);
+  add_to(all, rows(*embedding, "weight", token, 1), info.scale);
   return all;
 }
 
@@ -1020,8 +1068,7 @@ Interpreter::Vector Interpreter::layer_input(const ir::Module& layer, std::span<
 
 std::vector<float> Interpreter::next(int32_t token, std::span<const float> given) {
   const ir::Module& model = need(graph_.root(), Role::Model);
-  const int64_t hidden = graph_.facts.hidden;
-  const auto row = weights(need(model, Role::Embedding), "weight").subspan(token * hidden, hidden);
+  const auto row = rows(need(model, Role::Embedding), "weight", token, 1);
   Vector x(row.begin(), row.end());
   const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
   for (float& value : x) value *= scale;
@@ -1044,6 +1091,7 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
     streams_.push_back(x);
+    forget_weights();
     if (const ir::Module* streams = graph_.child(layer, Role::AttentionStreams)) {
       const ir::Module& behind = need(layer, Role::MlpStreams);
       const Vector in = norm(need(layer, Role::AttentionNorm), collapse(*streams, x));

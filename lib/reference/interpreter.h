@@ -3,15 +3,16 @@
 //   Interpreter model = KTX_TRY(Interpreter::make(graph, gguf));
 //   for (int32_t token : prompt) logits = model.next(token);
 //
-// Written to be believed, not to be fast: weights are dequantised to F32 once,
-// one token at a time, one plain loop per formula, sums in double. It knows
-// nothing of step graphs, layouts or kernels, so that it can judge them.
+// Written to be believed, not to be fast: weights are dequantised to F32, one token at a time, one
+// plain loop per formula, sums in double. It knows nothing of step graphs, layouts or kernels, so
+// that it can judge them.
 //
-// Needs a verified graph (ir::verify) bound to this GGUF, and memory for all of
-// the model's weights in F32; meant for small models. The GGUF may be closed
-// after make(). Not thread-safe.
+// Needs a verified graph (ir::verify) bound to this GGUF. Weights in F32 are kept until there are
+// kMaxKeptFloats of them, then those of a layer at a time, as it needs them: a token of a large
+// model dequantises the weights that it reads. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -22,14 +23,16 @@
 #include "lib/input/gguf.h"
 #include "lib/ir/module_graph.h"
 #include "lib/support/result.h"
+#include "lib/support/thread_pool.h"
 
 namespace ktx::reference {
 
 class Interpreter {
  public:
-  // Fails when a tensor is missing or smaller than its parameter, and above
-  // kMaxWeights weights. `graph` must outlive the interpreter.
-  static Result<Interpreter> make(const ir::ModuleGraph& graph, const input::GgufFile& gguf);
+  // Fails when a tensor is missing or smaller than its parameter. `graph`, `gguf` and `pool`, whose
+  // threads share the rows of large products (null: none do), must outlive the interpreter.
+  static Result<Interpreter> make(const ir::ModuleGraph& graph, const input::GgufFile& gguf,
+                                  ThreadPool* pool = nullptr);
 
   // Takes one more token of the sequence; the logits of what follows it.
   // `token` must be inside the vocabulary. `hidden`: of a graph of prediction layers, what
@@ -43,7 +46,7 @@ class Interpreter {
   void reset();
   int64_t position() const { return position_; }
 
-  static constexpr int64_t kMaxWeights = int64_t{1} << 31;
+  static constexpr int64_t kMaxKeptFloats = int64_t{1} << 28;
 
  private:
   using Vector = std::vector<float>;
@@ -60,11 +63,20 @@ class Interpreter {
     } entries, index_entries;
   };
 
-  explicit Interpreter(const ir::ModuleGraph& graph) : graph_(graph) {}
-  Status load(const input::GgufFile& gguf);
+  Interpreter(const ir::ModuleGraph& graph, const input::GgufFile& gguf, ThreadPool* pool)
+      : graph_(graph), gguf_(gguf), pool_(pool) {}
 
   const ir::Module& need(const ir::Module& parent, ir::Role role) const;
+  // All rows of a parameter, its matrices one behind the other, or some of them; empty where the
+  // module has none of that name. Valid until the next layer.
   std::span<const float> weights(const ir::Module& module, std::string_view param) const;
+  std::span<const float> rows(const ir::Module& module, std::string_view param, int64_t first,
+                              int64_t count) const;
+  static bool has(const ir::Module& module, std::string_view param) {
+    return std::ranges::find(module.params, param, &ir::Param::name) != module.params.end();
+  }
+  void forget_weights() const;
+  Vector multiply(std::span<const float> w, std::span<const float> x) const;
   Vector linear(const ir::Module& module, std::span<const float> x) const;
   Vector part_linear(const ir::Module& parent, ir::Role role, ir::Role fused, size_t first,
                      size_t count, std::span<const float> x) const;
@@ -122,7 +134,11 @@ class Interpreter {
                      std::span<const float> x) const;
 
   const ir::ModuleGraph& graph_;
-  std::map<std::pair<const ir::Module*, std::string>, Vector, std::less<>> weights_;
+  const input::GgufFile& gguf_;
+  ThreadPool* pool_;
+  // By the first row and the number of rows.
+  mutable std::map<std::tuple<const ir::Param*, int64_t, int64_t>, Vector> weights_;
+  mutable int64_t kept_floats_ = 0;
   std::vector<LayerCache> caches_;
   int64_t position_ = 0;
   int32_t token_ = 0;

@@ -85,7 +85,7 @@ Json property(const std::string& name, const std::string& value) {
 
 Json properties_of(const plan::PlanView& plan) {
   Json all = Json::array();
-  all.push_back(property("ktx:plan:hash", to_hex(plan.header_hash)));
+  all.push_back(property("ktx:plan:hash", to_hex(plan.identity)));
   all.push_back(property("ktx:plan:format", fmt::format("{}.{}", plan::kMajor, plan.minor)));
   all.push_back(property("ktx:quantization", plan::quantization_name(plan)));
   all.push_back(property("ktx:rounded", plan.facts.lossy ? "true" : "false"));
@@ -159,7 +159,7 @@ std::string provenance_text(const plan::PlanView& plan) {
   line("source", first_of(plan, {"source.repo_url", "source.url", "repo_url", "url",
                                  "source.huggingface.repository"}));
   line("plan",
-       fmt::format("format {}.{}, hash {}{}", plan::kMajor, plan.minor, to_hex(plan.header_hash),
+       fmt::format("format {}.{}, hash {}{}", plan::kMajor, plan.minor, to_hex(plan.identity),
                    plan.facts.lossy ? ", weights rounded by a rule" : ""));
   line("made by", "ktx " + plan.provenance.ktx_version);
   for (const plan::PlanProvenance::Input& input : plan.provenance.inputs) {
@@ -176,7 +176,7 @@ std::string provenance_json(const plan::PlanView& plan) {
   json["architecture"] = plan.facts.architecture;
   json["quantization"] = plan::quantization_name(plan);
   json["rounded"] = plan.facts.lossy;
-  json["hash"] = to_hex(plan.header_hash);
+  json["hash"] = to_hex(plan.identity);
   json["format"] = fmt::format("{}.{}", plan::kMajor, plan.minor);
   return dump(json);
 }

@@ -79,7 +79,7 @@ TEST_F(HostParts, HaveTheirOwnWeightsAlone) {
     auto opened = plan::PlanFile::open(path, {.verify_weights = true, .host = host});
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     const plan::PlanFile own = opened.take();
-    EXPECT_EQ(own->header_hash, all->header_hash);
+    EXPECT_EQ(own->identity, all->identity);
     ASSERT_EQ(own->segments.size(), all->segments.size());
     size_t present = 0;
     for (size_t s = 0; s < own->segments.size(); ++s) {

@@ -178,12 +178,13 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
   Result<plan::PlanContents> contents = passes::make_contents(state, source, emit);
   if (!contents) return first_error(made->sink, contents.error().message);
   Progress progress("packing the drafter", options.quiet);
-  std::vector<passes::RoundedWeights> rounded;
-  const Status written = passes::emit_plan(
-      path, contents.take(), source, options.threads,
-      [&](uint64_t done, uint64_t total) { progress.update(done, total); }, rounded);
+  const auto written = passes::emit_plan(
+      path, contents.take(), source,
+      {.threads = options.threads,
+       .progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); }});
   progress.finish();
-  return written;
+  if (!written) return written.error();
+  return {};
 }
 
 // The memory of a GPU of the target by its device's name; null: not one of them.

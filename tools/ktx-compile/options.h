@@ -31,6 +31,8 @@ struct Options {
   std::vector<std::string> draft_rules;  // YAML files for its modules
   bool drop_unused = false;
   bool split_by_host = false;
+  int64_t self_tests = 0;  // prompts
+  std::string reuse;       // an older plan whose packed weights may be taken over; "": none
   bool bf16_inputs = false;
   std::string prefer_text;  // as given
   launches::Preferences prefer;

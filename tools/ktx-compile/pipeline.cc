@@ -23,6 +23,7 @@
 #include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/progress.h"
+#include "tools/ktx-compile/self_test_prompts.h"
 #include "tools/ktx-compile/text_check.h"
 #include "tools/option_readers.h"
 
@@ -190,6 +191,12 @@ void report_rounding(Reporter& reporter, const std::vector<passes::RoundedWeight
   }
 }
 
+void report_reuse(Reporter& reporter, const std::string& path, const plan::ReusedBlobs& reused) {
+  reporter.say(fmt::format("reused: {} of {} packed weights, {} of {}, are those of {}",
+                           reused.count, reused.of_count, human_bytes(reused.bytes),
+                           human_bytes(reused.of_bytes), printable(path)));
+}
+
 }  // namespace
 
 int run_compile(const Options& options) {
@@ -291,19 +298,32 @@ int run_compile(const Options& options) {
   emit.inputs = hashes.take();
   if (drafter) {
     emit.drafter = drafter->bytes();
-    emit.inputs.push_back({"drafter", std::ssize(emit.drafter), drafter->plan().header_hash});
+    emit.inputs.push_back({"drafter", std::ssize(emit.drafter), drafter->plan().identity});
   }
   Result<plan::PlanContents> contents = passes::make_contents(state, *source, emit);
   if (!contents) return reporter.fail(contents.error().message);
+  if (options.self_tests > 0) {
+    Result<std::string> made = make_self_test(options, *source, state.modules, contents->facts);
+    if (!made) return reporter.fail(made.error().message);
+    contents->self_test = made.take();
+  }
   const plan::PlanContents summary = *contents;
+  std::optional<plan::PlanFile> reuse;
+  if (!options.reuse.empty()) {
+    Result<plan::PlanFile> opened = plan::PlanFile::open(options.reuse);
+    if (!opened) return reporter.fail(opened.error().message);
+    reuse.emplace(opened.take());
+  }
   Progress progress("packing", options.quiet);
-  std::vector<passes::RoundedWeights> rounded;
-  const Status written = passes::emit_plan(
-      options.output, contents.take(), *source, options.threads,
-      [&](uint64_t done, uint64_t total) { progress.update(done, total); }, rounded);
+  const Result<passes::PackedWeights> packed = passes::emit_plan(
+      options.output, contents.take(), *source,
+      {.threads = options.threads,
+       .progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); },
+       .reuse = reuse ? &*reuse : nullptr});
   progress.finish();
-  if (!written) return reporter.fail(written.error().message);
-  report_rounding(reporter, rounded);
+  if (!packed) return reporter.fail(packed.error().message);
+  report_rounding(reporter, packed->rounded);
+  if (reuse) report_reuse(reporter, options.reuse, packed->reused);
   summarize(reporter, options.output, summary, timer.seconds());
   if (!options.split_by_host) return 0;
   if (const Status parts = write_parts(reporter, options.output); !parts) {

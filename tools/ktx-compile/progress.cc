@@ -42,9 +42,13 @@ std::string terminal_line(const std::string& text, const std::string& short_text
 
 }  // namespace
 
-Progress::Progress(std::string what, bool quiet)
-    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {
+Progress::Progress(std::string what, bool quiet, Unit unit)
+    : what_(std::move(what)), unit_(unit), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {
   if (terminal_ && env("TERM") == "dumb") quiet_ = true;
+}
+
+std::string Progress::amount(uint64_t count) const {
+  return unit_ == Unit::Bytes ? human_bytes(count) : fmt::format("{} tokens", count);
 }
 
 void Progress::update(uint64_t done, uint64_t total) {
@@ -57,8 +61,8 @@ void Progress::update(uint64_t done, uint64_t total) {
   const double rate = static_cast<double>(done) / std::max(now, 1e-3);
   const double eta = rate > 0 ? static_cast<double>(total - done) / rate : 0;
   const std::string text =
-      fmt::format("{} {} of {}, {}/s, {} left", what_, human_bytes(done), human_bytes(total),
-                  human_bytes(static_cast<uint64_t>(rate)), eta_text(eta));
+      fmt::format("{} {} of {}, {}/s, {} left", what_, amount(done), amount(total),
+                  amount(static_cast<uint64_t>(rate)), eta_text(eta));
   if (terminal_) {
     const double share = static_cast<double>(done) / static_cast<double>(total);
     const std::string short_text =

@@ -11,13 +11,17 @@ namespace ktx::tools {
 
 class Progress {
  public:
+  enum class Unit { Bytes, Tokens };
   // `what` begins the line: "packing".
-  Progress(std::string what, bool quiet);
+  Progress(std::string what, bool quiet, Unit unit = Unit::Bytes);
   void update(uint64_t done, uint64_t total);
   void finish();  // leaves the terminal on a fresh line
 
  private:
+  std::string amount(uint64_t count) const;
+
   std::string what_;
+  Unit unit_ = Unit::Bytes;
   bool quiet_ = false;
   bool terminal_ = false;
   bool drawn_ = false;

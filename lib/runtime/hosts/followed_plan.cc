@@ -54,11 +54,11 @@ Result<std::unique_ptr<FollowedPlan>> FollowedPlan::open(HostGroup& group, const
                                                             .host = host,
                                                             .own_weights = true}));
   std::unique_ptr<FollowedPlan> plan(new FollowedPlan(group, std::move(file)));
-  if (!(plan->plan_->header_hash == start.plan_hash)) {
+  if (!(plan->plan_->identity == start.plan_hash)) {
     return Error{
         fmt::format("{} has the hash {}, the first host's plan {}; copy the same file to all "
                     "hosts",
-                    path, to_hex(plan->plan_->header_hash), to_hex(start.plan_hash))};
+                    path, to_hex(plan->plan_->identity), to_hex(start.plan_hash))};
   }
   const Status built = plan->build(options, start);
   if (!built) return Error{fmt::format("{}: {}", path, built.error().message)};

@@ -46,7 +46,7 @@ class HostLeader final : public HostBoundaries {
 
   Status start(const BackendSetup& setup) {
     const HostStart start{KTX_VERSION,
-                          plan_.header_hash,
+                          plan_.identity,
                           setup.shape,
                           setup.kv_blocks,
                           static_cast<int32_t>(setup.precision),

@@ -14,7 +14,7 @@ namespace ktx::runtime {
 
 struct HostStart {
   std::string version;  // of ktx
-  Hash128 plan_hash;    // PlanView::header_hash
+  Hash128 plan_hash;    // PlanView::identity
   plan::RunShape shape;
   plan::KvBlocks kv_blocks;
   int32_t precision = 0;       // enum kernels::Precision

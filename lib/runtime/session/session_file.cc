@@ -28,7 +28,7 @@ struct SessionHeader {
   char magic[8];
   uint32_t version;
   uint32_t header_bytes;
-  uint64_t plan_low, plan_high;  // PlanView::header_hash
+  uint64_t plan_low, plan_high;  // PlanView::identity
   uint32_t kv_type;
   uint32_t precision;
   uint32_t block_tokens;
@@ -117,7 +117,7 @@ template <class Target>
 Status write_session(Target& file, Engine& engine, const SavedSession& session,
                      const Sequence& sequence) {
   KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
-  const Hash128 plan = engine.plan().header_hash;
+  const Hash128 plan = engine.plan().identity;
   SessionHeader header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
@@ -263,10 +263,10 @@ Result<SavedSession> load_from(File opened, const std::string& path, Engine& eng
                               header.version, kVersion));
   }
   const Hash128 plan{header.plan_low, header.plan_high};
-  if (plan != engine.plan().header_hash) {
+  if (plan != engine.plan().identity) {
     return refuse(fmt::format("saved with another plan ({}, this one is {})",
                               to_hex(plan).substr(0, 12),
-                              to_hex(engine.plan().header_hash).substr(0, 12)));
+                              to_hex(engine.plan().identity).substr(0, 12)));
   }
   if (header.kv_type != static_cast<uint32_t>(engine.kv_type()) ||
       header.precision != static_cast<uint32_t>(engine.precision())) {

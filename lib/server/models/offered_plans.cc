@@ -80,7 +80,7 @@ PlanSummary summarize(const plan::PlanView& plan) {
   PlanSummary summary;
   summary.facts = plan.facts;
   summary.quantization = plan::quantization_name(plan);
-  const std::string hash = to_hex(plan.header_hash);
+  const std::string hash = to_hex(plan.identity);
   summary.digest = hash + hash;
   summary.file_bytes = plan.file_bytes;
   for (const plan::BlobRecord& blob : plan.blobs) summary.weight_bytes += blob.size;
