@@ -17,7 +17,8 @@ const std::vector<std::vector<std::string>> kHelps = {
     {ktx_run(), "serve"},    {ktx_run(), "inspect"},
     {ktx_run(), "bench"},    {ktx_run(), "perplexity"},
     {ktx_run(), "score"},    {ktx_run(), "compare"},
-    {ktx_run(), "doctor"},   {ktx_run(), "probe"}};
+    {ktx_run(), "selftest"}, {ktx_run(), "doctor"},
+    {ktx_run(), "probe"}};
 
 std::string file_of(const std::vector<std::string>& command) {
   std::string name = command[0].substr(command[0].rfind('/') + 1);

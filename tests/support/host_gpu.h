@@ -147,6 +147,7 @@ struct HostGpuLog {
   int64_t waits = 0;
   int64_t sent = 0;  // by links
   int64_t retiles = 0;
+  std::map<std::byte*, uint64_t> memory;  // allocated, and its bytes
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
 };
@@ -163,6 +164,7 @@ struct HostGpuOptions {
   bool links = false;           // to others of this process
   bool refuses_links = false;   // when they are made
   std::string refused = {};     // what an allocation is for that finds no memory
+  int64_t wrong_step = -1;      // of the plan, whose first output gets the other sign; -1: none
 };
 
 class HostGpuLink final : public runtime::GpuLink {
@@ -238,6 +240,7 @@ class HostGpu final : public Gpu {
     used_ += bytes;
     auto* data = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 511) / 256 * 256));
     std::memset(data, 0xFF, bytes);
+    log_->memory[data] = bytes;
     return GpuMemory(this, data, bytes);
   }
   uint64_t free_bytes() override { return options_.memory_bytes - used_; }
@@ -443,6 +446,7 @@ class HostGpu final : public Gpu {
         std::memset(workspace, 0xFF, 64 * shape.tokens);  // it holds no other op's numbers
         const Status status = run(shape);
         if (number == gpu_.options_.overflow_at_launch) overflow();
+        if (index_ == gpu_.options_.wrong_step) negate(shape);
         return status;
       });
     }
@@ -518,6 +522,15 @@ class HostGpu final : public Gpu {
         context_.expert_counts[e] += static_cast<uint64_t>(offsets[e + 1] - offsets[e]);
       }
     }
+    void negate(const GpuShape& shape) {
+      const plan::OperandRecord& y = context_.plan.outputs(context_.step)[0];
+      const plan::ValueRecord& value = context_.plan.values[y.value];
+      auto* row = reinterpret_cast<float*>(context_.arena + context_.buffer_offsets[value.buffer]);
+      const int64_t rows = shape.rows(static_cast<RowKind>(value.rows)) * value.rows_per_row;
+      for (int64_t r = 0; r < rows; ++r, row += value.width) {
+        for (uint32_t i = 0; i < y.width; ++i) row[y.offset + i] *= -1;
+      }
+    }
     void overflow() {
       const plan::OperandRecord& y = context_.plan.outputs(context_.step)[0];
       std::byte* row =
@@ -581,7 +594,10 @@ class HostGpu final : public Gpu {
     }
     return {};
   }
-  void free(std::byte* data) override { std::free(data); }
+  void free(std::byte* data) override {
+    log_->memory.erase(data);
+    std::free(data);
+  }
 
   HostGpuOptions options_;
   HostGpuLog* log_;

@@ -15,6 +15,7 @@ int run_bench(const Options& options);
 int run_perplexity(const Options& options);
 int run_score(const Options& options);
 int run_compare(const Options& options);
+int run_selftest(const Options& options);
 int run_doctor(const Options& options);
 int run_probe(const Options& options);
 // What probe finds out about the machine at hand.

@@ -15,6 +15,7 @@
 #include "tools/build_facts.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/loaded_model.h"
+#include "tools/ktx-run/self_test_outcome.h"
 
 namespace ktx::tools {
 namespace {
@@ -41,6 +42,22 @@ Finding open_plan(const std::string& path, const EngineFlags& flags, const Draft
                   model->engine->ctx(), human_bytes(memory.arena_bytes));
   const std::vector<std::string>& notes = model->notes;
   return {"plan", notes.empty() ? Health::Ok : Health::Note, text, join(notes, "\n")};
+}
+
+// Nothing where the plan has none, or does not open.
+std::optional<Finding> self_test(const std::string& path, const EngineFlags& flags) {
+  const Result<plan::PlanFile> file = plan::PlanFile::open(path);
+  if (!file || !plan::read_self_test(file->view())) return {};
+  const Result<LoadedModel> model = load_model(path, flags);
+  if (!model) return {};
+  const auto outcome = run_self_test(*model->engine);
+  if (!outcome) return Finding{"self-test", Health::Problem, outcome.error().message, ""};
+  if (outcome->passed()) {
+    return Finding{"self-test", Health::Ok, answers_text(outcome->answers), ""};
+  }
+  return Finding{
+      "self-test", Health::Problem, failure_text(*outcome),
+      fmt::format("ktx-run selftest {} looks for the step that is wrong", shell_word(path))};
 }
 
 std::string summary(const Diagnosis& diagnosis) {
@@ -81,6 +98,9 @@ int run_doctor(const Options& options) {
   Diagnosis diagnosis = target::diagnose(gpu_facts(), detect_isa());
   if (!options.plan.empty()) {
     diagnosis.findings.push_back(open_plan(options.plan, options.engine, options.draft));
+    if (auto found = self_test(options.plan, options.engine)) {
+      diagnosis.findings.push_back(std::move(*found));
+    }
   }
   options.json ? print_json(diagnosis) : print_text(diagnosis);
   for (const Finding& finding : diagnosis.findings) {

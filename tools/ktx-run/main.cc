@@ -25,6 +25,8 @@ int run(const ktx::tools::Options& options) {
       return ktx::tools::run_score(options);
     case Command::Compare:
       return ktx::tools::run_compare(options);
+    case Command::Selftest:
+      return ktx::tools::run_selftest(options);
     case Command::Doctor:
       return ktx::tools::run_doctor(options);
     case Command::Probe:

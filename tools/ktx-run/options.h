@@ -25,6 +25,7 @@ enum class Command {
   Perplexity,
   Score,
   Compare,
+  Selftest,
   Doctor,
   Probe
 };
@@ -118,6 +119,7 @@ struct ServeFlags {
   std::string require_signature;   // a public key or its file; "": plans need none
   bool weights_meanwhile = false;  // of a plan whose root is signed: checked while it is served
   bool sandbox = false;
+  bool self_test = false;
   std::vector<std::string> cors;
   std::vector<std::string> hosts;
   std::string tls_cert, tls_key;
@@ -154,7 +156,11 @@ struct Options {
   bool chat = false;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   int logprobs = 0;
-  bool json = false;  // inspect, generate, perplexity, compare and doctor
+  bool json = false;  // inspect, generate, perplexity, compare, selftest and doctor
+
+  // selftest
+  bool quick_test = false;
+  int64_t test_seconds = 0;
 
   // chat, serve and generate --chat
   ChatTemplateFlags chat_template;

@@ -11,6 +11,7 @@ constexpr uint32_t kBench = 1u << static_cast<int>(Command::Bench);
 constexpr uint32_t kPerplexity = 1u << static_cast<int>(Command::Perplexity);
 constexpr uint32_t kScore = 1u << static_cast<int>(Command::Score);
 constexpr uint32_t kCompare = 1u << static_cast<int>(Command::Compare);
+constexpr uint32_t kSelftest = 1u << static_cast<int>(Command::Selftest);
 constexpr uint32_t kDoctor = 1u << static_cast<int>(Command::Doctor);
 constexpr uint32_t kProbe = 1u << static_cast<int>(Command::Probe);
 constexpr uint32_t kInteractive = kGenerate | kChat;
@@ -18,7 +19,7 @@ constexpr uint32_t kSamples = kInteractive | kServe;
 constexpr uint32_t kRuns = kSamples | kBench;
 constexpr uint32_t kContexts = kPerplexity | kCompare;
 constexpr uint32_t kScores = kContexts | kScore;
-constexpr uint32_t kOpens = kRuns | kScores;
+constexpr uint32_t kOpens = kRuns | kScores | kSelftest;
 
 constexpr OptionInfo kOptions[] = {
 #define KTX_OPTION(name, value, commands, group, reader, field, help) \
@@ -79,10 +80,17 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run compare f16.ktxplan q4.ktxplan -f text.txt --layers\n"
      "  ktx-run compare q4.ktxplan q4.ktxplan -f text.txt --base-precision exact\n",
      "Both are plans of models with the same vocabulary.\n"},
+    {"selftest", "PLAN", "check that this machine computes the plan's answers rightly",
+     "  ktx-run selftest model.ktxplan\n"
+     "  ktx-run selftest model.ktxplan --seconds 600 --json\n",
+     "The plan has prompts with the answers of its source's weights (ktx-compile\n"
+     "--selftest N). A failure names the weight, step or layer that is wrong.\n"
+     "Exit status: 1 when it fails.\n"},
     {"doctor", "[PLAN]", "report what this machine can run, and what is missing",
      "  ktx-run doctor\n"
      "  ktx-run doctor model.ktxplan --json\n",
-     "With a plan, also whether it opens here with its defaults.\n"
+     "With a plan, also whether it opens here with its defaults and passes its\n"
+     "self-test, if it has one.\n"
      "Exit status: 1 when something cannot run.\n"},
     {"probe", "", "measure this machine, for ktx-compile --target",
      "  ktx-run probe\n"

@@ -24,6 +24,7 @@
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/report.h"
 #include "tools/ktx-run/required_signature.h"
+#include "tools/ktx-run/self_test_outcome.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/ktx-run/serve_signals.h"
 #include "tools/ktx-run/step_profile.h"
@@ -103,6 +104,17 @@ Status verify_named_plans(Common& common) {
   return {};
 }
 
+// --selftest
+Status check_self_test(const std::string& path, runtime::Engine& engine) {
+  const auto outcome = run_self_test(engine);
+  if (!outcome) return Error{fmt::format("{}: {}", path, outcome.error().message)};
+  if (outcome->passed()) return {};
+  return Error{
+      fmt::format("{} fails its self-test here and is not served: {}; `ktx-run selftest {}` "
+                  "says more",
+                  path, failure_text(*outcome), shell_word(path))};
+}
+
 Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& plan, Common& common) {
   const Timer timer;
   const Options& options = common.options;
@@ -134,6 +146,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
     }
     if (!model->engine) return Error{why};
   }
+  if (options.serve.self_test) KTX_TRY(check_self_test(plan.path, *model->engine));
   server::ChatSettings chat;
   chat.chat_template = KTX_TRY(
       text::chosen_template(options.chat_template.name_or_text, options.chat_template.file));
@@ -263,6 +276,10 @@ Status serve(const Options& options) {
   if (options.serve.sandbox) KTX_TRY(restrict_files(paths_of(options)));
   common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
   KTX_TRY(verify_named_plans(common));
+  auto models = std::make_shared<server::ModelStore>(
+      store_options(options.serve),
+      [&common](const server::OfferedPlan& plan) { return load(plan, common); });
+  if (options.serve.self_test && !models->several()) KTX_TRY(models->load_now(""));
   server::Server server(server_settings);
   KTX_TRY(server.start());
   const std::string scheme = options.serve.tls_cert.empty() ? "http" : "https";
@@ -275,9 +292,6 @@ Status serve(const Options& options) {
     note("every client that reaches this address may use the model; --api-key requires a key");
   }
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
-  auto models = std::make_shared<server::ModelStore>(
-      store_options(options.serve),
-      [&common](const server::OfferedPlan& plan) { return load(plan, common); });
   const std::string ready = KTX_TRY(prepare(*models, url));
   if (options.serve.sandbox) KTX_TRY(restrict_calls());
   server.set_models(models);  // before the line that says so: scripts wait for it

@@ -13,13 +13,13 @@
 namespace ktx::runtime {
 namespace {
 
-Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context) {
+Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context, CpuOpTable op) {
   const std::string_view device = context.plan.string(context.step.device);
   if (device != "cpu") {
     return Error{
         fmt::format("its device is '{}', expected 'cpu'; compile for the CPU", printable(device))};
   }
-  const MakeStep make = cpu_op(static_cast<StepOp>(context.step.op));
+  const MakeStep make = op(static_cast<StepOp>(context.step.op));
   if (!make) return Error{"the CPU does not have this op"};
   return make(context);
 }
@@ -128,7 +128,7 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
                               options.shares,
                               options.partials,
                               options.expert_counts};
-    auto step = bind_step(context);
+    auto step = bind_step(context, options.cpu_op ? options.cpu_op : cpu_op);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",
                                i, info(static_cast<StepOp>(record.op)).name,

@@ -1,5 +1,6 @@
 #include "lib/runtime/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/cpu/executor.h"
+#include "lib/runtime/cpu/repeated_steps.h"
 
 namespace ktx::runtime {
 namespace {
@@ -24,6 +26,9 @@ class CpuBackend final : public Backend {
 
   Status bind_parts(const BackendSetup& setup, const BoundParts& parts) {
     partials_ = KTX_TRY(make_partials(setup.plan, setup.shape.ctx));
+    parts_ = parts.parts;
+    on_result_ = setup.on_result;
+    if (setup.on_repeat) repeats_.emplace(setup, arena_, partials_);
     executors_.resize(parts.parts.size());
     for (size_t p = 0; p < parts.parts.size(); ++p) {
       const Part& part = parts.parts[p];
@@ -37,6 +42,7 @@ class CpuBackend final : public Backend {
                                       .shares = setup.pool.shares(),
                                       .partials = &partials_,
                                       .expert_counts = setup.expert_counts,
+                                      .cpu_op = setup.cpu_op,
                                       .first_step = part.first_step,
                                       .step_count = part.step_count}));
       executors_[p] = KTX_TRY(Executor::create(std::move(bound), setup.pool));
@@ -49,6 +55,12 @@ class CpuBackend final : public Backend {
 
   Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) override {
     batch_ = &batch;
+    if (repeats_) {
+      KTX_TRY(repeats_->run(parts_[part], batch, [this](uint32_t step) {
+        if (on_result_) tell(step, on_result_);
+      }));
+      return true;
+    }
     KTX_TRY(executors_[part]->run(batch, watch));
     return !executors_[part]->stopped();
   }
@@ -60,6 +72,20 @@ class CpuBackend final : public Backend {
           arena_.place(record) + static_cast<uint64_t>(read.row) * plan::value_row_bytes(record);
       std::memcpy(read.out.data(), from, read.out.size_bytes());
     }
+    return {};
+  }
+
+  // In the mapping, which threads of the CPU and streams to GPUs read.
+  bool has_weight(uint32_t blob) const override {
+    const auto holds = [&](const plan::SegmentRecord& segment) {
+      return blob >= segment.first_blob && blob - segment.first_blob < segment.blob_count &&
+             segment.kind == static_cast<uint32_t>(plan::SegmentKind::Weights) &&
+             plan_.string(segment.device) == "cpu";
+    };
+    return std::ranges::any_of(plan_.segments, holds);
+  }
+  Status read_weight(uint32_t blob, uint64_t offset, std::span<std::byte> out) override {
+    std::memcpy(out.data(), plan_.blob_bytes(blob).data() + offset, out.size());
     return {};
   }
 
@@ -134,6 +160,9 @@ class CpuBackend final : public Backend {
   std::vector<bool> slots_;  // whether it is the CPU's
   std::vector<plan::StatePart> state_parts_;
   AttentionPartials partials_;
+  std::vector<Part> parts_;
+  std::function<void(const StepResult&)> on_result_;
+  std::optional<RepeatedSteps> repeats_;            // where steps run twice
   std::vector<std::optional<Executor>> executors_;  // by part
 };
 

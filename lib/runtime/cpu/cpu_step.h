@@ -25,6 +25,7 @@
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/kv_pools.h"
+#include "lib/runtime/cpu/cpu_op_table.h"
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/support/result.h"
@@ -171,7 +172,6 @@ struct BindContext {
   BoundView view(const plan::OperandRecord& operand) const;
 };
 
-using MakeStep = Result<std::unique_ptr<CpuStep>> (*)(const BindContext&);
 // The function of cpu_ops.def for an op; null when this device has none.
 MakeStep cpu_op(StepOp op);
 

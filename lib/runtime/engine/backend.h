@@ -63,7 +63,9 @@ struct BackendSetup {
   bool count_experts = false;  // by expert
   ExpertCounts* expert_counts = nullptr;
   std::function<void(const StepResult&)> on_result;
-  HostGroup* hosts = nullptr;  // of a plan with several; this one's rank is PlanView::host
+  std::function<void(const StepRepeat&)> on_repeat = {};
+  CpuOpTable cpu_op = nullptr;  // null: this program's
+  HostGroup* hosts = nullptr;   // of a plan with several; this one's rank is PlanView::host
   GpuLinks gpu_links = GpuLinks::Off;
   Backend* gpus = nullptr;  // of this host, for its boundaries with others; null: none
 };
@@ -136,6 +138,13 @@ class Backend {
   // Copies this backend's states of a slot (cache/state_pool.h) to their places among those of all
   // devices, or from there.
   virtual Status copy_states(StateSlot slot, bool write, std::span<std::byte> all) = 0;
+
+  // Whether the weight is in this backend's own memory, and bytes of it from there, as kernels read
+  // them.
+  virtual bool has_weight(uint32_t /*blob*/) const { return false; }
+  virtual Status read_weight(uint32_t /*blob*/, uint64_t /*offset*/, std::span<std::byte> /*out*/) {
+    return {};
+  }
 
   virtual int64_t weight_bytes() const = 0;  // read by run() so far
   // Adds what it has counted by expert in its own memory, between two passes.

@@ -12,6 +12,7 @@
 // no bit.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,6 +29,7 @@
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/cpu/cpu_op_table.h"
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/engine/step_stats.h"
 #include "lib/runtime/sampling/best_logits.h"
@@ -55,6 +57,12 @@ struct StepResult {
   std::span<const float> rows;
   int64_t stride = 0;  // elements from row to row
   int64_t begin = 0, width = 0;
+};
+
+// A step of the CPU that ran twice (cpu/repeated_steps.h).
+struct StepRepeat {
+  uint32_t step = 0;      // index in PlanView::steps
+  double difference = 0;  // |fast - scalar| / |scalar|; of whole numbers, the share that differs
 };
 
 // Whether threads stay on their CPUs. Auto: when they are on several NUMA nodes.
@@ -93,6 +101,8 @@ struct EngineOptions {
   bool check_finite = false;
   bool count_experts = false;                                 // by layer and expert
   std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
+  std::function<void(const StepRepeat&)> on_repeat;           // runs steps of the CPU twice; slow
+  CpuOpTable cpu_op = nullptr;                                // for tests; null: this program's
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
   // Of plans for several hosts: whether GPUs of different ones have links (gpu/gpu_link.h).
   GpuLinks gpu_links = GpuLinks::Auto;
@@ -197,6 +207,10 @@ class Engine {
   // thread.
   Status check_plan() const;
   const plan::MemoryEstimate& memory() const;
+  // The weights that are not what the plan says, in main memory and in those of GPUs: indices of
+  // PlanView::blobs. Reads all of them, also those of the plan's file that are not in memory yet.
+  // True in `stop` (null: nothing) ends it early. Not those of other hosts.
+  Result<std::vector<uint32_t>> check_weights(const std::atomic<bool>* stop = nullptr);
   // Things worth telling the user: "the weights do not fit the memory ...".
   const std::vector<std::string>& notes() const;
   int threads() const;

@@ -137,6 +137,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
                                            .on_result = options.on_result,
+                                           .on_repeat = options.on_repeat,
+                                           .cpu_op = options.cpu_op,
                                            .hosts = options.hosts.get(),
                                            .gpu_links = options.gpu_links}));
     for (const std::string& note : s.runner->notes()) s.sizes.notes.push_back(note);

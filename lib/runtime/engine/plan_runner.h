@@ -8,6 +8,7 @@
 // the CPU needs a GPU's result: before its own parts, and at the end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,6 +61,10 @@ class PlanRunner {
   Status fetch_logits(int64_t row);
 
   Status read(std::span<const ValueRead> reads);
+  // Reads each weight of this machine back from where kernels read it and calls `differs` with
+  // those whose hash is not the plan's. True in `stop` (null: nothing) ends it.
+  Status check_weights(ThreadPool& pool, const std::atomic<bool>* stop,
+                       const std::function<void(uint32_t blob)>& differs);
   // The rows that the first `tokens` tokens of the tables fill, in a fixed order: block, slot,
   // head; keys, then values; not those of blocks that windows have left behind. With `write` the
   // devices get what `call` leaves in the rows. Stops at the first failure.

@@ -211,6 +211,17 @@ class GpuBackend final : public Backend {
     return {};
   }
 
+  bool has_weight(uint32_t blob) const override { return find_weight(blob).first != nullptr; }
+  Status read_weight(uint32_t blob, uint64_t offset, std::span<std::byte> out) override {
+    const auto [device, at] = find_weight(blob);
+    std::byte* const copy = device->room_for_reads(out.size());
+    KTX_TRY(device->named(
+        device->gpu->download(copy, device->weights.data() + at + offset, out.size())));
+    KTX_TRY(device->named(device->gpu->finish()));
+    std::memcpy(out.data(), copy, out.size());
+    return {};
+  }
+
   Status map_block(const KvBlock& block, bool write, std::span<std::byte*> slots) override {
     for (GpuDevice& device : s_->devices) {
       for (KvPool pool : kKvPools) {
@@ -305,6 +316,15 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  // The device whose memory has a weight, and its place there; null: none.
+  std::pair<GpuDevice*, uint64_t> find_weight(uint32_t blob) const {
+    for (GpuDevice& device : s_->devices) {
+      const auto found = std::ranges::find(device.image.blobs, blob, &WeightImage::Blob::blob);
+      if (found != device.image.blobs.end()) return {&device, found->offset};
+    }
+    return {};
+  }
+
   // Its part of a block of the cache.
   std::byte* device_block(GpuDevice& device, KvPool pool, const KvBlock& block) {
     return device.memory(pool).data() +

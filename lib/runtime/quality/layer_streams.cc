@@ -8,6 +8,7 @@ void LayerStreams::take(const StepResult& result) {
   if (result.value != "x" && !result.value.starts_with("x@")) return;
   // Behind the last layer the stream is only moved.
   const bool moved = result.layer < 0 && !layers_.empty() && layers_.rbegin()->first >= 0;
+  width_ = result.stride;
   if (!moved) layers_[result.layer].assign(result.rows.begin(), result.rows.end());
 }
 

@@ -25,8 +25,10 @@ class LayerStreams {
 
   // By layer, of the last pass; -1: the embedding.
   const std::map<int32_t, std::vector<float>>& layers() const { return layers_; }
+  int64_t width() const { return width_; }  // floats of a token
 
  private:
+  int64_t width_ = 0;
   std::map<int32_t, std::vector<float>> layers_;
 };
 

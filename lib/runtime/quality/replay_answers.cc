@@ -1,0 +1,84 @@
+#include "lib/runtime/quality/replay_answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace ktx::runtime {
+
+double divergence_of(const plan::SelfTestAnswer& source, std::span<const float> logits) {
+  double top = -INFINITY;
+  for (const float logit : logits) {
+    if (!(std::abs(logit) < INFINITY)) return INFINITY;
+    top = std::max(top, double{logit});
+  }
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - top);
+  const double log_sum = top + std::log(sum);
+  double divergence = 0, rest = 1, own_rest = 1;
+  for (size_t i = 0; i < source.ids.size(); ++i) {
+    const double log_p = source.logits[i] - source.log_sum;
+    const double log_q = logits[static_cast<size_t>(source.ids[i])] - log_sum;
+    divergence += std::exp(log_p) * (log_p - log_q);
+    rest -= std::exp(log_p);
+    own_rest -= std::exp(log_q);
+  }
+  constexpr double kLeast = 1e-6;  // below it the rest is rounding
+  if (rest > kLeast) divergence += rest * std::log(rest / std::max(own_rest, kLeast));
+  return std::max(divergence, 0.0);
+}
+
+SelfTestBound self_test_bound(const Engine& engine) {
+  if (engine.precision() == Precision::Exact && engine.gpus().empty()) return {1e-7, 1e-5};
+  return {0.02, 5};
+}
+
+Status append_tokens(Engine& engine, Sequence& sequence, std::span<const int32_t> tokens) {
+  while (!tokens.empty()) {
+    const auto part =
+        tokens.first(std::min<size_t>(tokens.size(), static_cast<size_t>(engine.chunk_tokens())));
+    tokens = tokens.subspan(part.size());
+    const BatchItem item{&sequence, part, tokens.empty() ? Want::Last : Want::None};
+    const Forward result = KTX_TRY(engine.forward({&item, 1}));
+    if (result == Forward::Done) continue;
+    return Error{fmt::format("the self-test needs a context of more than {} tokens; --ctx 4096",
+                             engine.ctx())};
+  }
+  return engine.fetch_logits(0);
+}
+
+Result<SelfTestRun> replay(Engine& engine, const plan::SelfTest& test,
+                           const std::atomic<bool>* stop) {
+  SelfTestRun run;
+  std::vector<double> all;
+  run.bound = self_test_bound(engine);
+  const auto compare = [&](size_t prompt, size_t token, bool as_a_whole) {
+    const double found = divergence_of(test.prompts[prompt].answers[token], engine.logits(0));
+    ++run.answers;
+    all.push_back(found);
+    if (found < run.worst || (found == run.worst && run.answers > 1)) return;
+    run.worst = found;
+    run.prompt = prompt;
+    run.token = static_cast<int64_t>(token);
+    run.as_a_whole = as_a_whole;
+  };
+  for (size_t p = 0; p < test.prompts.size(); ++p) {
+    const std::span<const int32_t> tokens = test.prompts[p].tokens;
+    Sequence whole = engine.new_sequence(), one_by_one = engine.new_sequence();
+    KTX_TRY(append_tokens(engine, whole, tokens));
+    compare(p, tokens.size() - 1, true);
+    whole.truncate(0);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (stop != nullptr && *stop) return Error{"stopped"};
+      KTX_TRY(append_tokens(engine, one_by_one, tokens.subspan(i, 1)));
+      compare(p, i, false);
+    }
+  }
+  std::ranges::nth_element(all, all.begin() + std::ssize(all) / 2);
+  run.median = all[all.size() / 2];
+  return run;
+}
+
+}  // namespace ktx::runtime
