@@ -40,11 +40,10 @@ struct Report {
   }
 };
 
-// A context of the prompts, and passes as small as they are.
+// For one prompt at a time.
 runtime::EngineOptions small_engine(const EngineFlags& flags) {
   runtime::EngineOptions options = engine_options(flags);
   options.largest_ctx = false;
-  options.ctx = 4096;
   options.max_batch = 1;
   return options;
 }
