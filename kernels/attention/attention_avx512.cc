@@ -1,5 +1,5 @@
 // Attention with AVX-512: the loops of attention_loop.h.
-#include "kernels/simd/vec_avx512.h"
+#include "kernels/attention/cache_avx512.h"
 // (the policy first: the loops use its macros)
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_loop.h"
@@ -15,27 +15,27 @@ void block_scores_avx512(const BlockScoresArgs& a);
 void compress_avx512(const CompressArgs& a);
 
 void attention_bf16_floats(const AttentionArgs& a) {
-  attention<RoundedDots<Avx512>>(a);
+  attention<RoundedDots<CacheAvx512>>(a);
 }
 
 void attention_avx512(const AttentionArgs& a) {
   static const AttentionFn rounded = has_fast_bf16_dots() ? attention_bf16_dots
                                      : has_bf16_dots()    ? attention_bf16_rounded
                                                           : attention_bf16_floats;
-  if (a.kv.layout.type == KvType::F32) return attention<FloatDots<Avx512>>(a);
+  if (a.kv.layout.type == KvType::F32) return attention<FloatDots<CacheAvx512>>(a);
   rounded(a);
 }
 
 void position_scores_avx512(const PositionScoresArgs& a) {
-  position_scores<Avx512>(a);
+  position_scores<CacheAvx512>(a);
 }
 
 void block_scores_avx512(const BlockScoresArgs& a) {
-  block_scores<Avx512>(a);
+  block_scores<CacheAvx512>(a);
 }
 
 void compress_avx512(const CompressArgs& a) {
-  compress<Avx512>(a);
+  compress<CacheAvx512>(a);
 }
 
 }  // namespace ktx::kernels

@@ -2,7 +2,7 @@
 // of attention_loop.h over pairs of numbers and vdpbf16ps, of the bits of RoundedDots
 // (attention_dots.h); and, where FMAs of floats are faster, RoundedDots with numbers rounded by
 // an instruction (two instead of nine).
-#include "kernels/simd/vec_avx512.h"
+#include "kernels/attention/cache_avx512.h"
 // (the policy first: the loops use its macros)
 #include "kernels/attention/attention_bf16.h"
 #include "kernels/attention/attention_loop.h"
@@ -12,14 +12,14 @@ namespace {
 
 // An element is two BF16 numbers, the first one in the low half.
 struct PairDots {
-  using V = Avx512;
+  using V = CacheAvx512;
   using F = __m512;
   using Elem = uint32_t;
   using W = __m512i;
   static constexpr int kCols = 2, kGroup = 2;
   static constexpr bool kRounded = true;
-  static constexpr float kUnit = RoundedDots<Avx512>::kUnit;
-  KTX_INLINE F exp_of(F x) { return power_of_two16<Avx512>(x); }
+  static constexpr float kUnit = RoundedDots<CacheAvx512>::kUnit;
+  KTX_INLINE F exp_of(F x) { return power_of_two16<CacheAvx512>(x); }
 
   KTX_INLINE int64_t in_order(int64_t i) { return i; }
   KTX_INLINE W load(const Elem* p) { return _mm512_loadu_si512(p); }
@@ -34,9 +34,9 @@ struct PairDots {
     return sum;
   }
 
-  KTX_INLINE void store_columns(Elem* out, F a, F b) {
-    _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(b, a));
-  }
+  KTX_INLINE W operands(F a, F b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
+  KTX_INLINE void store(Elem* out, W w) { _mm512_storeu_si512(out, w); }
+  KTX_INLINE F as_floats(W w) { return _mm512_castsi512_ps(w); }
   KTX_INLINE void store_rows(Elem* out, int64_t, F a, F b) {
     const __m512i turn = _mm512_add_epi32(
         _mm512_set1_epi32(0x100000),
@@ -55,7 +55,7 @@ struct PairDots {
   }
 };
 
-struct RoundingAvx512 : Avx512 {
+struct RoundingAvx512 : CacheAvx512 {
   KTX_INLINE F round_bf16(F v) {
     const __m512i words = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v));
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));

@@ -38,12 +38,14 @@ struct FloatDots {
   KTX_INLINE W set1(const Elem* p) { return V::set1(*p); }
   KTX_INLINE F fma(W a, W b, F sum) { return V::fma(a, b, sum); }
 
-  // 32 columns of one row; 16 columns of two rows, `stride` elements apart where an element is
-  // one number.
-  KTX_INLINE void store_columns(Elem* out, F a, F b) {
-    V::store(out, a);
-    V::store(out + 16, b);
+  // 16 columns of a row of the cache (or of a q vector, whose numbers may be of any kind).
+  template <bool kCached>
+  KTX_INLINE W operand(F x) {
+    return x;
   }
+  KTX_INLINE void store(Elem* out, W w) { V::store(out, w); }
+  KTX_INLINE F as_floats(W w) { return w; }  // (for moves)
+  // 16 columns of two rows of the cache; rows of elements are `stride` apart.
   KTX_INLINE void store_rows(Elem* out, int64_t stride, F a, F b) {
     V::store(out, a);
     V::store(out + stride, b);
@@ -69,13 +71,13 @@ struct RoundedDots : FloatDots<Policy> {
   KTX_INLINE F exp_of(F x) { return power_of_two16<V>(x); }
 
   KTX_INLINE int64_t in_order(int64_t i) { return i ^ 1; }
-  KTX_INLINE void store_columns(Elem* out, F a, F b) {
-    V::store(out, V::round_bf16(a));
-    V::store(out + 16, V::round_bf16(b));
+  template <bool kCached>
+  KTX_INLINE W operand(F x) {
+    return kCached ? V::round_short_bf16(x) : V::round_bf16(x);
   }
   KTX_INLINE void store_rows(Elem* out, int64_t stride, F a, F b) {
-    V::store(out, V::round_bf16(a));
-    V::store(out + stride, V::round_bf16(b));
+    V::store(out, V::round_short_bf16(a));
+    V::store(out + stride, V::round_short_bf16(b));
   }
   KTX_INLINE void store_weights(float* row, int64_t j, F p) { V::store(row + j, V::round_bf16(p)); }
   KTX_INLINE F last(const Elem* w, const Elem* v, int64_t stride, bool both, F sum) {

@@ -10,7 +10,7 @@
 
 #include "kernels/attention/attention_span.h"
 #include "kernels/attention/kv_row.h"
-#include "lib/target/stream_prefetch.h"
+#include "lib/target/row_prefetch.h"
 
 namespace ktx::kernels {
 namespace {
@@ -39,25 +39,30 @@ KTX_INLINE typename V::F columns(const std::byte* row, int64_t i, int64_t dim) {
   } else {
     // Blocks are whole in memory; what they hold past dim is zero.
     const std::byte* block = row + i / 32 * 34;
-    uint16_t half;
-    __builtin_memcpy(&half, block, sizeof half);
     const int8_t* codes = reinterpret_cast<const int8_t*>(block + 2 + i % 32);
-    return V::mul(V::set1(_cvtsh_ss(half)), V::load_int8(codes));
+    return V::mul(V::set1_half(block), V::load_int8(codes));
   }
 }
 
-// A row as elements, filled up with zeros to a multiple of 32 numbers.
+// Elements [e, e + 16) of a row, and zeros behind `dim` numbers.
 template <class D, KvType type>
-KTX_INLINE void row_to_elements(const std::byte* row, int64_t dim, typename D::Elem* out) {
+KTX_INLINE typename D::W elements(const std::byte* row, int64_t e, int64_t dim) {
   using V = typename D::V;
-  int64_t i = 0;
-  for (; i + 32 <= dim; i += 32) {
-    D::store_columns(out + i / D::kCols, columns<V, type>(row, i, i + 32),
-                     columns<V, type>(row, i + 16, i + 32));
+  if constexpr (D::kCols == 1) {
+    return D::template operand<type != KvType::F32>(columns<V, type>(row, e, dim));
+  } else {
+    return D::operands(columns<V, type>(row, 2 * e, dim), columns<V, type>(row, 2 * e + 16, dim));
   }
-  if (i == dim) return;
-  D::store_columns(out + i / D::kCols, columns<V, type>(row, i, dim),
-                   columns<V, type>(row, i + 16, dim));
+}
+
+// The elements of a row from `e` on, filled up with zeros to `end`.
+template <class D, KvType type>
+KTX_INLINE void row_to_elements(const std::byte* row, int64_t e, int64_t end, int64_t dim,
+                                typename D::Elem* out) {
+  for (; (e + 16) * D::kCols <= dim; e += 16) {
+    D::store(out + e, elements<D, type>(row, e, (e + 16) * D::kCols));
+  }
+  for (; e < end; e += 16) D::store(out + e, elements<D, type>(row, e, dim));
 }
 
 // Two rows' values, or one's and zeros, side by side as elements want it.
@@ -65,11 +70,13 @@ template <class D, KvType type>
 KTX_INLINE void rows_to_elements(const std::byte* row, const std::byte* next, int64_t dim,
                                  int64_t stride, typename D::Elem* out) {
   using V = typename D::V;
-  for (int64_t d = 0; d < dim; d += 16) {
-    const int64_t end = d + 16 <= dim ? d + 16 : dim;
+  const auto store = [&](int64_t d, int64_t end) KTX_ALWAYS_INLINE {
     D::store_rows(out + d, stride, columns<V, type>(row, d, end),
                   next ? columns<V, type>(next, d, end) : V::zero());
-  }
+  };
+  int64_t d = 0;
+  for (; d + 16 <= dim; d += 16) store(d, d + 16);
+  if (d < dim) store(d, dim);
 }
 
 // The same of rows whose types may differ (entries and positions of compressed attention).
@@ -141,7 +148,6 @@ class CacheRows {
       : args_(a),
         token_(token),
         sequence_(a.kv.sequence[token]),
-        position_(a.kv.position[token]),
         kv_head_(kv_head),
         first_(first),
         of_keys_(of_keys) {
@@ -153,11 +159,11 @@ class CacheRows {
     return rows_ + (j - begin_) * row_bytes_;
   }
   int64_t row_bytes() const { return row_bytes_; }
+  // Of the last row that was asked for: rows from it on, itself too, that lie one after the other.
+  int64_t together(int64_t j) const { return end_ - j; }
   KvType type() const { return type_; }  // of the last row that was asked for
-  // How many there are up to the token's own position; 0 where single positions are chosen.
-  int64_t stored() const {
-    return args_.chosen && args_.chosen_block == 1 ? 0 : position_ + 1 - first_;
-  }
+  // Whether neighbours in the list may be anywhere.
+  bool scattered() const { return args_.chosen && args_.chosen_block == 1; }
 
  private:
   void find_block(int64_t j) {
@@ -184,7 +190,7 @@ class CacheRows {
   const AttentionArgs& args_;
   int64_t token_;
   int32_t sequence_;
-  int64_t position_, kv_head_, first_;
+  int64_t kv_head_, first_;
   bool of_keys_;
   int64_t row_bytes_ = 0;
   KvType type_ = KvType::F32;
@@ -192,29 +198,51 @@ class CacheRows {
   int64_t begin_ = 0, end_ = 0;
 };
 
-// Asks for rows of the cache some 8 KiB before they are read, also in the block that follows
-// (no prefetcher knows where that one is), on processors that gain by it (stream_prefetch.h). A
-// token behind 4,096 positions, 32 heads of 64, one Zen 5 core: 7.9 ms instead of 19.4. Not where
-// single positions are chosen.
+// Asks for rows of the cache some 8 KiB before they are read: a span's keys, then its values, also
+// in the block that follows (no prefetcher knows where that one is), on processors that gain by it
+// (stream_prefetch.h). Not where single positions are chosen.
 class RowsAhead {
  public:
-  // `rows`: what is read from now on.
-  explicit RowsAhead(const CacheRows& rows)
-      : rows_(rows),
-        ahead_(kBytesAhead / (rows.row_bytes() < kBytesAhead ? rows.row_bytes() : kBytesAhead)),
-        end_(stream_prefetch_bytes() > 0 ? rows.stored() : 0) {}
-  // While rows [j, j + count) are in work.
-  KTX_ALWAYS_INLINE void ask(int64_t j, int64_t count) {
-    for (int64_t i = j + ahead_; i < j + ahead_ + count && i < end_; ++i) {
-      const std::byte* row = rows_[i];
-      for (int64_t at = 0; at < rows_.row_bytes(); at += 64) __builtin_prefetch(row + at);
-    }
+  // Of positions [begin, end) from the first one of `keys` and `values`; null: keys alone.
+  RowsAhead(const CacheRows& keys, const CacheRows* values, int64_t begin, int64_t end)
+      : keys_(keys), values_(values ? *values : keys), begin_(begin), end_(end) {
+    const int64_t row = keys.row_bytes() < kBytesAhead ? keys.row_bytes() : kBytesAhead;
+    ahead_ = kBytesAhead / row;
+    if (into_ != RowPrefetch::None && !keys.scattered()) last_ = values ? 2 * end - begin : end;
+  }
+  // While keys [j, j + count) are in work, or values that are not among the keys.
+  KTX_ALWAYS_INLINE void ask_from_keys(int64_t j, int64_t count) { ask(j + ahead_, count); }
+  KTX_ALWAYS_INLINE void ask_from_values(int64_t j, int64_t count) {
+    ask(end_ - begin_ + j + ahead_, count);
   }
 
  private:
   static constexpr int64_t kBytesAhead = 8192;
-  CacheRows rows_;
-  int64_t ahead_, end_;
+
+  KTX_ALWAYS_INLINE void ask(int64_t i, int64_t count) {
+    for (const int64_t to = i + count < last_ ? i + count : last_; i < to; ++i) {
+      if (i < end_) {
+        ask_row(keys_, i);
+      } else {
+        ask_row(values_, i - end_ + begin_);
+      }
+    }
+  }
+  KTX_ALWAYS_INLINE void ask_row(CacheRows& rows, int64_t i) {
+    const std::byte* row = rows[i];
+    for (int64_t at = 0; at < rows.row_bytes(); at += 64) {
+      if (into_ == RowPrefetch::FirstCache) {
+        __builtin_prefetch(row + at);
+      } else {
+        __builtin_prefetch(row + at, 0, 2);
+      }
+    }
+  }
+
+  CacheRows keys_, values_;
+  int64_t begin_, end_;
+  int64_t ahead_, last_ = 0;
+  RowPrefetch into_ = row_prefetch();
 };
 
 KTX_INLINE float* as_floats(float* p) {
@@ -225,94 +253,168 @@ KTX_INLINE float* as_floats(uint32_t* p) {
   return reinterpret_cast<float*>(p);
 }
 
-// The keys of positions [first + skip, first + count) as elements; skip is a multiple of 16. What
-// stands before and behind them is left from before: its scores are dropped.
+// Some of 16 keys as elements in `turned`, each from element `from` on.
 template <class D, KvType type>
-KTX_INLINE void load_keys(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
-  const AttentionArgs& a = tile.args;
-  const Scratch<D>& s = tile.scratch;
-  CacheRows keys(a, tile.token_begin, tile.kv_head, first, true);
-  RowsAhead ahead(keys);
-  for (int64_t j = skip; j < count; j += 8) {
-    ahead.ask(j, 8);
-    for (int64_t i = 0; i < 8 && j + i < count; ++i) {
-      const std::byte* row = keys[j + i];
-      typename D::Elem* out = s.turned + i * s.key_pad;
-      if (type != KvType::F32 && keys.type() != type) {
-        constexpr KvType kOther = type == KvType::F16 ? KvType::Q8_0 : KvType::F16;
-        row_to_elements<D, kOther>(row, a.attrs.key_dim, out);
-      } else {
-        row_to_elements<D, type>(row, a.attrs.key_dim, out);
+KTX_INLINE void turn_keys(const Scratch<D>& s, CacheRows& keys, int64_t j, int64_t count,
+                          int64_t from, int64_t dim) {
+  for (int64_t i = 0; i < count; ++i) {
+    const std::byte* row = keys[j + i];
+    typename D::Elem* out = s.turned + i * s.key_pad;
+    if (type != KvType::F32 && keys.type() != type) {
+      constexpr KvType kOther = type == KvType::F16 ? KvType::Q8_0 : KvType::F16;
+      row_to_elements<D, kOther>(row, from, s.key_pad, dim, out);
+    } else {
+      row_to_elements<D, type>(row, from, s.key_pad, dim, out);
+    }
+  }
+}
+
+// The keys [from, to) of a span as elements; `from` is a multiple of 16. What stands before and
+// behind them is left from before: its scores are dropped. Neighbours in the cache are transposed
+// in registers, others and a rest of their columns through `turned`.
+template <class D, KvType type>
+KTX_INLINE void load_keys(const Scratch<D>& s, int64_t dim, int64_t from, int64_t to,
+                          CacheRows& keys, RowsAhead& ahead) {
+  using V = typename D::V;
+  for (int64_t j = from; j < to; j += 16) {
+    const int64_t n = to - j < 16 ? to - j : 16;
+    ahead.ask_from_keys(j, n);
+    const std::byte* rows = keys[j];
+    typename D::Elem* out = s.keys + j / kStripe * kStripe * s.key_pad + j % kStripe;
+    int64_t e = 0;
+    if (n == 16 && keys.together(j) >= 16 && keys.type() == type) {
+      const int64_t stride = keys.row_bytes();
+      for (; (e + 16) * D::kCols <= dim; e += 16) {
+        const auto row = [&](int i) KTX_ALWAYS_INLINE {
+          return D::as_floats(elements<D, type>(rows + i * stride, e, (e + 16) * D::kCols));
+        };
+        V::transpose16(row, kStripe, as_floats(out + e * kStripe));
       }
     }
-    typename D::Elem* out = s.keys + j / kStripe * kStripe * s.key_pad + j % kStripe;
-    for (int64_t d = 0; d < s.key_pad; d += 8) {
-      transpose8(as_floats(s.turned + d), s.key_pad, as_floats(out + d * kStripe));
+    if (e == s.key_pad) continue;
+    turn_keys<D, type>(s, keys, j, n, e, dim);
+    for (; e < s.key_pad; e += 16) {
+      const float* turned = as_floats(s.turned + e);
+      const auto row = [&](int i) KTX_ALWAYS_INLINE { return V::load(turned + i * s.key_pad); };
+      V::transpose16(row, kStripe, as_floats(out + e * kStripe));
     }
   }
 }
 
-// The same positions' keys and values.
+// The values [from, to) of a span as elements; `from` is a multiple of 16.
 template <class D, KvType type>
-void load_positions(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
-  const AttentionArgs& a = tile.args;
-  const Scratch<D>& s = tile.scratch;
-  load_keys<D, type>(tile, first, skip, count);
-  CacheRows values(a, tile.token_begin, tile.kv_head, first, a.attrs.value_in_key != 0);
-  RowsAhead ahead(values);
-  for (int64_t j = skip; j < count; j += 2) {
-    ahead.ask(j, 2);
+KTX_INLINE void load_values(const Scratch<D>& s, int64_t dim, int64_t from, int64_t to,
+                            CacheRows& values, RowsAhead& ahead) {
+  for (int64_t j = from; j < to;) {
+    typename D::Elem* out = s.values + j / D::kCols * s.value_pad;
     const std::byte* row = values[j];
     const KvType row_type = values.type();
-    const std::byte* next = j + 1 < count ? values[j + 1] : nullptr;
-    typename D::Elem* out = s.values + j / D::kCols * s.value_pad;
-    if (type != KvType::F32 && (row_type != type || values.type() != type)) {
-      mixed_to_elements<D>(row, row_type, next, values.type(), a.attrs.value_dim, s.value_pad, out);
-    } else {
-      rows_to_elements<D, type>(row, next, a.attrs.value_dim, s.value_pad, out);
+    const int64_t together = values.together(j) < to - j ? values.together(j) : to - j;
+    if (together < 2 || row_type != type) {
+      const std::byte* next = j + 1 < to ? values[j + 1] : nullptr;
+      if (type != KvType::F32 && (row_type != type || values.type() != type)) {
+        mixed_to_elements<D>(row, row_type, next, values.type(), dim, s.value_pad, out);
+      } else {
+        rows_to_elements<D, type>(row, next, dim, s.value_pad, out);
+      }
+      j += 2;
+      continue;
     }
+    const int64_t n = together < 16 ? together / 2 * 2 : 16, stride = values.row_bytes();
+    ahead.ask_from_values(j, n);
+    for (int64_t i = 0; i < n; i += 2, row += 2 * stride, out += 2 / D::kCols * s.value_pad) {
+      rows_to_elements<D, type>(row, row + stride, dim, s.value_pad, out);
+    }
+    j += n;
   }
 }
 
-template <class D>
-KTX_INLINE Span<D> load_span(const Tile<D>& tile, int64_t first, int64_t skip, int64_t count) {
-  if constexpr (!D::kRounded) {
-    load_positions<D, KvType::F32>(tile, first, skip, count);
-  } else if (tile.args.kv.layout.type == KvType::F16) {
-    load_positions<D, KvType::F16>(tile, first, skip, count);
-  } else {
-    load_positions<D, KvType::Q8_0>(tile, first, skip, count);
+// What rows of a group see of the positions [begin, end).
+template <class D, int R>
+KTX_INLINE Seen<R> seen_of(const Row<D>* rows, int64_t begin, int64_t end) {
+  Seen<R> seen;
+  seen.begin = end - begin, seen.end = 0;
+  for (int i = 0; i < R; ++i) {
+    const int64_t from = rows[i].first > begin ? rows[i].first - begin : 0;
+    const int64_t all = rows[i].positions - begin;
+    const int64_t to = all < end - begin ? all : end - begin;
+    seen.row_begin[i] = from;
+    seen.row_end[i] = from < to ? to : 0;
+    if (from >= to) continue;
+    seen.begin = from < seen.begin ? from : seen.begin;
+    seen.end = to > seen.end ? to : seen.end;
   }
+  seen.begin = seen.begin / 16 * 16;
+  return seen;
+}
+
+// All rows take what they see of the positions [begin, end). Rows begin anew. Few rows take a
+// stripe at a time, from the first cache, and while it arrives; many take all at once, so that the
+// scores of a group stay there.
+template <class D, KvType type>
+void take_span_of(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
+  using V = typename D::V;
+  const AttentionArgs& a = tile.args;
+  const AttentionAttrs& attrs = a.attrs;
   const Scratch<D>& s = tile.scratch;
-  const int64_t dim = tile.args.attrs.key_dim;
-  const int64_t steps = (dim + D::kGroup - 1) / D::kGroup * D::kGroup / D::kCols;
-  return {s.keys, s.values, steps, s.key_pad, s.value_pad};
-}
-
-// All rows take what they see of the positions [begin, end). Rows begin anew.
-template <class D>
-void take_span(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
   int64_t first = end;
   for (int64_t r = 0; r < tile.rows(); ++r) first = rows[r].first < first ? rows[r].first : first;
-  const int64_t skip = first > begin ? (first - begin) / 16 * 16 : 0;
-  const Span<D> span = load_span<D>(tile, begin, skip, end - begin);
-  each_group<typename D::V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
-    constexpr int R = decltype(size)::value;
-    Seen<R> seen;
-    seen.begin = end - begin, seen.end = 0;
-    for (int i = 0; i < R; ++i) {
-      const int64_t from = rows[r + i].first > begin ? rows[r + i].first - begin : 0;
-      const int64_t all = rows[r + i].positions - begin;
-      const int64_t to = all < end - begin ? all : end - begin;
-      seen.row_begin[i] = from;
-      seen.row_end[i] = from < to ? to : 0;
-      if (from >= to) continue;
-      seen.begin = from < seen.begin ? from : seen.begin;
-      seen.end = to > seen.end ? to : seen.end;
-    }
-    seen.begin = seen.begin / 16 * 16;
-    if (seen.end > 0) take_positions<D, R>(span, tile.args.attrs, rows + r, seen);
+  const int64_t skip = first > begin ? (first - begin) / 16 * 16 : 0, count = end - begin;
+  const bool in_key = attrs.value_in_key != 0;
+  CacheRows keys(a, tile.token_begin, tile.kv_head, begin, true);
+  CacheRows values(a, tile.token_begin, tile.kv_head, begin, in_key);
+  RowsAhead ahead(keys, in_key ? nullptr : &values, skip, count);
+  const int64_t steps = (attrs.key_dim + D::kGroup - 1) / D::kGroup * D::kGroup / D::kCols;
+  const Span<D> span = {s.keys, s.values, steps, s.key_pad, s.value_pad};
+  const auto each = [&](const auto& take) KTX_ALWAYS_INLINE {
+    each_group<V>(0, tile.rows(), [&](int64_t r, auto size) KTX_ALWAYS_INLINE {
+      const auto seen = seen_of<D, decltype(size)::value>(rows + r, begin, end);
+      if (seen.end > 0) take(r, size, seen);
+    });
+  };
+  if (tile.rows() > kMostRows<V>) {
+    load_keys<D, type>(s, attrs.key_dim, skip, count, keys, ahead);
+    load_values<D, type>(s, attrs.value_dim, skip, count, values, ahead);
+    return each([&](int64_t r, auto size, const auto& seen) KTX_ALWAYS_INLINE {
+      take_positions<D, decltype(size)::value>(span, attrs, rows + r, seen);
+    });
+  }
+  alignas(64) Scores scores[kMostRows<V>];
+  const int64_t stripe = skip / kStripe * kStripe;
+  for (int64_t j = stripe; j < count; j += kStripe) {
+    const int64_t from = j < skip ? skip : j, to = j + kStripe < count ? j + kStripe : count;
+    load_keys<D, type>(s, attrs.key_dim, from, to, keys, ahead);
+    each([&](int64_t r, auto size, const auto& seen) KTX_ALWAYS_INLINE {
+      score_rows<D, decltype(size)::value>(span, attrs.scale, rows + r,
+                                           seen.begin < from ? from : seen.begin,
+                                           seen.end < to ? seen.end : to, scores + r);
+    });
+  }
+  each([&](int64_t r, auto size, const auto& seen) KTX_ALWAYS_INLINE {
+    weigh_scores<D, decltype(size)::value>(scores + r, attrs, seen, rows + r);
   });
+  for (int64_t j = stripe; j < count; j += kStripe) {
+    const int64_t from = j < skip ? skip : j, to = j + kStripe < count ? j + kStripe : count;
+    load_values<D, type>(s, attrs.value_dim, from, to, values, ahead);
+    each([&](int64_t r, auto size, const auto& seen) KTX_ALWAYS_INLINE {
+      const int64_t begin_here = seen.begin < from ? from : seen.begin;
+      const int64_t end_here = seen.end < to ? seen.end : to;
+      if (begin_here >= end_here) return;
+      weigh_values<D, decltype(size)::value>(span, attrs.value_dim, rows + r, scores + r, seen,
+                                             begin_here, end_here);
+    });
+  }
+}
+
+template <class D>
+void take_span(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows) {
+  if constexpr (!D::kRounded) {
+    take_span_of<D, KvType::F32>(tile, begin, end, rows);
+  } else if (tile.args.kv.layout.type == KvType::F16) {
+    take_span_of<D, KvType::F16>(tile, begin, end, rows);
+  } else {
+    take_span_of<D, KvType::Q8_0>(tile, begin, end, rows);
+  }
 }
 
 // The span that holds a row's first position: where its total begins.
@@ -386,8 +488,8 @@ KTX_INLINE Reach make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) {
       reach.first = seen < reach.first ? seen : reach.first;
       reach.end = position + 1 > reach.end ? position + 1 : reach.end;
       const float* in = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
-      row_to_elements<D, KvType::F32>(reinterpret_cast<const std::byte*>(in), a.attrs.key_dim,
-                                      (kTogether ? s.turned : q) + i * s.key_pad);
+      row_to_elements<D, KvType::F32>(reinterpret_cast<const std::byte*>(in), 0, s.key_pad,
+                                      a.attrs.key_dim, (kTogether ? s.turned : q) + i * s.key_pad);
     }
     if constexpr (kTogether) interleave<R>(as_floats(s.turned), s.key_pad, s.key_pad, as_floats(q));
   });

@@ -68,26 +68,6 @@ struct Seen {
   int64_t begin, end;
 };
 
-// 8 rows of `stride` elements to 8 rows of kStripe.
-KTX_INLINE void transpose8(const float* in, int64_t stride, float* out) {
-  __m256 r[8], t[8];
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(in + i * stride);
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 8; i += 4) {
-    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xEE);
-    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
-  }
-  for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(out + i * kStripe, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(out + (i + 4) * kStripe, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-  }
-}
-
 // Scores of R rows and at least the positions [begin, end), in units of D.
 template <class D, int R>
 KTX_INLINE void score_rows(const Span<D>& span, float scale, const Row<D>* rows, int64_t begin,
@@ -165,19 +145,24 @@ KTX_INLINE void weights_of(Scores* scores, const Seen<R>& seen, Row<D>* rows) {
   }
 }
 
-// Columns [d, d + 16 * N) of o, or the last `part` of them when N is 1. All rows take the positions
-// up to `all`, and those behind them the rows that see them.
+// Columns [d, d + 16 * N) of o, or the last `part` of them when N is 1, take the positions
+// [from, to); what they have of those before is in o. All rows take the positions up to `all`, and
+// those behind them the rows that see them.
 template <class D, int R, int N>
 KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Scores* scores,
-                              const Seen<R>& seen, int64_t all, int64_t d, int64_t part) {
+                              const Seen<R>& seen, int64_t from, int64_t all, int64_t to, int64_t d,
+                              int64_t part) {
   using V = typename D::V;
   const typename D::Elem* values = span.values + d;
   typename V::F sum[R][N];
   KTX_UNROLL
   for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) sum[r][n] = V::zero();
+    for (int n = 0; n < N; ++n) {
+      const float* o = rows[r].o + d + 16 * n;
+      sum[r][n] = from == seen.begin ? V::zero() : part < 16 ? V::load_part(o, part) : V::load(o);
+    }
   }
-  for (int64_t step = seen.begin / D::kCols; step < all / D::kCols; ++step) {
+  for (int64_t step = from / D::kCols; step < all / D::kCols; ++step) {
     const int64_t j = D::in_order(step);
     typename D::W v[N];
     for (int n = 0; n < N; ++n) v[n] = D::load(values + j * span.value_stride + 16 * n);
@@ -187,7 +172,7 @@ KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Sco
       for (int n = 0; n < N; ++n) sum[r][n] = D::fma(v[n], p, sum[r][n]);
     }
   }
-  for (int64_t j = all; j < seen.end; j += D::kGroup) {
+  for (int64_t j = all; j < to; j += D::kGroup) {
     const typename D::Elem* v = values + j / D::kCols * span.value_stride;
     KTX_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -212,21 +197,32 @@ KTX_INLINE void weigh_columns(const Span<D>& span, const Row<D>* rows, const Sco
   }
 }
 
+// `from` is seen.begin or a multiple of kStripe.
 template <class D, int R>
 KTX_INLINE void weigh_values(const Span<D>& span, int64_t value_dim, const Row<D>* rows,
-                             const Scores* scores, const Seen<R>& seen) {
+                             const Scores* scores, const Seen<R>& seen, int64_t from, int64_t to) {
   constexpr int N = kVectors<typename D::V, R>;
-  int64_t all = seen.end;
+  int64_t all = to;
   for (int r = 0; r < R; ++r) all = seen.row_end[r] < all ? seen.row_end[r] : all;
-  all = all < seen.begin ? seen.begin : all / D::kGroup * D::kGroup;
+  all = all < from ? from : all / D::kGroup * D::kGroup;
   int64_t d = 0;
   for (; d + 16 * N <= value_dim; d += 16 * N) {
-    weigh_columns<D, R, N>(span, rows, scores, seen, all, d, 16);
+    weigh_columns<D, R, N>(span, rows, scores, seen, from, all, to, d, 16);
   }
   for (; d < value_dim; d += 16) {
     const int64_t left = value_dim - d;
-    weigh_columns<D, R, 1>(span, rows, scores, seen, all, d, left < 16 ? left : 16);
+    weigh_columns<D, R, 1>(span, rows, scores, seen, from, all, to, d, left < 16 ? left : 16);
   }
+}
+
+// Scores of a group of R rows, which sees one position at least, become weights.
+template <class D, int R>
+KTX_INLINE void weigh_scores(Scores* scores, const AttentionAttrs& attrs, const Seen<R>& seen,
+                             Row<D>* rows) {
+  for (int r = 0; attrs.softcap > 0 && r < R; ++r) {
+    cap_scores<D>(scores[r], seen.begin, seen.row_end[r], attrs.softcap);
+  }
+  weights_of<D, R>(scores, seen, rows);
 }
 
 // A group of R rows takes the positions of the span that it sees, one at least.
@@ -235,11 +231,8 @@ void take_positions(const Span<D>& span, const AttentionAttrs& attrs, Row<D>* ro
                     const Seen<R>& seen) {
   alignas(64) Scores scores[R];
   score_rows<D, R>(span, attrs.scale, rows, seen.begin, seen.end, scores);
-  for (int r = 0; attrs.softcap > 0 && r < R; ++r) {
-    cap_scores<D>(scores[r], seen.begin, seen.row_end[r], attrs.softcap);
-  }
-  weights_of<D, R>(scores, seen, rows);
-  weigh_values<D, R>(span, attrs.value_dim, rows, scores, seen);
+  weigh_scores<D, R>(scores, attrs, seen, rows);
+  weigh_values<D, R>(span, attrs.value_dim, rows, scores, seen, seen.begin, seen.end);
 }
 
 // Rows of a group, as a constant.

@@ -22,12 +22,15 @@ KTX_INLINE void add_weighted(float* total, const float* scores, int64_t count, f
 
 template <class D>
 KTX_INLINE Span<D> load_index_keys(const Tile<D>& tile, int64_t first, int64_t count) {
-  const KvType type = tile.args.kv.layout.type;
-  if (type == KvType::F32) load_keys<D, KvType::F32>(tile, first, 0, count);
-  if (type == KvType::F16) load_keys<D, KvType::F16>(tile, first, 0, count);
-  if (type == KvType::Q8_0) load_keys<D, KvType::Q8_0>(tile, first, 0, count);
   const Scratch<D>& s = tile.scratch;
-  return {s.keys, s.values, tile.args.attrs.key_dim, s.key_pad, s.value_pad};
+  const KvType type = tile.args.kv.layout.type;
+  const int64_t dim = tile.args.attrs.key_dim;
+  CacheRows keys(tile.args, tile.token_begin, tile.kv_head, first, true);
+  RowsAhead ahead(keys, nullptr, 0, count);
+  if (type == KvType::F32) load_keys<D, KvType::F32>(s, dim, 0, count, keys, ahead);
+  if (type == KvType::F16) load_keys<D, KvType::F16>(s, dim, 0, count, keys, ahead);
+  if (type == KvType::Q8_0) load_keys<D, KvType::Q8_0>(s, dim, 0, count, keys, ahead);
+  return {s.keys, s.values, dim, s.key_pad, s.value_pad};
 }
 
 // Calls take(token, head, scores of positions [first, first + count)) for each token of `a` and

@@ -1,0 +1,34 @@
+#include "lib/target/row_prefetch.h"
+
+#include "lib/target/processor.h"
+
+namespace ktx {
+namespace {
+
+struct ProcessorRow {
+  std::string_view vendor;
+  unsigned first_family;  // and later ones
+  RowPrefetch into;
+};
+
+// Measured ones alone, the latest first.
+constexpr ProcessorRow kRowCaches[] = {
+    {"AuthenticAMD", 0x1A, RowPrefetch::FirstCache},   // Zen 5
+    {"AuthenticAMD", 0x19, RowPrefetch::SecondCache},  // Zen 4
+};
+
+}  // namespace
+
+RowPrefetch row_prefetch(std::string_view vendor, unsigned family) {
+  for (const ProcessorRow& row : kRowCaches) {
+    if (vendor == row.vendor && family >= row.first_family) return row.into;
+  }
+  return RowPrefetch::None;
+}
+
+RowPrefetch row_prefetch() {
+  static const RowPrefetch into = row_prefetch(this_processor().vendor, this_processor().family);
+  return into;
+}
+
+}  // namespace ktx
