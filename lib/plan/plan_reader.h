@@ -43,8 +43,8 @@ struct PlanView {
   uint16_t minor = 0;  // format version of the file
   uint64_t file_bytes = 0;
   bool has_drafter = false;  // a plan within, for PlanOpenOptions::drafter
-  // Covers every section's hash but the self-test's and the digests': the same plan with and without
-  // a self-test.
+  // Covers every section's hash but the self-test's and the digests': the same plan with and
+  // without a self-test.
   Hash128 identity;
   std::span<const std::byte> header;  // prefix and section table
   std::span<const SectionEntry> sections;
@@ -75,8 +75,8 @@ struct PlanView {
   // of a PlanFile; null in others.
   const launches::Program* program = nullptr;
   std::span<const ChunkRecord> chunks;
-  std::span<const DigestRecord> digests;  // empty before format 3.7
-  std::span<const int32_t> draft_tokens;  // facts.draft_vocab: the model's token of each logit
+  std::span<const DigestRecord> digests;   // empty before format 3.7
+  std::span<const int32_t> draft_tokens;   // facts.draft_vocab: the model's token of each logit
   std::span<const Hash128> source_hashes;  // by blob; empty before format 3.7
 
   std::span<const GgufShardRecord> gguf_shards;

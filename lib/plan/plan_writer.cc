@@ -215,9 +215,10 @@ Result<std::vector<DigestRecord>> PlanWriter::State::digests(std::string_view he
       continue;
     }
     const auto id = static_cast<SectionId>(section.id);
-    const auto bytes = id == SectionId::Drafter    ? std::span<const std::byte>(contents.drafter)
-                       : id == SectionId::SelfTest ? std::as_bytes(std::span(contents.self_test))
-                                                   : std::as_bytes(std::span(head)).subspan(section.offset);
+    const auto bytes = id == SectionId::Drafter ? std::span<const std::byte>(contents.drafter)
+                       : id == SectionId::SelfTest
+                           ? std::as_bytes(std::span(contents.self_test))
+                           : std::as_bytes(std::span(head)).subspan(section.offset);
     digests.push_back(KTX_TRY(sha256(bytes.subspan(piece.begin, piece.size))));
   }
   return digests;

@@ -34,7 +34,7 @@ TEST(ProbeNetwork, MeasuresEachOfTheOthers) {
         host.cpu.read_gbps = 77;
         host.gpus.resize(static_cast<size_t>(rank - 1));
         for (target::GpuTarget& gpu : host.gpus) {
-          gpu = {"NVIDIA L4", 8, 9, uint64_t{23} << 30, 300, 12.5, 58, 260, 90, 5.5, 21};
+          gpu = {"NVIDIA L4", 8, 9, uint64_t{23} << 30, 300, 12.5, 25, 58, 260, 90, 5.5, 21};
         }
         return host;
       });
@@ -55,6 +55,7 @@ TEST(ProbeNetwork, MeasuresEachOfTheOthers) {
       EXPECT_EQ(gpu.compute_minor, 9);
       EXPECT_EQ(gpu.memory_bytes, uint64_t{23} << 30);
       EXPECT_EQ(gpu.pcie_gbps, 12.5);
+      EXPECT_EQ(gpu.peer_gbps, 25);
       EXPECT_EQ(gpu.multiprocessors, 58);
       EXPECT_EQ(gpu.hand_over_us, 21);
     }

@@ -56,9 +56,15 @@ TEST(SelfTestSection, GivesBackWhatWasStored) {
 // entry.
 TEST(SelfTestSection, ChangesNeitherIdentityNorPlaces) {
   const TempDir with, without;
-  const auto a = plan_with(with, to_json(small_test())), b = plan_with(without, "");
+  auto a = plan_with(with, to_json(small_test())), b = plan_with(without, "");
   ASSERT_GT(a.size(), b.size());
-  const uint64_t header = prefix(const_cast<std::vector<std::byte>&>(a)).header_bytes;
+  const uint64_t header = prefix(a).header_bytes;
+  // All but the SHA-256 of the self-test, which is the last of the digests.
+  const SectionEntry digests = *find_section(a, SectionId::Digests);
+  for (auto* bytes : {&a, &b}) {
+    const auto end = bytes->begin() + static_cast<int64_t>(digests.offset + digests.size);
+    std::fill(end - sizeof(DigestRecord), end, std::byte{});
+  }
   EXPECT_TRUE(std::equal(b.begin() + static_cast<int64_t>(header), b.end(),
                          a.begin() + static_cast<int64_t>(header)));
   const auto one = PlanFile::open(with.path("p")), other = PlanFile::open(without.path("p"));
