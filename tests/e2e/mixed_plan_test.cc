@@ -163,6 +163,16 @@ TEST(GpuPlan, InspectSaysForWhichMachineAndWhatItNeeds) {
                         "newer, cuda:1 of compute capability 7.5 or newer\n"));
 }
 
+TEST(GpuPlan, ExplainNamesTheGpusThatComputeAModuleTogether) {
+  const TempDir dir;
+  const Finished explained = run_program(
+      {ktx_compile(), "--check", model_gguf("gpt_oss"), source_dir() + "/rules/split-gpus.yaml",
+       "--target=" + dir.write("some.yaml", fmt::format(kSomeGpus, 2)), "--explain",
+       "model.layers.0.self_attn.o_proj"});
+  EXPECT_EQ(explained.status, 0) << explained.err;
+  EXPECT_THAT(explained.out, HasSubstr("  device  cuda:0, cuda:1, together\n"));
+}
+
 TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
   const std::map<std::string, std::set<FusedOp>> wanted = {
       {"llama", {FusedOp::Products, FusedOp::Attention, FusedOp::GateUp}},

@@ -176,7 +176,9 @@ Result<std::string> explain_module(const passes::CompileState& state, const step
     out += fmt::format("  lost    {} (rule {}): {}\n", state.rules.label(rule), rule.number, why);
   }
   if (shown > 8) out += fmt::format("  lost    and {} more rules\n", shown - 8);
-  out += fmt::format("  device  {}\n", module->decision.device);
+  const std::vector<std::string>& team = module->decision.team;
+  out += team.empty() ? fmt::format("  device  {}\n", module->decision.device)
+                      : fmt::format("  device  {}, together\n", join(team, ", "));
   for (const ir::ExpertSet& set : module->decision.expert_sets) {
     out += fmt::format("          {} of its experts on {}, with {:.1f} % of the activations: {}\n",
                        set.count, set.device, 100 * set.use, ir::expert_numbers_text(set.experts));
