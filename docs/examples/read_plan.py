@@ -71,8 +71,7 @@ class Plan:
         check(header <= size == len(data), f"{len(data)} bytes, expected {size} and a header of {header}")
         self.hash = hex_hash(low, high)
         self.check_hash(bytes(data[:32]) + bytes(16) + bytes(data[48:header]), low, high, "the header")
-        self.sections = []
-        self.bytes_of = {}
+        self.sections, self.bytes_of = [], {}
         for i in range(count):
             number, flags, offset, size, low, high, _ = struct.unpack_from("<IIQQQQQ", data, 64 + 48 * i)
             name = SECTIONS.get(number, f"number {number}")
@@ -174,7 +173,8 @@ class Plan:
         return self.data[found[0]["offset"]:found[0]["offset"] + found[0]["size"]]
 
     def to_json(self):
-        out = {"format": f"{self.major}.{self.minor}", "file_bytes": len(self.data), "hash": self.hash, "root": self.root}
+        out = {"format": f"{self.major}.{self.minor}", "file_bytes": len(self.data), "header_hash": self.hash}
+        out["root"] = self.root
         for name in ("facts", "target", "provenance", "chat-template"):
             out[name] = json.loads(self.section(name))
         out["sections"] = self.sections

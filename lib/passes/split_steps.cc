@@ -28,8 +28,8 @@
 #include <set>
 #include <span>
 
+#include "lib/passes/lower/divided_weights.h"
 #include "lib/passes/pass.h"
-#include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
@@ -55,15 +55,24 @@ bool keeps_sums(StepOp op) {
   return op == StepOp::Scale || op == StepOp::SigmoidScale || op == StepOp::RowScale;
 }
 
+// Of the first module that several GPUs compute; empty: none.
+std::vector<std::string> team_of(const ir::ModuleGraph& modules) {
+  for (const Module& module : modules.modules) {
+    if (!module.decision.team.empty()) return module.decision.team;
+  }
+  return {};
+}
+
 class Splitter {
  public:
   Splitter(const ir::ModuleGraph& modules, steps::StepGraph& graph)
-      : modules_(modules), graph_(graph), places_(graph.values.size()) {
-    for (const Module& module : modules.modules) {
-      by_path_[module.path] = &module;
-      if (team_.empty()) team_ = module.decision.team;
-    }
-    queues_.resize(team_.size());
+      : modules_(modules),
+        graph_(graph),
+        team_(team_of(modules)),
+        weights_(graph, team_),
+        queues_(team_.size()),
+        places_(graph.values.size()) {
+    for (const Module& module : modules.modules) by_path_[module.path] = &module;
   }
 
   Status run() {
@@ -83,12 +92,12 @@ class Splitter {
     std::rotate(queues_.begin(), queues_.begin() + static_cast<ptrdiff_t>(last_gpu_) + 1,
                 queues_.end());
     flush();
-    drop_unused_blobs();
+    weights_.drop_unused();
     return {};
   }
 
  private:
-  enum class How { Rows, Columns, Whole };
+  using How = DividedWeights::How;
   struct Place {
     // Here: on a device beside the team, as lowering has it. Copies: the same on each GPU of the
     // team. Divided: each GPU has its part of the columns. Parts: of a sum, on some of the GPUs.
@@ -193,94 +202,6 @@ class Splitter {
     return {};
   }
 
-  // ---- Weights.
-
-  static int64_t rows_of_slice(const Blob& blob, const ir::TensorSlice& slice) {
-    const bool all = slice.row_count < 0;
-    return all ? blob.rows * blob.matrices / static_cast<int64_t>(blob.sources.size())
-               : slice.row_count;
-  }
-  // Rows [first, first + count) of the blob.
-  static std::vector<ir::TensorSlice> rows_of(const Blob& blob, int64_t first, int64_t count) {
-    std::vector<ir::TensorSlice> slices;
-    int64_t at = 0;
-    for (const ir::TensorSlice& slice : blob.sources) {
-      const int64_t rows = rows_of_slice(blob, slice);
-      const int64_t begin = std::max(first, at), end = std::min(first + count, at + rows);
-      if (begin < end) slices.push_back({slice.tensor, slice.first_row + begin - at, end - begin});
-      at += rows;
-    }
-    return slices;
-  }
-
-  BlobId blob_of(BlobId whole, size_t gpu, How how) {
-    if (whole == kAbsent || (how == How::Whole && gpu == 0)) return whole;
-    const auto [found, added] = blobs_.try_emplace({whole, gpu, how}, 0);
-    if (!added) return found->second;
-    Blob part = graph_.blobs[whole];
-    const auto n = static_cast<int64_t>(gpus()), g = static_cast<int64_t>(gpu);
-    const bool vector = part.rows * part.matrices == 1;
-    if (how == How::Columns || (how == How::Rows && vector)) {
-      // Rows of a tensor are n shorter ones each, of which this is number g.
-      part.cols /= n;
-      for (ir::TensorSlice& slice : part.sources) {
-        slice = {slice.tensor, slice.first_row * n + g, rows_of_slice(graph_.blobs[whole], slice)};
-      }
-      if (!part.constant.empty()) {
-        part.constant.assign(part.constant.begin() + g * part.cols,
-                             part.constant.begin() + (g + 1) * part.cols);
-      }
-    } else if (how == How::Rows) {
-      part.rows /= n;
-      part.sources = rows_of(graph_.blobs[whole], g * part.rows, part.rows);
-    }
-    part.device = team_[gpu];
-    const std::string_view base = std::string_view(part.name).substr(0, part.name.rfind('@'));
-    part.name = how == How::Whole
-                    ? fmt::format("{}@{}", base, part.device)
-                    : fmt::format("{}/{}{}of{}@{}", base, how == How::Rows ? "" : "columns",
-                                  gpu + 1, n, part.device);
-    graph_.blobs.push_back(std::move(part));
-    return found->second = static_cast<BlobId>(graph_.blobs.size()) - 1;
-  }
-
-  void drop_unused_blobs() {
-    std::vector<BlobId> ids(graph_.blobs.size(), kAbsent);
-    for (const Step& step : graph_.steps) {
-      for (const BlobId blob : step.weights) {
-        if (blob != kAbsent) ids[blob] = 0;
-      }
-    }
-    std::vector<Blob> used;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] == kAbsent) continue;
-      ids[i] = static_cast<BlobId>(used.size());
-      used.push_back(std::move(graph_.blobs[i]));
-    }
-    graph_.blobs = std::move(used);
-    for (Step& step : graph_.steps) {
-      for (BlobId& blob : step.weights) {
-        if (blob != kAbsent) blob = ids[blob];
-      }
-    }
-  }
-
-  // The slot's heads on this GPU.
-  int32_t slot_of(int32_t slot, size_t gpu) {
-    std::vector<int32_t>& own = slots_[slot];
-    if (own.empty()) {
-      graph_.kv_slots[slot].kv_heads /= static_cast<int32_t>(gpus());
-      own.push_back(slot);
-      for (size_t other = 1; other < gpus(); ++other) {
-        steps::KvSlot copy = graph_.kv_slots[slot];
-        copy.device = team_[other];
-        own.push_back(static_cast<int32_t>(graph_.kv_slots.size()));
-        graph_.kv_slots.push_back(std::move(copy));
-      }
-    }
-    return own[gpu];
-  }
-
   // ---- Steps.
 
   View on(const View& view, size_t gpu) const {
@@ -296,7 +217,7 @@ class Splitter {
     for (std::vector<View>* views : {&own.inputs, &own.outputs}) {
       for (View& view : *views) view = on(view, gpu);
     }
-    for (BlobId& blob : own.weights) blob = blob_of(blob, gpu, how);
+    for (BlobId& blob : own.weights) blob = weights_.of_gpu(blob, gpu, how);
     return own;
   }
 
@@ -416,10 +337,10 @@ class Splitter {
     for (size_t gpu = 0; gpu < gpus(); ++gpu) {
       Step own = of_gpu(step, gpu, product ? How::Columns : How::Whole);
       if (product && own.weights.size() > 1) {  // a bias is added once
-        own.weights[1] = gpu == 0 ? blob_of(step.weights[1], 0, How::Whole) : kAbsent;
+        own.weights[1] = gpu == 0 ? weights_.of_gpu(step.weights[1], 0, How::Whole) : kAbsent;
       }
       for (size_t i = 0; i < step.weights.size() && !product; ++i) {
-        if (has_heads(step, i)) own.weights[i] = blob_of(step.weights[i], gpu, How::Rows);
+        if (has_heads(step, i)) own.weights[i] = weights_.of_gpu(step.weights[i], gpu, How::Rows);
       }
       divide_attrs(own.attrs, gpu);
       emit(gpu, std::move(own));
@@ -442,7 +363,7 @@ class Splitter {
           if constexpr (requires { a.heads; }) a.heads /= n;
           if constexpr (requires { a.kv_heads; }) a.kv_heads /= n;
           if constexpr (requires { a.groups; }) a.groups /= n;
-          if constexpr (requires { a.slot; }) a.slot = slot_of(a.slot, gpu);
+          if constexpr (requires { a.slot; }) a.slot = weights_.slot_of(a.slot, gpu);
         },
         attrs);
   }
@@ -512,13 +433,12 @@ class Splitter {
 
   const ir::ModuleGraph& modules_;
   steps::StepGraph& graph_;
-  std::vector<std::string> team_;
+  const std::vector<std::string> team_;
+  DividedWeights weights_;
   std::vector<std::vector<Step>> queues_;  // by GPU: since the last sum
   size_t last_gpu_ = 0;                    // that was given a step
   std::map<std::string, const Module*> by_path_;
-  std::vector<Place> places_;                                // by value
-  std::map<std::tuple<BlobId, size_t, How>, BlobId> blobs_;  // parts and copies, by the whole
-  std::map<int32_t, std::vector<int32_t>> slots_;            // of each KV slot, by GPU
+  std::vector<Place> places_;                   // by value
   std::map<ValueId, std::vector<Step>> terms_;  // additions to a stream that are still to be made
 };
 

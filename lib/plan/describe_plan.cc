@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -320,10 +321,13 @@ std::string plan_tables(const PlanView& plan) {
 }
 
 std::string plan_json(const PlanView& plan) {
+  Prefix prefix;
+  std::memcpy(&prefix, plan.header.data(), sizeof(prefix));
   OrderedJson out;
   out["format"] = fmt::format("{}.{}", kMajor, plan.minor);
   out["file_bytes"] = plan.file_bytes;
   out["hash"] = to_hex(plan.identity);
+  out["header_hash"] = to_hex(prefix.header_hash);
   if (const auto root = root_digest(plan)) out["root"] = "sha256:" + to_hex(*root);
   out["facts"] = OrderedJson::parse(to_json(plan.facts));
   out["target"] = OrderedJson::parse(to_json(plan.target));

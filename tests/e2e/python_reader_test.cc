@@ -30,7 +30,7 @@ void expect_same(const std::string& plan) {
   const Json theirs = parsed(read_plan({plan}));
   EXPECT_EQ(theirs["format"], ours["format"]);
   EXPECT_EQ(theirs["file_bytes"], ours["file_bytes"]);
-  EXPECT_EQ(theirs["hash"], ours["hash"]);
+  EXPECT_EQ(theirs["header_hash"], ours["header_hash"]);
   EXPECT_EQ(theirs["root"], ours["root"]);
   EXPECT_EQ(theirs["facts"], ours["facts"]);
   EXPECT_EQ(theirs["target"], ours["target"]);

@@ -147,7 +147,9 @@ struct HostGpuLog {
   int64_t waits = 0;
   int64_t sent = 0;  // by links
   int64_t retiles = 0;
-  std::map<std::byte*, uint64_t> memory;  // allocated, and its bytes
+  // Allocated, and its bytes. GPUs may outlive the log.
+  using Memory = std::map<std::byte*, uint64_t>;
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
 };
@@ -240,7 +242,7 @@ class HostGpu final : public Gpu {
     used_ += bytes;
     auto* data = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 511) / 256 * 256));
     std::memset(data, 0xFF, bytes);
-    log_->memory[data] = bytes;
+    (*memory_)[data] = bytes;
     return GpuMemory(this, data, bytes);
   }
   uint64_t free_bytes() override { return options_.memory_bytes - used_; }
@@ -595,12 +597,13 @@ class HostGpu final : public Gpu {
     return {};
   }
   void free(std::byte* data) override {
-    log_->memory.erase(data);
+    memory_->erase(data);
     std::free(data);
   }
 
   HostGpuOptions options_;
   HostGpuLog* log_;
+  std::shared_ptr<HostGpuLog::Memory> memory_ = log_->memory;
   GpuFacts facts_;
   uint64_t used_ = 0;
   std::mutex mutex_;

@@ -38,6 +38,7 @@ class PtyProgram {
     size.ws_row = 24;
     child_ = forkpty(&terminal_, nullptr, nullptr, &size);
     if (child_ != 0) return;
+    signal(SIGHUP, SIG_DFL);  // the tests may have been started without
     std::vector<char*> argv, envp;
     for (const std::string& arg : args) argv.push_back(strdup(arg.c_str()));
     for (const std::string& item : environment) envp.push_back(strdup(item.c_str()));
