@@ -5,14 +5,8 @@
 namespace ktx {
 namespace {
 
-struct ProcessorRow {
-  std::string_view vendor;
-  unsigned first_family;  // and later ones
-  RowPrefetch into;
-};
-
 // Measured ones alone, the latest first.
-constexpr ProcessorRow kRowCaches[] = {
+constexpr ProcessorRow<RowPrefetch> kRowCaches[] = {
     {"AuthenticAMD", 0x1A, RowPrefetch::FirstCache},   // Zen 5
     {"AuthenticAMD", 0x19, RowPrefetch::SecondCache},  // Zen 4
 };
@@ -20,10 +14,7 @@ constexpr ProcessorRow kRowCaches[] = {
 }  // namespace
 
 RowPrefetch row_prefetch(std::string_view vendor, unsigned family) {
-  for (const ProcessorRow& row : kRowCaches) {
-    if (vendor == row.vendor && family >= row.first_family) return row.into;
-  }
-  return RowPrefetch::None;
+  return of_processor<RowPrefetch>(kRowCaches, vendor, family, RowPrefetch::None);
 }
 
 RowPrefetch row_prefetch() {

@@ -5,24 +5,15 @@
 namespace ktx {
 namespace {
 
-struct Row {
-  std::string_view vendor;
-  unsigned first_family;  // and later ones
-  int64_t bytes;
-};
-
 // Measured ones alone.
-constexpr Row kRows[] = {
+constexpr ProcessorRow<int64_t> kRows[] = {
     {"AuthenticAMD", 0x1A, 6144},  // Zen 5: 4,608 gave 0.97 of it, 8,192 gave 0.98
 };
 
 }  // namespace
 
 int64_t stream_prefetch_bytes(std::string_view vendor, unsigned family) {
-  for (const Row& row : kRows) {
-    if (vendor == row.vendor && family >= row.first_family) return row.bytes;
-  }
-  return 0;
+  return of_processor<int64_t>(kRows, vendor, family, 0);
 }
 
 int64_t stream_prefetch_bytes() {
