@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "lib/reference/interpreter.h"
+#include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
 
 namespace ktx::passes {
@@ -21,8 +21,7 @@ plan::SelfTestStream stream_of(int32_t layer, std::span<const float> x) {
 Result<plan::SelfTest> make_self_test(const ir::ModuleGraph& graph, const input::GgufFile& gguf,
                                       std::span<const std::vector<int32_t>> prompts, int threads,
                                       const std::function<void(uint64_t, uint64_t)>& progress) {
-  const auto all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  ThreadPool pool(threads > 0 ? threads : all);
+  ThreadPool pool(thread_count(threads));
   reference::Interpreter model = KTX_TRY(reference::Interpreter::make(graph, gguf, &pool));
   uint64_t done = 0, total = 0;
   for (const std::vector<int32_t>& tokens : prompts) total += tokens.size();

@@ -24,8 +24,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <set>
 #include <span>
 
 #include "lib/passes/lower/divided_weights.h"

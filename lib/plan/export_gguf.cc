@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <mutex>
 #include <system_error>
-#include <thread>
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/layout.h"
 #include "lib/plan/tensor_parts.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
 #include "lib/support/work_file.h"
 
@@ -132,8 +132,8 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
   std::mutex mutex;
   Status first_failure;
   std::atomic<bool> failed = false;
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
-  ThreadPool pool(std::clamp(threads, 1, std::max(1, static_cast<int>(pieces.size()))));
+  ThreadPool pool(
+      std::clamp(thread_count(threads), 1, std::max(1, static_cast<int>(pieces.size()))));
   pool.for_each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
     if (failed) return;
     const TensorPart& piece = pieces[static_cast<size_t>(i)];

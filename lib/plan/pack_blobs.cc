@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 #include "lib/plan/chunk_hash.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
 
 namespace ktx::plan {
@@ -20,12 +20,6 @@ constexpr uint64_t kMemoryBudgetBytes = 768 << 20;
 constexpr uint64_t kLetGoBytes = 8 << 20;
 // More are parts of rows, whose pages another weight reads, too.
 constexpr size_t kMostSlicesToLetGo = 1024;
-
-uint64_t source_bytes(const BlobSource& source) {
-  uint64_t bytes = 0;
-  for (const auto slice : source.slices) bytes += slice.size();
-  return bytes;
-}
 
 // Whether the source is hashed beside the blob: where both are not the same bytes.
 bool has_own_hash(const BlobSource& source) {
@@ -136,7 +130,7 @@ class Assembler {
   // in another order within granules.
   void let_go_source(const BlobRecord& blob, const BlobSource& source, uint64_t begin,
                      uint64_t end) {
-    if (source.slices.size() > kMostSlicesToLetGo || source_bytes(source) != blob.size) return;
+    if (source.slices.size() > kMostSlicesToLetGo || source.source_bytes() != blob.size) return;
     uint64_t at = 0;
     for (const auto slice : source.slices) {
       const uint64_t from = std::clamp(begin, at, at + slice.size()) - at;
@@ -184,7 +178,7 @@ Status check_sources(const PlanContents& contents, std::span<const BlobSource> s
       const auto constant = contents.constants.find(i);
       have = constant == contents.constants.end() ? 0 : constant->second.size();
     } else if (!source.pack && source.packed.empty()) {
-      have = source_bytes(source);
+      have = source.source_bytes();
     } else {
       have = blob.size;
     }
@@ -216,7 +210,7 @@ class SourceHashes {
       if (blob.offset + blob.size <= chunk.offset) continue;
       const uint64_t before = chunk.offset > blob.offset ? pieces(chunk.offset - blob.offset) : 0;
       const uint64_t behind = std::min(pieces(end - blob.offset), pieces(blob.size));
-      const uint64_t all = pieces(source_bytes(sources_[i]));
+      const uint64_t all = pieces(sources_[i].source_bytes());
       const uint64_t last = behind == pieces(blob.size) && before < behind ? all : behind;
       for (uint64_t piece = before; piece < std::min(last, all); ++piece) add_piece(i, piece);
     }
@@ -227,7 +221,7 @@ class SourceHashes {
   static std::vector<BlobRecord> sizes_of(std::span<const BlobSource> sources) {
     std::vector<BlobRecord> sizes(sources.size());
     for (size_t i = 0; i < sources.size(); ++i) {
-      if (has_own_hash(sources[i])) sizes[i].size = source_bytes(sources[i]);
+      if (has_own_hash(sources[i])) sizes[i].size = sources[i].source_bytes();
     }
     return sizes;
   }
@@ -356,9 +350,8 @@ Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
   // A worker has a step, twice while it is written (work_file.h), a granule and what a packer
   // may need.
   constexpr uint64_t kWorkerBytes = 2 * kStepBytes + 3 * kMaxGranuleBytes;
-  int threads =
-      options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  threads = std::clamp(threads, 1, static_cast<int>(kMemoryBudgetBytes / kWorkerBytes));
+  int threads = std::clamp(thread_count(options.threads), 1,
+                           static_cast<int>(kMemoryBudgetBytes / kWorkerBytes));
   threads = std::min(threads, std::max(1, static_cast<int>(chunks.size())));
 
   Work work;

@@ -48,6 +48,12 @@ struct BlobSource {
   // source (reuse_blobs.h). `slices` and `pack` are not looked at.
   std::span<const std::byte> packed;
   Hash128 packed_hash, source_hash;
+
+  uint64_t source_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto slice : slices) bytes += slice.size();
+    return bytes;
+  }
 };
 
 struct PackOptions {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "lib/plan/check_step_records.h"
@@ -16,6 +15,7 @@
 #include "lib/plan/verify_records.h"
 #include "lib/plan/verify_weights.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_count.h"
 
 namespace ktx::plan {
 namespace {
@@ -490,8 +490,7 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
     if (!narrowed) return Error{fmt::format("{}: {}", path, narrowed.error().message)};
   }
   if (options.huge_pages) {
-    const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    KTX_TRY(state->file.copy_to_huge_pages(options.threads > 0 ? options.threads : all));
+    KTX_TRY(state->file.copy_to_huge_pages(thread_count(options.threads)));
   }
   state->file.advise_huge_pages();
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "lib/formats/dtype.h"
 #include "lib/plan/chunk_hash.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
 
 namespace ktx::plan {
@@ -79,14 +79,13 @@ std::vector<bool> compare_sources(const PlanView& old, std::span<const BlobSourc
   std::vector<BlobRecord> sizes(candidates.size());
   std::vector<Piece> pieces;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    for (const auto slice : sources[candidates[i].blob].slices) sizes[i].size += slice.size();
+    sizes[i].size = sources[candidates[i].blob].source_bytes();
     for (uint64_t at = 0; at < sizes[i].size; at += kBlobPieceBytes) {
       pieces.push_back({i, at / kBlobPieceBytes});
     }
   }
   BlobHashes hashes(sizes);
-  ThreadPool pool(
-      threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ThreadPool pool(thread_count(threads));
   pool.for_each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
     const auto& [candidate, number] = pieces[static_cast<size_t>(i)];
     hashes.set(static_cast<uint32_t>(candidate), number,
@@ -121,7 +120,7 @@ Result<ReusedBlobs> reuse_blobs(const PlanFile& old, const PlanContents& content
     const BlobRecord& blob = contents.blobs[i];
     if (!is_packed(blob, contents.slices, contents.gguf.tensors)) continue;
     ++reused.of_count;
-    for (const auto slice : sources[i].slices) reused.of_bytes += slice.size();
+    reused.of_bytes += sources[i].source_bytes();
     const auto found = has.find(form_of(blob, contents.slices));
     if (found != has.end()) candidates.push_back({i, found->second});
   }
@@ -131,7 +130,7 @@ Result<ReusedBlobs> reuse_blobs(const PlanFile& old, const PlanContents& content
     const auto [blob, from] = candidates[i];
     BlobSource& source = sources[blob];
     ++reused.count;
-    for (const auto slice : source.slices) reused.bytes += slice.size();
+    reused.bytes += source.source_bytes();
     source.packed = old->blob_bytes(from);
     source.packed_hash = old->blobs[from].hash;
     source.source_hash = old->source_hashes[from];

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "lib/plan/chunk_hash.h"
 #include "lib/plan/digests.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
 
 namespace ktx::plan {
@@ -84,11 +84,10 @@ Status check_piece(const PlanView& plan, const Piece& piece, BlobHashes& hashes)
 }  // namespace
 
 Status verify_weights(const PlanView& plan, int threads, const std::atomic<bool>* stop) {
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
   BlobHashes hashes(plan.blobs);
   const std::vector<Piece> pieces = KTX_TRY(pieces_of(plan));
   std::vector<Status> found(pieces.size());
-  ThreadPool pool(std::min(threads, std::max(1, static_cast<int>(pieces.size()))));
+  ThreadPool pool(std::min(thread_count(threads), std::max(1, static_cast<int>(pieces.size()))));
   pool.for_each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
     if (!stop || !*stop) found[i] = check_piece(plan, pieces[i], hashes);
   });

@@ -8,12 +8,12 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "lib/support/json_nesting.h"
 #include "lib/support/sha256.h"
 #include "lib/support/strings.h"
+#include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
 #include "lib/trust/strict_base64.h"
 
@@ -246,9 +246,8 @@ Result<std::vector<Shard>> shards_of(const Json& statement, const std::string& n
 }
 
 Status compare(std::span<const Shard> shards, std::span<const std::byte> bytes, int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
   std::vector<Status> found(shards.size());
-  ThreadPool pool(std::clamp(static_cast<int>(shards.size()), 1, std::max(1, threads)));
+  ThreadPool pool(std::clamp(static_cast<int>(shards.size()), 1, thread_count(threads)));
   pool.for_each(static_cast<int64_t>(shards.size()), [&](int64_t i, int) {
     const Shard& shard = shards[i];
     const auto digest = sha256(bytes.subspan(shard.begin, shard.end - shard.begin));

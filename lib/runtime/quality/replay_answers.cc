@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "lib/runtime/engine/text_chunks.h"
+
 namespace ktx::runtime {
 
 double divergence_of(const plan::SelfTestAnswer& source, std::span<const float> logits) {
@@ -36,13 +38,8 @@ SelfTestBound self_test_bound(const Engine& engine) {
 }
 
 Status append_tokens(Engine& engine, Sequence& sequence, std::span<const int32_t> tokens) {
-  while (!tokens.empty()) {
-    const auto part =
-        tokens.first(std::min<size_t>(tokens.size(), static_cast<size_t>(engine.chunk_tokens())));
-    tokens = tokens.subspan(part.size());
-    const BatchItem item{&sequence, part, tokens.empty() ? Want::Last : Want::None};
-    const Forward result = KTX_TRY(engine.forward({&item, 1}));
-    if (result == Forward::Done) continue;
+  const BatchItem item{&sequence, tokens, Want::Last};
+  if (KTX_TRY(forward_in_chunks(engine, item, {})) != Forward::Done) {
     return Error{fmt::format("the self-test needs a context of more than {} tokens; --ctx 4096",
                              engine.ctx())};
   }
