@@ -20,24 +20,6 @@ struct Written {
   int64_t columns;  // Q8: of a row, which the bytes are
 };
 
-float bf16(uint16_t bits) {
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
-}
-
-template <class T>
-std::vector<float> converted(std::span<const std::byte> bytes, float (*convert)(T)) {
-  std::vector<float> out(bytes.size() / sizeof(T));
-  for (size_t i = 0; i < out.size(); ++i) {
-    T value;
-    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    out[i] = convert(value);
-  }
-  return out;
-}
-
 std::vector<float> decoded_q8(std::span<const std::byte> row, int64_t columns) {
   std::vector<float> out(static_cast<size_t>(columns));
   const auto* const codes = reinterpret_cast<const int8_t*>(row.data());
@@ -65,7 +47,7 @@ std::vector<float> numbers(const Written& written, std::span<const std::byte> by
     case Form::Q8:
       return decoded_q8(bytes, written.columns);
     case Form::BF16:
-      return converted<uint16_t>(bytes, bf16);
+      return decoded(DType::BF16, bytes);
     case Form::CacheF16:
       return decoded(DType::F16, bytes);
     case Form::CacheQ8:

@@ -170,12 +170,7 @@ std::vector<std::string> list_of(const std::set<std::string>& names,
   return list;
 }
 
-}  // namespace
-
-std::vector<uint32_t> literal_hashes(std::string_view source) {
-  jinja::TemplateNames names;
-  std::vector<jinja::TemplateLiteral> literals;
-  if (const auto body = jinja::parse_template(source)) jinja::collect(*body, names, literals);
+std::vector<uint32_t> hashes_of(std::span<const jinja::TemplateLiteral> literals) {
   std::vector<uint32_t> hashes;
   std::set<uint32_t> seen;
   for (const jinja::TemplateLiteral& literal : literals) {
@@ -185,6 +180,15 @@ std::vector<uint32_t> literal_hashes(std::string_view source) {
     }
   }
   return hashes;
+}
+
+}  // namespace
+
+std::vector<uint32_t> literal_hashes(std::string_view source) {
+  jinja::TemplateNames names;
+  std::vector<jinja::TemplateLiteral> literals;
+  if (const auto body = jinja::parse_template(source)) jinja::collect(*body, names, literals);
+  return hashes_of(literals);
 }
 
 Result<TemplateReport> report_template(std::string_view source, std::string_view architecture) {
@@ -206,7 +210,7 @@ Result<TemplateReport> report_template(std::string_view source, std::string_view
     if (literal.printed) add_sentences(report.instructions, literal.text);
   }
 
-  const std::vector<uint32_t> hashes = literal_hashes(source);
+  const std::vector<uint32_t> hashes = hashes_of(literals);
   const std::set<uint32_t> found(hashes.begin(), hashes.end());
   const Facts* known = nearest(found, report.sha256, architecture);
   if (!known) return report;
