@@ -55,9 +55,7 @@ class AttentionParams : ParamPart {
     p_.nope_dim = small("qk_nope_head_dim", 1, kMaxHeadDim);
     p_.rope_dim = small("qk_rope_head_dim", 2, kMaxHeadDim);
     p_.value_dim = small("v_head_dim", 1, kMaxHeadDim);
-    if (p_.rope_dim % 2 != 0) {
-      in_.fail(fmt::format("'qk_rope_head_dim' is {}, expected an even number", p_.rope_dim));
-    }
+    expect_even("qk_rope_head_dim", p_.rope_dim);
     if (family_.has_role(ir::Role::Indexer)) read_indexers();
     if (family_.has_role(ir::Role::DeltaForget)) arch::read_channel_delta_nets(*this);
   }
@@ -89,9 +87,7 @@ class AttentionParams : ParamPart {
     for (LayerShape& shape : p_.shapes) {
       shape.head_dim = static_cast<int32_t>(head_dim.value_or(0));
     }
-    if (p_.shapes[0].head_dim % 2 != 0) {
-      in_.fail(fmt::format("'head_dim' is {}, expected an even number", p_.shapes[0].head_dim));
-    }
+    expect_even("head_dim", p_.shapes[0].head_dim);
   }
 
   // Layers without a window may have heads of another size and number than the others. The last
@@ -106,9 +102,7 @@ class AttentionParams : ParamPart {
     if (in_.text("use_bidirectional_attention") == "all") {
       in_.fail("'use_bidirectional_attention' is 'all': attention to later tokens is not known");
     }
-    if (head_dim % 2 != 0) {
-      in_.fail(fmt::format("'global_head_dim' is {}, expected an even number", head_dim));
-    }
+    expect_even("global_head_dim", head_dim);
     int32_t latest[2] = {-1, -1};  // with keys of its own: without a window, with one
     for (int32_t i = 0; i < p_.layers; ++i) {
       LayerShape& shape = p_.shapes[i];

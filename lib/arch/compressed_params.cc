@@ -28,9 +28,7 @@ class CompressedParams : ParamPart {
     p_.index_heads = small("index_n_heads", 1, kMaxHeads);
     p_.index_dim = small("index_head_dim", 2, kMaxHeadDim);
     p_.index_top_k = small("index_topk", 1, kMaxChosenPositions);
-    if (p_.rope_dim % 2 != 0) {
-      in_.fail(fmt::format("'qk_rope_head_dim' is {}, expected an even number", p_.rope_dim));
-    }
+    expect_even("qk_rope_head_dim", p_.rope_dim);
     if (heads % p_.output_groups != 0) {
       in_.fail(fmt::format("'o_groups' {} does not divide 'num_attention_heads' {}",
                            p_.output_groups, heads));

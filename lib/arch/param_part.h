@@ -4,6 +4,8 @@
 //   if (family.attention == AttentionKind::Mla) read_mla({family, in, params});
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -38,6 +40,10 @@ struct ParamPart {
  protected:
   int32_t small(std::string_view key, int64_t min, int64_t max) {
     return static_cast<int32_t>(in_.integer(key, min, max));
+  }
+  void expect_even(std::string_view key, int64_t value) {
+    if (value % 2 == 0) return;
+    in_.fail(fmt::format("'{}' is {}, expected an even number", key, value));
   }
   // A key that may say one number, or one for each layer.
   std::vector<int64_t> by_layer(std::string_view key, int64_t min, int64_t max) {
