@@ -60,18 +60,19 @@ constexpr ConfigKey kLayerKeys[] = {
     {"num_key_value_heads", "attention.head_count_kv", KeyRead::LargestCount, KeyKind::Count,
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
     count("conv_L_cache", "shortconv.l_cache", "", "3"),
+    {"tie_word_embeddings", "", KeyRead::Tied, KeyKind::Flag, KeyWeight::Plain, "", "true"},
 };
 // In no file.
 constexpr ConfigKey kScaledKeys[] = {
     flag("norm_topk_prob", "expert_weights_norm", "true", "true"),
     scale("routed_scaling_factor", "expert_weights_scale", "1", "1"),
 };
-constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kLayerKeys, kMlpKeys,        kModelKeys,
-                                                kHeadKeys, kTiedKeys,  kRopeScalingKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys,  kLayerKeys, kMlpKeys,
+                                                kModelKeys, kHeadKeys,  kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeysMoe[] = {
-    kSizeKeys,       kLayerKeys,       kMlpKeys,        kModelKeys,      kHeadKeys,
-    kTiedKeys,       kRopeScalingKeys, kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,
-    kFirstDenseKeys, kScaledKeys,      kSigmoidKeys};
+    kSizeKeys,        kLayerKeys,       kMlpKeys,        kModelKeys,
+    kHeadKeys,        kRopeScalingKeys, kNumExpertsKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kFirstDenseKeys,  kScaledKeys,     kSigmoidKeys};
 constexpr ConfigAlias kAliases[] = {
     {"norm_eps", "rms_norm_eps"},
     {"block_ff_dim", "intermediate_size"},

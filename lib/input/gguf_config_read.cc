@@ -404,36 +404,41 @@ std::optional<ConfigScalar> read_keys_as_values(GgufKeys& keys, std::string_view
   return std::nullopt;
 }
 
-// Layers without key heads have a delta net.
-std::optional<ConfigScalar> read_keyless_layers(GgufKeys& keys, std::string_view key) {
+// A number for each of the model's layers; the file's list goes on with prediction layers.
+std::optional<std::vector<int64_t>> numbers_by_layer(GgufKeys& keys, std::string_view key) {
   const GgufValue* value = keys.gguf.value(keys.full(key));
-  const auto counts = value ? value->ints() : std::nullopt;
-  if (!counts || counts->empty()) return std::nullopt;
-  std::vector<std::string> types;
-  for (const int64_t heads : *counts) {
-    types.emplace_back(heads == 0 ? "linear_attention" : "full_attention");
+  auto numbers = value ? value->ints() : std::nullopt;
+  if (!numbers || numbers->empty()) return std::nullopt;
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (count && *count > 0 && *count < std::ssize(*numbers)) {
+    numbers->resize(static_cast<size_t>(*count));
   }
-  return types;
+  return numbers;
 }
 
-std::optional<ConfigScalar> read_short_conv_layers(GgufKeys& keys, std::string_view key) {
-  const GgufValue* value = keys.gguf.value(keys.full(key));
-  const auto counts = value ? value->ints() : std::nullopt;
-  if (!counts || counts->empty()) return std::nullopt;
+std::optional<ConfigScalar> kinds_by_heads(GgufKeys& keys, std::string_view key,
+                                           const char* without) {
+  const auto counts = numbers_by_layer(keys, key);
+  if (!counts) return std::nullopt;
   std::vector<std::string> kinds;
-  for (const int64_t heads : *counts) kinds.emplace_back(heads == 0 ? "conv" : "full_attention");
+  for (const int64_t heads : *counts) kinds.emplace_back(heads == 0 ? without : "full_attention");
   return kinds;
+}
+// Layers without key heads have a delta net or a state space.
+std::optional<ConfigScalar> read_keyless_layers(GgufKeys& keys, std::string_view key) {
+  return kinds_by_heads(keys, key, "linear_attention");
+}
+std::optional<ConfigScalar> read_short_conv_layers(GgufKeys& keys, std::string_view key) {
+  return kinds_by_heads(keys, key, "conv");
 }
 
 // Of layers that are one part: those with key heads have attention, those with a width are
 // feed-forward parts, the others state spaces.
 std::optional<ConfigScalar> read_part_kinds(GgufKeys& keys, std::string_view key) {
-  const auto list = [&](std::string_view name) {
-    const GgufValue* value = keys.gguf.value(keys.full(name));
-    return value ? value->ints() : std::nullopt;
-  };
-  const auto heads = list(key), widths = list("feed_forward_length");
-  if (!heads || heads->empty() || !widths || widths->size() != heads->size()) return std::nullopt;
+  const auto heads = numbers_by_layer(keys, key);
+  const auto widths = numbers_by_layer(keys, "feed_forward_length");
+  if (!heads || !widths || widths->size() != heads->size()) return std::nullopt;
   const char* const feed_forward = keys.integer("expert_count").value_or(0) > 0 ? "moe" : "mlp";
   std::vector<std::string> kinds;
   for (size_t i = 0; i < heads->size(); ++i) {

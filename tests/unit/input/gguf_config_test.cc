@@ -297,6 +297,27 @@ TEST_F(GgufConfig, UnknownArchitecturesGiveTheirName) {
   EXPECT_EQ(messages(), "");
 }
 
+// Nemotron 3 Super: the lists by layer count its layer for multi-token prediction, too.
+TEST_F(GgufConfig, KindsOfLayersAreThoseOfTheModel) {
+  const auto numbers = [](const char* key, const std::vector<uint32_t>& values) {
+    std::string payload;
+    for (const uint32_t value : values) payload += le(value);
+    return gguf_array(key, 4, values.size(), payload);
+  };
+  tiny_.pairs = {gguf_str("general.architecture", "nemotron_h_moe"),
+                 gguf_u32("nemotron_h_moe.block_count", 4),
+                 gguf_u32("nemotron_h_moe.nextn_predict_layers", 1),
+                 gguf_u32("nemotron_h_moe.expert_count", 8),
+                 numbers("nemotron_h_moe.attention.head_count_kv", {0, 0, 2, 2}),
+                 numbers("nemotron_h_moe.feed_forward_length", {0, 32, 0, 32})};
+  tiny_.tensors = {};
+  tensor("blk.3.nextn.eh_proj.weight", {128, 64});
+  const HfConfig config = derive();
+  EXPECT_EQ(config.i64("num_hidden_layers"), 3);
+  EXPECT_EQ(config.strings("layer_types"),
+            (std::vector<std::string>{"linear_attention", "moe", "full_attention"}));
+}
+
 // DeepSeek: the generations share an architecture.
 class GgufConfigDeepseek : public GgufConfig {
  protected:
