@@ -48,6 +48,8 @@ class Reader : ParamPart {
       arch::read_mla(*this);
     } else if (family_.attention == AttentionKind::Compressed) {
       arch::read_compressed_attention(*this);
+    } else if (!family_.has_role(ir::Role::Attention)) {
+      arch::read_state_spaces(*this);
     } else {
       arch::read_gqa(*this);
     }

@@ -117,11 +117,12 @@ class MixerParams : ParamPart {
       in_.fail(
           "'time_step_limit' is set: state-space layers whose steps are clamped are not known");
     }
-    if (family_.beside_attention) {
-      for (LayerShape& shape : p_.shapes) shape.state_space = true;
-      return;
+    if (!family_.has_role(ir::Role::Attention)) {
+      for (LayerShape& shape : p_.shapes) shape.attention = shape.feed_forward = false;
+    } else if (!family_.beside_attention) {
+      return read_layer_kinds();
     }
-    read_layer_kinds();
+    for (LayerShape& shape : p_.shapes) shape.state_space = true;
   }
 
   // LFM2.

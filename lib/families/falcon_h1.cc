@@ -21,7 +21,7 @@ constexpr ModuleRow kStateSpaceLayer[] = {
      &kMixer,
      When::StateSpace,
      {kStateSpaceConv, kStateSpaceConvBias, kStateSpaceDecay, kStateSpaceSkip, kStateSpaceDtBias}},
-    KTX_STATE_SPACE_PARTS("L.mamba"),
+    KTX_STATE_SPACE_PARTS("L.mamba", &kGatedNorm),
 };
 constexpr ModuleRow kSelfAttention[] = {
     {Role::Attention, "L.self_attn", &kAttention, When::FullAttention},

@@ -46,7 +46,7 @@ constexpr ModuleRow kStateSpaceLayer[] = {
      &kMambaLayer,
      When::StateSpace,
      {kStateSpaceConv, kStateSpaceConvBias, kStateSpaceDecay, kStateSpaceSkip, kStateSpaceDtBias}},
-    KTX_STATE_SPACE_PARTS("L.mamba"),
+    KTX_STATE_SPACE_PARTS("L.mamba", &kGatedNorm),
 };
 constexpr ModuleRow kHybridAttention[] = {
     {Role::Attention, "L.self_attn", &kAttention, When::FullAttention},

@@ -33,7 +33,7 @@ constexpr ModuleRow kStateSpaceLayer[] = {
      &kMambaMixer,
      When::StateSpace,
      {kStateSpaceConv, kStateSpaceConvBias, kStateSpaceDecay, kStateSpaceSkip, kStateSpaceDtBias}},
-    KTX_STATE_SPACE_PARTS("L.mixer"),
+    KTX_STATE_SPACE_PARTS("L.mixer", &kGatedNorm),
 };
 constexpr ModuleRow kSelfAttention[] = {
     {Role::Attention, "L.mixer", &kAttention, When::FullAttention},

@@ -15,12 +15,12 @@ inline constexpr ParamRow kStateSpaceDecay{"decay", "B.ssm_a"};
 inline constexpr ParamRow kStateSpaceSkip{"skip", "B.ssm_d"};
 inline constexpr ParamRow kStateSpaceDtBias{"dt_bias", "B.ssm_dt.bias"};
 
-// Below the state space at `path`, a literal.
-#define KTX_STATE_SPACE_PARTS(path)                                                            \
-  {Role::Activation, path ".act", &kSilu, When::StateSpace},                                   \
-      {Role::SsmConv, path ".conv1d", &kConv1d, When::StateSpace},                             \
-      linear(Role::SsmInProj, path ".in_proj", "B.ssm_in.", When::StateSpace),                 \
-      weighted(Role::SsmNorm, path ".norm", &kGatedNorm, "B.ssm_norm.", When::StateSpaceNorm), \
+// Below the state space at `path`, a literal, with its norm's class.
+#define KTX_STATE_SPACE_PARTS(path, norm_class)                                               \
+  {Role::Activation, path ".act", &kSilu, When::StateSpace},                                  \
+      {Role::SsmConv, path ".conv1d", &kConv1d, When::StateSpace},                            \
+      linear(Role::SsmInProj, path ".in_proj", "B.ssm_in.", When::StateSpace),                \
+      weighted(Role::SsmNorm, path ".norm", norm_class, "B.ssm_norm.", When::StateSpaceNorm), \
       linear(Role::OProj, path ".out_proj", "B.ssm_out.", When::StateSpace)
 
 // Attention at `path`, in layers that have it, and its projections.

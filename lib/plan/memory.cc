@@ -172,8 +172,11 @@ Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenB
   const uint64_t left = KTX_TRY(take_states(shape, budget, block, blocks));
   // The windows come first: without them a context of any length is of no use.
   const uint64_t windows = *token.times({0, wanted->window});
-  blocks.whole =
-      windows < left && block > 0 ? std::min(wanted->whole, (left - windows) / block) : 0;
+  if (windows > left) {
+    blocks.whole = 0;
+  } else if (block > 0) {
+    blocks.whole = std::min(wanted->whole, (left - windows) / block);
+  }
   if (blocks.whole < wanted->window) {
     const uint64_t both = block + (window > 0 ? token.window * kKvBlockTokens : 0);
     blocks.whole = left / both;

@@ -170,7 +170,11 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
   longest.ctx = int64_t{1} << 32;
   const auto of_longest = plan::kv_blocks(estimate.window, longest);
   const uint64_t window_blocks = of_longest ? of_longest->window : 0;
+  // A context takes nothing where no layer attends to all of it.
+  const bool any_length = std::ranges::all_of(
+      estimate.devices, [](const DeviceUse& use) { return use.kv_token.whole == 0; });
   for (const DeviceUse& use : estimate.devices) {
+    if (use.capacity > 0 && any_length) known = model_ctx > 0;
     if (use.capacity == 0 || use.kv_token.whole == 0) continue;
     known = true;
     // Of a longest context: the windows of a shorter one may take less.

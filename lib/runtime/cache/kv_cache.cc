@@ -30,8 +30,9 @@ Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan:
     cache.offsets_.push_back(cache.block_bytes_);
     if (here.empty() || here[i]) cache.block_bytes_ += layout.slot_bytes();
   }
-  // Blocks are distinguished by their place, also when nothing of them is here.
-  if (!here.empty()) cache.block_bytes_ = std::max<int64_t>(cache.block_bytes_, 64);
+  // Blocks are distinguished by their place, also when nothing of them is here, or there is no
+  // attention.
+  cache.block_bytes_ = std::max<int64_t>(cache.block_bytes_, 64);
   const auto bytes = checked_mul(cache.block_bytes_, blocks);
   if (blocks < 0 || !bytes) return Error{"KV cache: its size does not fit 64 bits"};
   cache.memory_ = KTX_TRY(Arena::allocate(*bytes, "KV cache"));

@@ -115,6 +115,7 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/nemotron_h_latent",
                                    "synthetic/lfm2",
                                    "synthetic/lfm2_moe",
+                                   "synthetic/mamba2",
                                    "synthetic/olmo3",
                                    "synthetic/glm4",
                                    "synthetic/bailing_moe_v2",
@@ -427,7 +428,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, deepseek4, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mellum, minicpm, minimax-m2, minimax-m3, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, deepseek4, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, lfm2, lfm2moe, llama, llama4, mamba2, mellum, minicpm, minimax-m2, minimax-m3, mistral3, mistral4, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {

@@ -56,6 +56,10 @@ class Synthesiser {
 
  private:
   bool is_mla() const { return family_->attention == families::AttentionKind::Mla; }
+  // (Latent and compressed attention have roles of their own.)
+  bool attends() const {
+    return !family_->has_role(ir::Role::StateSpace) || family_->has_role(ir::Role::Attention);
+  }
   bool is_compressed() const { return family_->attention == families::AttentionKind::Compressed; }
   // Positions of an entry of the layer's attention; 0: it has none.
   int64_t every_of(int64_t layer) const {
@@ -97,7 +101,8 @@ class Synthesiser {
     return (*types)[static_cast<size_t>(std::min(layer, std::ssize(*types) - 1))];
   }
   bool has_state_space(int64_t layer) const {
-    return space_heads_ > 0 && (family_->beside_attention || kind_of(layer) == "linear_attention");
+    return space_heads_ > 0 &&
+           (family_->beside_attention || !attends() || kind_of(layer) == "linear_attention");
   }
   bool has_attention(int64_t layer) const {
     if (conv_taps_ > 0) return kind_of(layer) != "conv";
@@ -199,18 +204,22 @@ class Synthesiser {
     hidden_ = KTX_TRY(need("hidden_size"));
     layers_ = options_.layers.value_or(KTX_TRY(need("num_hidden_layers")));
     if (layers_ < 1) return Error{"expected at least one layer"};
-    heads_ = KTX_TRY(by_layer("num_attention_heads"));
+    heads_.assign(layers_, 0);
+    if (attends()) heads_ = KTX_TRY(by_layer("num_attention_heads"));
     kv_heads_ = heads_;
     if (config_.has("num_key_value_heads")) kv_heads_ = KTX_TRY(by_layer("num_key_value_heads"));
-    head_dim_ = config_.i64("head_dim").value_or(hidden_ / heads_[0]);
+    head_dim_ = config_.i64("head_dim").value_or(hidden_ / std::max<int64_t>(heads_[0], 1));
     const bool no_dense = family_->experts.layers == LayerPattern::AllMoe;
     if (family_->has_role(ir::Role::StateSpace)) KTX_TRY(read_state_space());
     if (family_->has_role(ir::Role::ShortConv)) {
       conv_taps_ = config_.i64("conv_L_cache").value_or(3);
     }
-    ffn_ = KTX_TRY(by_layer(no_dense && !config_.has(family_->dense_width_key)
-                                ? family_->experts.width_key
-                                : family_->dense_width_key));
+    ffn_.assign(layers_, 0);
+    if (attends()) {
+      ffn_ = KTX_TRY(by_layer(no_dense && !config_.has(family_->dense_width_key)
+                                  ? family_->experts.width_key
+                                  : family_->dense_width_key));
+    }
     vocab_ = KTX_TRY(need("vocab_size"));
     const bool wants_experts = beside_dense() ? flag("enable_moe_block").value_or(false)
                                               : family_->experts.layers != LayerPattern::AllDense &&
@@ -275,7 +284,7 @@ class Synthesiser {
     has_qk_norm_ = flag("use_qk_norm").value_or(true);
     tied_ = flag("tie_word_embeddings").value_or(false);
     scoring_ = config_.string("scoring_func").value_or(default_of("scoring_func"));
-    facts_ = {layers_, experts_,      heads_[0] / kv_heads_[0],
+    facts_ = {layers_, experts_,      heads_[0] / std::max<int64_t>(kv_heads_[0], 1),
               tied_,   options_.seed, family_->has_role(ir::Role::DeltaNet)};
     return {};
   }
@@ -326,9 +335,9 @@ class Synthesiser {
     writer_.add_string("general.name", fmt::format("synthetic {}", type_));
     u32("block_count", layers_ + (options_.mtp ? 1 : 0));
     if (options_.mtp) u32("nextn_predict_layers", 1);
-    u32("context_length", KTX_TRY(need("max_position_embeddings")));
+    u32("context_length", attends() ? KTX_TRY(need("max_position_embeddings")) : 1 << 20);
     u32("embedding_length", hidden_);
-    if (family_->one_part) {
+    if (family_->one_part && attends()) {
       std::vector<uint32_t> widths;
       for (int64_t i = 0; i < layers_; ++i) {
         widths.push_back(has_feed_forward(i) ? static_cast<uint32_t>(ffn_[0]) : 0);
@@ -343,13 +352,13 @@ class Synthesiser {
       std::vector<uint32_t> counts;
       for (int64_t i = 0; i < layers_; ++i) counts.push_back(has_delta_net(i) ? 0 : 1);
       writer_.add_u32s(arch_ + ".attention.head_count_kv", counts);
-    } else if (conv_taps_ > 0 || (space_heads_ > 0 && !family_->beside_attention)) {
+    } else if (conv_taps_ > 0 || (space_heads_ > 0 && attends() && !family_->beside_attention)) {
       std::vector<uint32_t> counts;
       for (int64_t i = 0; i < layers_; ++i) {
         counts.push_back(has_attention(i) ? static_cast<uint32_t>(kv_heads_[0]) : 0);
       }
       writer_.add_u32s(arch_ + ".attention.head_count_kv", counts);
-    } else {
+    } else if (attends()) {
       u32s("attention.head_count_kv", one_kv_head ? std::vector<int64_t>{1} : kv_heads_);
     }
     if (family_->has_role(ir::Role::Rotary)) {
@@ -381,7 +390,7 @@ class Synthesiser {
       add_mla_metadata();
     } else if (global_head_dim_ > 0) {
       add_kinds_metadata();
-    } else if (family_->has_role(ir::Role::Rotary) || space_heads_ > 0) {
+    } else if (family_->has_role(ir::Role::Rotary) || (space_heads_ > 0 && attends())) {
       u32("rope.dimension_count", rotary_);
       if (config_.i64("head_dim")) {
         u32("attention.key_length", head_dim_);
