@@ -4,7 +4,7 @@
 
 #include "lib/runtime/sampling/random.h"
 #include "tests/support/http_client.h"
-#include "tests/support/test_models.h"
+#include "tests/support/state_models.h"
 
 namespace ktx::testing {
 namespace {
@@ -14,7 +14,7 @@ using nlohmann::json;
 class ServeStates : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const std::string gguf = test_model_gguf(GetParam());
+    const std::string gguf = state_model_gguf(GetParam(), dir_);
     if (gguf.empty()) GTEST_SKIP() << "no model " << GetParam();
     const Finished run = run_program({ktx_compile(), "-q", gguf, "-o", dir_.path("m.ktxplan")});
     ASSERT_EQ(run.status, 0) << run.err;
@@ -104,7 +104,7 @@ TEST_P(ServeStates, SoDoEightInTurnWhereFourContextsFit) {
   EXPECT_GE(metric(server, "state_snapshots"), 8);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ServeStates, ::testing::ValuesIn(kDeltaNetModels),
+INSTANTIATE_TEST_SUITE_P(Models, ServeStates, ::testing::ValuesIn(kStateModels),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

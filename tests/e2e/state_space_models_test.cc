@@ -12,7 +12,7 @@
 namespace ktx::testing {
 namespace {
 
-constexpr int64_t kVocab = 512, kTokens = 150;
+constexpr int64_t kVocab = 512, kTokens = 540;
 
 std::vector<int32_t> text(int32_t step) {
   std::vector<int32_t> tokens;
@@ -39,6 +39,7 @@ class StateSpaces : public ::testing::TestWithParam<const char*> {
     options.threads = 2;
     options.all_logits = true;
     options.max_batch = 3;
+    options.chunk_tokens = kTokens;
     auto engine = runtime::Engine::open(dir_.path("m.ktxplan"), options);
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     engine_ = std::move(*engine);
@@ -66,7 +67,7 @@ class StateSpaces : public ::testing::TestWithParam<const char*> {
 TEST_P(StateSpaces, GiveTheSameBitsInChunksOfAnySize) {
   const std::vector<float> whole = last(text(5), kTokens);
   ASSERT_EQ(std::ssize(whole), kVocab);
-  for (size_t chunk : {1, 7, 64}) EXPECT_EQ(last(text(5), chunk), whole) << chunk;
+  for (size_t chunk : {1, 7, 64, 512}) EXPECT_EQ(last(text(5), chunk), whole) << chunk;
 }
 
 TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
@@ -91,7 +92,8 @@ TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
 
 INSTANTIATE_TEST_SUITE_P(Models, StateSpaces,
                          ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h",
-                                           "nemotron_h_moe", "nemotron_h_latent"),
+                                           "nemotron_h_moe", "nemotron_h_latent", "mamba2",
+                                           "lfm2_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -20,8 +20,8 @@
 #include "lib/runtime/engine/engine.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
+#include "tests/support/state_models.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test_models.h"
 
 namespace ktx::testing {
 
@@ -95,9 +95,10 @@ inline int32_t best_id(runtime::Engine& engine, int64_t row) {
 class ModelOfHosts : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    gguf_ = test_model_gguf(GetParam());
+    gguf_ = state_model_gguf(GetParam(), dir_);
     if (gguf_.empty()) GTEST_SKIP() << "no model " << GetParam();
   }
+  const TempDir dir_;
   std::string gguf_;
 };
 

@@ -159,6 +159,8 @@ TEST_P(Hosts, GoOnAfterAPassThatWasStopped) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Hosts, ::testing::ValuesIn(present_models()),
                          [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(StateSpaces, Hosts, ::testing::Values("granitehybrid"),
+                         [](const auto& info) { return std::string(info.param); });
 
 std::string llama() {
   return test_model_gguf("llama");
