@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
+#include "lib/formats/tensor_slice.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
@@ -61,14 +62,6 @@ enum class Role : uint8_t {
 std::string_view name(Role role);
 std::optional<Role> role_from_name(std::string_view name);
 Kind kind_of(Role role);
-
-// A GGUF tensor, or `row_count` rows of it from `first_row` (all matrices' rows
-// counted through; -1: all rows). A row is as long as one of the parameter.
-struct TensorSlice {
-  std::string tensor;
-  int64_t first_row = 0;
-  int64_t row_count = -1;
-};
 
 // A parameter of a module: `matrices` matrices of rows x cols, row-major, cols
 // innermost. Vectors are one row. Several sources are joined by rows, in order.

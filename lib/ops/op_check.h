@@ -1,6 +1,5 @@
 // The step that a rule checks: its declared operands, weights and attributes, and the first mistake
-// found. The rules of op_rules.cc see nothing else, so they serve both the step graph and the plan,
-// whose verifiers fill it in (steps/verify_steps.cc, plan/check_step_records.cc).
+// found. The rules of op_rules.cc see nothing else; lib/program/step_verifier.h fills it in.
 //
 //   void check_sigmoid_scale(OpCheck& s) {
 //     const OpOperand& x = s.in(0);

@@ -1,5 +1,5 @@
 // The rules for a single step of each op: its operands, their shapes, the ranges of its attributes.
-// Both the step graph's verifier and the plan's reader use them.
+// Behind the compiler's passes and for plans alike (lib/program/step_verifier.h).
 #pragma once
 
 #include <cstdint>

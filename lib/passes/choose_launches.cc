@@ -1,6 +1,6 @@
 // Chooses the kernels of GPUs for each step and group, by number of tokens, and for every
-// generation of GPUs (lib/launches/launch_choice.h).
-#include "lib/launches/launch_choice.h"
+// generation of GPUs (lib/program/launch_choice.h).
+#include "lib/program/launch_choice.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "lib/passes/cost/host_links.h"
 #include "lib/passes/lower/prefill_device.h"
 #include "lib/passes/pass.h"
-#include "lib/steps/graph_step_list.h"
+#include "lib/program/program.h"
 #include "lib/target/gpu_generation.h"
 #include "lib/target/host_device.h"
 
@@ -36,16 +36,15 @@ std::vector<kernels::GpuMachine> machines_of(const target::Target& target) {
 }  // namespace
 
 Status choose_launches(CompileState& state) {
-  const launches::StepList list = steps::step_list(state.steps);
-  state.steps.launches = launches::choose_launches(list, state.steps.parts, state.steps.groups,
-                                                   machines_of(state.target), state.prefer);
+  state.program.launches =
+      program::choose_launches(state.program, machines_of(state.target), state.prefer);
   // A rule keeps the experts of a layer on the CPU in prompts, too.
   std::set<std::string_view> kept;
   for (const ir::Module& module : state.modules.modules) {
     if (prefill_device(state.rules, module) == PrefillDevice::Cpu) kept.insert(module.path);
   }
-  std::erase_if(state.steps.launches, [&](const launches::Launch& launch) {
-    const steps::Step& step = state.steps.steps[static_cast<size_t>(launch.steps[0])];
+  std::erase_if(state.program.launches, [&](const program::Launch& launch) {
+    const program::Step& step = state.program.steps[static_cast<size_t>(launch.steps[0])];
     return target::is_cpu(step.device) && kept.contains(step.module);
   });
   return {};

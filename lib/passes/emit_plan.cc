@@ -1,4 +1,4 @@
-// Turns the step graph into the records of a plan and streams the weights in.
+// Turns the program into the records of a plan and streams the weights in.
 //
 // Blobs go into one segment per device, in order of first use; tensors that no
 // step reads (heads for speculation, rotary factors) go into a carried segment,
@@ -38,7 +38,7 @@ class ContentsBuilder {
  public:
   ContentsBuilder(const CompileState& state, const input::ModelSource& source,
                   const EmitOptions& options)
-      : state_(state), graph_(state.steps), source_(source), options_(options) {}
+      : state_(state), program_(state.program), source_(source), options_(options) {}
 
   Result<plan::PlanContents> run() {
     add_source();
@@ -47,7 +47,7 @@ class ContentsBuilder {
     add_values();
     add_kv_slots();
     add_steps();
-    plan::add_launches(out_, graph_.parts, graph_.launches);
+    plan::add_launches(out_, program_.parts, program_.launches);
     add_facts();
     out_.tokenizer = options_.tokenizer;
     out_.chat_template = options_.chat_template;
@@ -88,7 +88,7 @@ class ContentsBuilder {
   // Devices in order of their first blob.
   std::vector<std::string> devices() const {
     std::vector<std::string> names;
-    for (const steps::Blob& blob : graph_.blobs) {
+    for (const program::Blob& blob : program_.blobs) {
       if (std::find(names.begin(), names.end(), blob.device) == names.end()) {
         names.push_back(blob.device);
       }
@@ -101,7 +101,7 @@ class ContentsBuilder {
     for (const ir::Module& module : state_.modules.modules) {
       if (!module.decision.lossy_allowed) continue;
       for (const ir::Param& param : module.params) {
-        for (const ir::TensorSlice& slice : param.sources) {
+        for (const TensorSlice& slice : param.sources) {
           if (find_requantized_form(module.decision.layout)) {
             forms_[slice.tensor] = module.decision.layout;
           }
@@ -112,10 +112,10 @@ class ContentsBuilder {
 
   Status add_blobs() {
     find_forms();
-    blob_index_.assign(graph_.blobs.size(), plan::kNone);
+    blob_index_.assign(program_.blobs.size(), plan::kNone);
     for (const std::string& device : devices()) {
-      for (size_t i = 0; i < graph_.blobs.size(); ++i) {
-        if (graph_.blobs[i].device == device) KTX_TRY(add_blob(i));
+      for (size_t i = 0; i < program_.blobs.size(); ++i) {
+        if (program_.blobs[i].device == device) KTX_TRY(add_blob(i));
       }
       out_.close_segment(device, plan::SegmentKind::Weights);
     }
@@ -123,14 +123,14 @@ class ContentsBuilder {
   }
 
   Status add_blob(size_t i) {
-    const steps::Blob& blob = graph_.blobs[i];
+    const program::Blob& blob = program_.blobs[i];
     const uint32_t name = out_.strings.intern(blob.name);
     if (!blob.constant.empty()) {
       blob_index_[i] = out_.add_constant(name, blob.constant);
       return {};
     }
     std::vector<plan::SliceRecord> slices;
-    for (const ir::TensorSlice& slice : blob.sources) {
+    for (const TensorSlice& slice : blob.sources) {
       const auto tensor = tensor_index_.find(slice.tensor);
       if (tensor == tensor_index_.end()) {
         return Error{fmt::format("blob '{}' needs tensor '{}', which the model lacks", blob.name,
@@ -193,7 +193,7 @@ class ContentsBuilder {
   }
 
   void add_values() {
-    for (const steps::Value& value : graph_.values) {
+    for (const program::Value& value : program_.values) {
       out_.values.push_back({.name = out_.strings.intern(value.name),
                              .type = static_cast<uint8_t>(value.type),
                              .rows = static_cast<uint8_t>(value.rows),
@@ -202,7 +202,7 @@ class ContentsBuilder {
                              .buffer = static_cast<uint32_t>(value.buffer),
                              .width = value.width});
     }
-    for (const steps::Buffer& buffer : graph_.buffers) {
+    for (const program::Buffer& buffer : program_.buffers) {
       out_.buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
                               static_cast<uint64_t>(buffer.bytes_per_token),
                               static_cast<uint64_t>(buffer.bytes_per_output)});
@@ -210,7 +210,7 @@ class ContentsBuilder {
   }
 
   void add_kv_slots() {
-    for (const steps::KvSlot& slot : graph_.kv_slots) {
+    for (const program::KvSlot& slot : program_.kv_slots) {
       out_.kv_slots.push_back({.layer = slot.layer,
                                .kv_heads = slot.kv_heads,
                                .key_dim = slot.key_dim,
@@ -220,10 +220,10 @@ class ContentsBuilder {
     }
   }
 
-  uint32_t add_operands(const std::vector<steps::View>& views) {
+  uint32_t add_operands(const std::vector<program::View>& views) {
     std::vector<plan::OperandRecord> records;
-    for (const steps::View& view : views) {
-      if (view.value == steps::kAbsent) {
+    for (const program::View& view : views) {
+      if (view.value == program::kAbsent) {
         records.push_back({plan::kNone, 0, 0});
       } else {
         records.push_back({static_cast<uint32_t>(view.value), static_cast<uint32_t>(view.offset),
@@ -234,7 +234,7 @@ class ContentsBuilder {
   }
 
   void add_steps() {
-    for (const steps::Step& step : graph_.steps) {
+    for (const program::Step& step : program_.steps) {
       plan::StepRecord record = {};
       record.op = static_cast<uint32_t>(step.op);
       record.module = out_.strings.intern(step.module);
@@ -245,14 +245,14 @@ class ContentsBuilder {
       record.first_output = add_operands(step.outputs);
       record.output_count = static_cast<uint32_t>(step.outputs.size());
       std::vector<uint32_t> weights;
-      for (steps::BlobId blob : step.weights) {
-        weights.push_back(blob == steps::kAbsent ? plan::kNone : blob_index_[blob]);
+      for (program::BlobId blob : step.weights) {
+        weights.push_back(blob == program::kAbsent ? plan::kNone : blob_index_[blob]);
       }
       record.first_weight = out_.add_weight_uses(weights);
       record.weight_count = static_cast<uint32_t>(weights.size());
       record.attrs_offset = out_.add_attrs(step.attrs);
       record.attrs_size = stored_bytes(step.attrs);
-      for (int p = 0; p < steps::kPrecisions; ++p) {
+      for (int p = 0; p < program::kPrecisions; ++p) {
         const std::string& kernel = step.kernels[p];
         record.kernel[p] = kernel.empty() ? plan::kNone : out_.strings.intern(kernel);
       }
@@ -279,14 +279,14 @@ class ContentsBuilder {
     facts.scores = model.scores;
     facts.encoder = model.encoder;
     // The last step is the head: its output is the logits.
-    facts.logits_value = static_cast<uint32_t>(graph_.steps.back().outputs[0].value);
+    facts.logits_value = static_cast<uint32_t>(program_.steps.back().outputs[0].value);
     for (size_t tap = 0; tap < state_.taps.size(); ++tap) {
-      for (size_t i = 0; i < graph_.values.size(); ++i) {
-        if (graph_.values[i].name != tap_value(tap)) continue;
+      for (size_t i = 0; i < program_.values.size(); ++i) {
+        if (program_.values[i].name != tap_value(tap)) continue;
         facts.hidden_values.push_back(static_cast<uint32_t>(i));
       }
     }
-    for (const steps::Step& step : graph_.steps) {
+    for (const program::Step& step : program_.steps) {
       if (step.op == StepOp::GivenHidden) facts.given_width = step.outputs[0].width;
     }
     facts.given_taps = options_.given_taps;
@@ -331,7 +331,8 @@ class ContentsBuilder {
   void add_hosts() {
     const std::vector<target::HostTarget>& hosts = state_.target.hosts;
     std::set<std::string> names{"cpu"};
-    for (const steps::Step& step : graph_.steps) names.emplace(target::name_on_host(step.device));
+    for (const program::Step& step : program_.steps)
+      names.emplace(target::name_on_host(step.device));
     for (const target::HostTarget& host : hosts) {
       out_.target.hosts.push_back({host.name, static_cast<int64_t>(host.cpu.memory_bytes)});
       const bool first = out_.target.hosts.size() == 1;
@@ -342,14 +343,14 @@ class ContentsBuilder {
   }
 
   const CompileState& state_;
-  const steps::StepGraph& graph_;
+  const program::Program& program_;
   const input::ModelSource& source_;
   const EmitOptions& options_;
   plan::PlanContents out_;
   std::unordered_map<std::string_view, uint32_t> tensor_index_;
   std::unordered_map<std::string, std::string> forms_;  // by tensor
   std::vector<bool> used_;                              // by tensor: a step reads it
-  std::vector<uint32_t> blob_index_;                    // of the step graph's blobs, in the plan
+  std::vector<uint32_t> blob_index_;                    // of the step program's blobs, in the plan
 };
 
 void pack_as_panels(const plan::BlobRecord& blob, plan::BlobSource& source) {

@@ -17,9 +17,9 @@
 namespace ktx::passes {
 namespace {
 
-using steps::Step;
-using steps::ValueId;
-using steps::View;
+using program::Step;
+using program::ValueId;
+using program::View;
 
 bool names(const std::vector<View>& views, ValueId value) {
   return std::ranges::any_of(views, [&](const View& view) { return view.value == value; });
@@ -38,20 +38,20 @@ void accumulate(StepAttrs& attrs) {
 
 class Folder {
  public:
-  explicit Folder(steps::StepGraph& graph)
-      : graph_(graph), users_(graph.values.size()), folded_(graph.steps.size()) {
-    for (const Step& step : graph.steps) {
+  explicit Folder(program::Program& program)
+      : program_(program), users_(program.values.size()), folded_(program.steps.size()) {
+    for (const Step& step : program.steps) {
       for (const auto* views : {&step.inputs, &step.outputs}) {
         for (const View& view : *views) {
-          if (view.value != steps::kAbsent) ++users_[view.value];
+          if (view.value != program::kAbsent) ++users_[view.value];
         }
       }
     }
   }
 
   void run() {
-    for (size_t i = 0; i < graph_.steps.size(); ++i) {
-      if (graph_.steps[i].op == StepOp::Add) fold(i);
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      if (program_.steps[i].op == StepOp::Add) fold(i);
     }
     drop_folded();
   }
@@ -60,7 +60,7 @@ class Folder {
   // The last step before `end` that writes the value; `end` when there is none.
   size_t writer_before(size_t end, ValueId value) const {
     for (size_t i = end; i-- > 0;) {
-      if (!folded_[i] && names(graph_.steps[i].outputs, value)) return i;
+      if (!folded_[i] && names(program_.steps[i].outputs, value)) return i;
     }
     return end;
   }
@@ -68,9 +68,9 @@ class Folder {
   // The same, of the value that transfers have brought there.
   size_t origin_before(size_t end, ValueId value) const {
     size_t writer = writer_before(end, value);
-    while (writer < end && graph_.steps[writer].op == StepOp::Transfer) {
+    while (writer < end && program_.steps[writer].op == StepOp::Transfer) {
       end = writer;
-      writer = writer_before(end, graph_.steps[end].inputs[0].value);
+      writer = writer_before(end, program_.steps[end].inputs[0].value);
     }
     return writer;
   }
@@ -81,9 +81,9 @@ class Folder {
     const auto need = [&](const Step& step) {
       for (const View& view : step.inputs) needed.insert(view.value);
     };
-    need(graph_.steps[last]);
+    need(program_.steps[last]);
     for (size_t i = last; i-- > first;) {
-      const Step& step = graph_.steps[i];
+      const Step& step = program_.steps[i];
       const bool made_here = std::ranges::any_of(
           step.outputs, [&](const View& view) { return needed.contains(view.value); });
       if (folded_[i] || !made_here) continue;
@@ -94,19 +94,19 @@ class Folder {
   }
 
   void fold(size_t at) {
-    const Step& add = graph_.steps[at];
+    const Step& add = program_.steps[at];
     const View& stream = add.inputs[0];
     const View& term = add.inputs[1];
     if (!(add.outputs[0] == stream) || users_[term.value] != 2) return;  // product and add
     const size_t maker = writer_before(at, term.value);
     if (maker == at) return;
-    Step& product = graph_.steps[maker];
+    Step& product = program_.steps[maker];
     if (!info(product.op).has(kAccumulates) || product.device != add.device ||
         !(product.outputs[0] == term) || accumulates(product.attrs)) {
       return;
     }
     for (size_t i = maker; i < at; ++i) {
-      if (!folded_[i] && touches(graph_.steps[i], stream.value)) return;
+      if (!folded_[i] && touches(program_.steps[i], stream.value)) return;
     }
     const size_t origin = origin_before(maker, stream.value);
     if (origin == maker || !waits_for(maker, origin)) return;
@@ -119,28 +119,28 @@ class Folder {
   // Takes out the additions, and the values that nothing names any more.
   void drop_folded() {
     std::vector<Step> steps;
-    for (size_t i = 0; i < graph_.steps.size(); ++i) {
-      if (!folded_[i]) steps.push_back(std::move(graph_.steps[i]));
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      if (!folded_[i]) steps.push_back(std::move(program_.steps[i]));
     }
-    std::vector<steps::Value> values;
-    std::vector<ValueId> ids(graph_.values.size(), steps::kAbsent);
-    for (size_t i = 0; i < graph_.values.size(); ++i) {
+    std::vector<program::Value> values;
+    std::vector<ValueId> ids(program_.values.size(), program::kAbsent);
+    for (size_t i = 0; i < program_.values.size(); ++i) {
       if (users_[i] == 0) continue;
       ids[i] = static_cast<ValueId>(values.size());
-      values.push_back(std::move(graph_.values[i]));
+      values.push_back(std::move(program_.values[i]));
     }
     for (Step& step : steps) {
       for (auto* views : {&step.inputs, &step.outputs}) {
         for (View& view : *views) {
-          if (view.value != steps::kAbsent) view.value = ids[view.value];
+          if (view.value != program::kAbsent) view.value = ids[view.value];
         }
       }
     }
-    graph_.steps = std::move(steps);
-    graph_.values = std::move(values);
+    program_.steps = std::move(steps);
+    program_.values = std::move(values);
   }
 
-  steps::StepGraph& graph_;
+  program::Program& program_;
   std::vector<int> users_;    // by value: how many operands name it
   std::vector<bool> folded_;  // by step: an addition that a product does
 };
@@ -148,7 +148,7 @@ class Folder {
 }  // namespace
 
 Status fold_residuals(CompileState& state) {
-  Folder(state.steps).run();
+  Folder(state.program).run();
   return {};
 }
 

@@ -6,23 +6,25 @@
 //
 // What a step reads and writes, and the order in which sums grow, stay as they were
 // (lib/ops/step_stages.h).
-#include "lib/launches/stages.h"
 #include "lib/passes/pass.h"
-#include "lib/steps/graph_step_list.h"
+#include "lib/program/program.h"
+#include "lib/program/stages.h"
 
 namespace ktx::passes {
 
 Status group_steps(CompileState& state) {
-  std::vector<steps::Step> ordered;
-  ordered.reserve(state.steps.steps.size());
-  const auto move = [&](int32_t index) { ordered.push_back(std::move(state.steps.steps[index])); };
-  for (const Stage& stage : launches::stages_of(steps::step_list(state.steps))) {
+  std::vector<program::Step> ordered;
+  ordered.reserve(state.program.steps.size());
+  const auto move = [&](int32_t index) {
+    ordered.push_back(std::move(state.program.steps[index]));
+  };
+  for (const Stage& stage : program::stages_of(state.program)) {
     for (int32_t index : stage.prelude) move(index);
     for (const auto& part : stage.parts) {
       for (int32_t index : part) move(index);
     }
   }
-  state.steps.steps = std::move(ordered);
+  state.program.steps = std::move(ordered);
   return {};
 }
 

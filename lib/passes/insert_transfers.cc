@@ -30,9 +30,9 @@
 namespace ktx::passes {
 namespace {
 
-using steps::Step;
-using steps::ValueId;
-using steps::View;
+using program::Step;
+using program::ValueId;
+using program::View;
 
 // A residual addition: x = add(x, term).
 bool adds_in_place(const Step& step) {
@@ -47,15 +47,16 @@ bool writes_parts(const Step& step) {
 
 class Inserter {
  public:
-  explicit Inserter(steps::StepGraph& graph) : graph_(graph), places_(graph.values.size()) {}
+  explicit Inserter(program::Program& program)
+      : program_(program), places_(program.values.size()) {}
 
   void run() {
-    std::vector<Step> old = std::move(graph_.steps);
-    graph_.steps.clear();
+    std::vector<Step> old = std::move(program_.steps);
+    program_.steps.clear();
     for (Step& step : old) place(std::move(step));
     const ValueId logits = old_logits_;
     flush(logits);
-    read(graph_.whole(logits), "cpu", graph_.steps.back());
+    read(program_.whole(logits), "cpu", program_.steps.back());
   }
 
  private:
@@ -76,10 +77,10 @@ class Inserter {
     Place& place = places_[value];
     const auto [it, added] = place.copies.try_emplace(device, value);
     if (added && place.copies.size() > 1) {
-      steps::Value copy = graph_.values[value];
+      program::Value copy = program_.values[value];
       copy.name += "@" + device;
-      it->second = static_cast<ValueId>(graph_.values.size());
-      graph_.values.push_back(std::move(copy));
+      it->second = static_cast<ValueId>(program_.values.size());
+      program_.values.push_back(std::move(copy));
     }
     return it->second;
   }
@@ -94,7 +95,7 @@ class Inserter {
     step.inputs = std::move(inputs);
     step.outputs = {output};
     step.attrs = NoAttrs{};
-    graph_.steps.push_back(std::move(step));
+    program_.steps.push_back(std::move(step));
   }
 
   // The device whose copy a transfer to `device` reads: next to it on the way from where the value
@@ -109,15 +110,15 @@ class Inserter {
 
   // The view on the device's own copy, which a transfer fills when need be.
   View read(View view, const std::string& device, const Step& reader) {
-    if (view.value == steps::kAbsent) return view;
+    if (view.value == program::kAbsent) return view;
     Place& place = places_[view.value];
     if (!place.valid.count(device)) {
       const std::string source = source_for(place, device);
       if (!place.valid.count(source)) read(view, source, reader);
       const ValueId from = place.copies.at(source);
       const ValueId to = copy_on(view.value, device);
-      const Step like = reader;  // graph_.steps may move
-      emit(StepOp::Transfer, like, device, {graph_.whole(from)}, graph_.whole(to));
+      const Step like = reader;  // program_.steps may move
+      emit(StepOp::Transfer, like, device, {program_.whole(from)}, program_.whole(to));
       place.valid.insert(device);
     }
     return {copy_on(view.value, device), view.offset, view.width};
@@ -125,7 +126,7 @@ class Inserter {
 
   // Adds what others have computed for `value`, where it is; all of it is sent before, in one go.
   void flush(ValueId value) {
-    if (value == steps::kAbsent) return;
+    if (value == program::kAbsent) return;
     std::vector<Place::Term> terms = std::move(places_[value].terms);
     places_[value].terms.clear();
     streams_.erase(value);
@@ -168,7 +169,7 @@ class Inserter {
     out.value = copy_on(value, step.device);
     places_[value].valid = {step.device};
     places_[value].latest = step.device;
-    graph_.steps.push_back(std::move(step));
+    program_.steps.push_back(std::move(step));
   }
 
   void place(Step step) {
@@ -184,13 +185,13 @@ class Inserter {
     for (const View& view : step.outputs) flush(view.value), flush_uses(view.value);
     for (View& view : step.inputs) {
       // A sum over GPUs reads what each of them has, where it is.
-      const bool sums = step.op == StepOp::AllReduce && view.value != steps::kAbsent;
+      const bool sums = step.op == StepOp::AllReduce && view.value != program::kAbsent;
       const std::string device = sums ? places_[view.value].latest : step.device;
       view = read(view, device, step);
     }
     for (View& view : step.outputs) {
       const ValueId value = view.value;
-      const bool whole = view == graph_.whole(value);
+      const bool whole = view == program_.whole(value);
       const bool defined = !places_[value].valid.empty();
       const bool keeps_some = !whole || accumulates(step.attrs) || writes_parts(step);
       if (defined && keeps_some) read(view, step.device, step);
@@ -198,13 +199,13 @@ class Inserter {
       places_[value].valid = {step.device};
       places_[value].latest = step.device;
     }
-    graph_.steps.push_back(std::move(step));
+    program_.steps.push_back(std::move(step));
   }
 
-  steps::StepGraph& graph_;
-  std::vector<Place> places_;  // by value of the graph as it came
+  program::Program& program_;
+  std::vector<Place> places_;  // by value of the program as it came
   std::set<ValueId> streams_;  // those that have terms
-  ValueId old_logits_ = steps::kAbsent;
+  ValueId old_logits_ = program::kAbsent;
 };
 
 bool on_cpu(const Step& step) {
@@ -266,11 +267,11 @@ void overlap(std::vector<Step>& steps) {
 
 Status insert_transfers(CompileState& state) {
   std::set<std::string> devices{"cpu"};  // the logits go there
-  for (const Step& step : state.steps.steps) devices.insert(step.device);
+  for (const Step& step : state.program.steps) devices.insert(step.device);
   if (devices.size() == 1) return {};
-  Inserter(state.steps).run();
-  submit_early(state.steps.steps);
-  overlap(state.steps.steps);
+  Inserter(state.program).run();
+  submit_early(state.program.steps);
+  overlap(state.program.steps);
   return {};
 }
 

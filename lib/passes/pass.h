@@ -12,13 +12,13 @@
 
 #include "lib/input/hf_config.h"
 #include "lib/ir/module_graph.h"
-#include "lib/launches/launch_choice.h"
 #include "lib/passes/stream_trial.h"
 #include "lib/plan/expert_profile.h"
 #include "lib/plan/memory.h"
+#include "lib/program/launch_choice.h"
+#include "lib/program/program.h"
 #include "lib/rules/match.h"
 #include "lib/rules/rule.h"
-#include "lib/steps/step_graph.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
 #include "lib/target/target.h"
@@ -65,7 +65,7 @@ std::string tap_value(size_t tap);  // the name of its value: "hidden0"
 
 struct CompileState {
   ir::ModuleGraph modules;
-  steps::StepGraph steps;
+  program::Program program;
   rules::RuleSet rules;
   rules::MatchResult matched;  // of the rules above, from match-rules on
   bool wrong_model = false;    // a rule file is for another model, says check-rules
@@ -74,8 +74,8 @@ struct CompileState {
   // In fast precision quantised products take BF16 activations instead of int8 ones where
   // their weights allow it.
   bool bf16_inputs = false;
-  launches::Preferences prefer;  // among launches of GPUs
-  std::vector<Tap> taps;         // what its drafter reads, in this order
+  program::Preferences prefer;  // among launches of GPUs
+  std::vector<Tap> taps;        // what its drafter reads, in this order
   // Of streamed experts; none: the largest that fit.
   std::optional<plan::StreamSlots> stream_slots;
   std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice

@@ -4,6 +4,7 @@
 
 #include "lib/ir/module_graph.h"
 #include "lib/passes/pass.h"
+#include "lib/program/verify_launches.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
 
@@ -33,18 +34,25 @@ Status check_pass_name(const std::string& name, bool all_allowed) {
                            did_you_mean(name, names), join(names, ", "))};
 }
 
+// Parts, groups and launches, as far as there are any.
+Status verify_work(const program::Program& program) {
+  if (program.parts.empty()) return {};
+  KTX_TRY(program::verify_parts(program));
+  KTX_TRY(program::verify_groups(program));
+  return program.launches.empty() ? Status() : program::verify_launches(program);
+}
+
 // The verifier of the level the state has reached; its findings name the pass.
 Status verify_state(const CompileState& state, std::string_view pass) {
   DiagSink found;
   // A step graph that was read from text has no modules.
   const bool steps_alone = state.fact >= Fact::Lowered && state.modules.modules.empty();
   if (!steps_alone) ir::verify(state.modules, found);
-  if (state.fact >= Fact::Lowered) steps::verify(state.steps, found);
-  if (state.fact >= Fact::Transferred && found.errors() == 0) {
-    steps::verify_devices(state.steps, found);
+  if (state.fact >= Fact::Lowered) {
+    program::verify(state.program, found, state.fact >= Fact::Transferred);
   }
   if (found.errors() == 0 && state.fact >= Fact::Cut) {
-    const Status launches = steps::verify_launches(state.steps);
+    const Status launches = verify_work(state.program);
     if (!launches) found.error({}, "", launches.error().message);
   }
   if (found.errors() == 0) return {};
@@ -105,7 +113,7 @@ std::string_view name(Fact fact) {
 }
 
 std::string print_state(const CompileState& state) {
-  return state.fact >= Fact::Lowered ? steps::print(state.steps) : ir::print(state.modules);
+  return state.fact >= Fact::Lowered ? program::print(state.program) : ir::print(state.modules);
 }
 
 Status run_passes(CompileState& state, const PassOptions& options) {

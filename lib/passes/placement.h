@@ -43,7 +43,7 @@ struct ModulePlace {
 struct StreamChoice {
   StreamWay way;
   int64_t tokens = 0;  // of a pass from which on experts are streamed; 0: never
-  int64_t joint = 0;   // launches::Preferences::joint_tokens
+  int64_t joint = 0;   // program::Preferences::joint_tokens
 };
 
 struct Placement {

@@ -20,10 +20,10 @@
 #include <map>
 #include <set>
 
-#include "lib/launches/parts.h"
-#include "lib/launches/stages.h"
 #include "lib/passes/pass.h"
-#include "lib/steps/graph_step_list.h"
+#include "lib/program/parts.h"
+#include "lib/program/program.h"
+#include "lib/program/stages.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -34,17 +34,17 @@ struct Lifetime {  // in stages
   int last = -1;
 };
 
-std::vector<Lifetime> lifetimes(const steps::StepGraph& graph, const std::vector<Stage>& stages) {
-  std::vector<Lifetime> lives(graph.values.size());
+std::vector<Lifetime> lifetimes(const program::Program& program, const std::vector<Stage>& stages) {
+  std::vector<Lifetime> lives(program.values.size());
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
-    const auto touch = [&](const steps::View& view) {
-      if (view.value == steps::kAbsent) return;
+    const auto touch = [&](const program::View& view) {
+      if (view.value == program::kAbsent) return;
       Lifetime& life = lives[view.value];
       if (life.first < 0) life.first = stage;
       life.last = stage;
     };
     const auto touch_all = [&](int32_t index) {
-      const steps::Step& step = graph.steps[index];
+      const program::Step& step = program.steps[index];
       std::for_each(step.inputs.begin(), step.inputs.end(), touch);
       std::for_each(step.outputs.begin(), step.outputs.end(), touch);
     };
@@ -57,9 +57,9 @@ std::vector<Lifetime> lifetimes(const steps::StepGraph& graph, const std::vector
 }
 
 // Hosts with more than one.
-std::set<std::string_view> hosts_of_several_gpus(const steps::StepGraph& graph) {
+std::set<std::string_view> hosts_of_several_gpus(const program::Program& program) {
   std::map<std::string_view, std::set<std::string_view>> gpus;
-  for (const steps::Step& step : graph.steps) {
+  for (const program::Step& step : program.steps) {
     if (!target::is_cpu(step.device)) gpus[target::host_of(step.device)].insert(step.device);
   }
   std::set<std::string_view> hosts;
@@ -71,18 +71,18 @@ std::set<std::string_view> hosts_of_several_gpus(const steps::StepGraph& graph) 
 
 // Values that GPUs fetch from the CPU live on in stages of the CPU that do not wait for what a GPU
 // gives later, and of several GPUs in the next one that does.
-void extend_fetched(const steps::StepGraph& graph, const launches::CpuWaits& waits,
+void extend_fetched(const program::Program& program, const program::CpuWaits& waits,
                     const std::vector<Stage>& stages, const std::vector<std::string>& devices,
                     std::vector<Lifetime>& lives) {
   struct Fetched {
-    steps::ValueId value;
+    program::ValueId value;
     int32_t runs;  // of transfers to the CPU that have begun before
   };
-  const std::set<std::string_view> several = hosts_of_several_gpus(graph);
+  const std::set<std::string_view> several = hosts_of_several_gpus(program);
   std::map<std::string_view, std::vector<Fetched>> by_host;
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     const auto look_at = [&](int32_t index) {
-      const steps::Step& step = graph.steps[index];
+      const program::Step& step = program.steps[index];
       const std::string_view host = target::host_of(step.device);
       std::vector<Fetched>& fetched = by_host[host];
       if (step.op != StepOp::Transfer && target::is_cpu(step.device)) {
@@ -108,27 +108,27 @@ void extend_fetched(const steps::StepGraph& graph, const launches::CpuWaits& wai
 }
 
 // The parts of a sum over GPUs live until the next sum, and from the last one on: so the steps that
-// make a part write no buffer that they read, and may be one launch (lib/launches/find_fused.h).
-void extend_parts(const steps::StepGraph& graph, const std::vector<Stage>& stages,
+// make a part write no buffer that they read, and may be one launch (lib/program/find_fused.h).
+void extend_parts(const program::Program& program, const std::vector<Stage>& stages,
                   std::vector<Lifetime>& lives) {
-  std::vector<steps::View> parts;  // of the last sum
-  int behind = 0;                  // the stage behind that
+  std::vector<program::View> parts;  // of the last sum
+  int behind = 0;                    // the stage behind that
   const auto extend_to = [&](int stage) {
-    for (const steps::View& part : parts) {
-      if (part.value == steps::kAbsent) continue;
+    for (const program::View& part : parts) {
+      if (part.value == program::kAbsent) continue;
       lives[part.value].last = std::max(lives[part.value].last, stage);
     }
   };
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
     for (const auto& side_by_side : stages[stage].parts) {
       for (int32_t index : side_by_side) {
-        const steps::Step& step = graph.steps[index];
+        const program::Step& step = program.steps[index];
         if (step.op != StepOp::AllReduce) continue;
         if (step.inputs != parts) {
           extend_to(stage);
           parts = step.inputs;
-          for (const steps::View& part : parts) {
-            if (part.value == steps::kAbsent) continue;
+          for (const program::View& part : parts) {
+            if (part.value == program::kAbsent) continue;
             int& first = lives[part.value].first;
             first = std::min(first, behind);
           }
@@ -144,7 +144,7 @@ void extend_parts(const steps::StepGraph& graph, const std::vector<Stage>& stage
 void extend_taps(const CompileState& state, size_t stages, std::vector<Lifetime>& lives) {
   for (size_t tap = 0; tap < state.taps.size(); ++tap) {
     for (size_t id = 0; id < lives.size(); ++id) {
-      if (state.steps.values[id].name == tap_value(tap)) {
+      if (state.program.values[id].name == tap_value(tap)) {
         lives[id].last = static_cast<int>(stages) - 1;
       }
     }
@@ -152,7 +152,7 @@ void extend_taps(const CompileState& state, size_t stages, std::vector<Lifetime>
 }
 
 // The field of the formula that a row kind fills.
-int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
+int64_t& bytes_of(program::Buffer& buffer, RowKind rows) {
   return rows == RowKind::Token    ? buffer.bytes_per_token
          : rows == RowKind::Output ? buffer.bytes_per_output
                                    : buffer.fixed_bytes;
@@ -161,48 +161,47 @@ int64_t& bytes_of(steps::Buffer& buffer, RowKind rows) {
 }  // namespace
 
 Status plan_memory(CompileState& state) {
-  steps::StepGraph& graph = state.steps;
-  graph.buffers.clear();
-  const launches::StepList list = steps::step_list(graph);
-  const std::vector<Stage> stages = launches::stages_of(list);
-  const std::vector<std::string> devices = steps::value_devices(graph);
-  std::vector<Lifetime> lives = lifetimes(graph, stages);
-  extend_fetched(graph, launches::find_cpu_waits(list), stages, devices, lives);
-  extend_parts(graph, stages, lives);
+  program::Program& program = state.program;
+  program.buffers.clear();
+  const std::vector<Stage> stages = program::stages_of(program);
+  const std::vector<std::string> devices = program::value_devices(program);
+  std::vector<Lifetime> lives = lifetimes(program, stages);
+  extend_fetched(program, program::find_cpu_waits(program), stages, devices, lives);
+  extend_parts(program, stages, lives);
   extend_taps(state, stages.size(), lives);
-  std::vector<std::vector<steps::ValueId>> born(stages.size()), dead(stages.size());
-  for (steps::ValueId id = 0; id < static_cast<steps::ValueId>(lives.size()); ++id) {
+  std::vector<std::vector<program::ValueId>> born(stages.size()), dead(stages.size());
+  for (program::ValueId id = 0; id < static_cast<program::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;
     born[lives[id].first].push_back(id);
     dead[lives[id].last].push_back(id);
   }
   std::map<std::pair<std::string, RowKind>, std::vector<int32_t>> free_buffers;
   for (size_t i = 0; i < stages.size(); ++i) {
-    for (steps::ValueId id : born[i]) {
-      steps::Value& value = graph.values[id];
-      const int64_t need = steps::row_bytes(value);
+    for (program::ValueId id : born[i]) {
+      program::Value& value = program.values[id];
+      const int64_t need = program::row_bytes(value);
       auto& free = free_buffers[{devices[id], value.rows}];
       const auto growth = [&](int32_t buffer) {
-        return std::max<int64_t>(0, need - bytes_of(graph.buffers[buffer], value.rows));
+        return std::max<int64_t>(0, need - bytes_of(program.buffers[buffer], value.rows));
       };
       const auto best = std::min_element(free.begin(), free.end(), [&](int32_t a, int32_t b) {
         const auto waste = [&](int32_t n) {
-          return std::pair(growth(n), bytes_of(graph.buffers[n], value.rows));
+          return std::pair(growth(n), bytes_of(program.buffers[n], value.rows));
         };
         return waste(a) < waste(b);
       });
       if (best == free.end()) {
-        value.buffer = static_cast<int32_t>(graph.buffers.size());
-        graph.buffers.emplace_back();
+        value.buffer = static_cast<int32_t>(program.buffers.size());
+        program.buffers.emplace_back();
       } else {
         value.buffer = *best;
         free.erase(best);
       }
-      int64_t& bytes = bytes_of(graph.buffers[value.buffer], value.rows);
+      int64_t& bytes = bytes_of(program.buffers[value.buffer], value.rows);
       bytes = std::max(bytes, need);
     }
-    for (steps::ValueId id : dead[i]) {
-      free_buffers[{devices[id], graph.values[id].rows}].push_back(graph.values[id].buffer);
+    for (program::ValueId id : dead[i]) {
+      free_buffers[{devices[id], program.values[id].rows}].push_back(program.values[id].buffer);
     }
   }
   return {};

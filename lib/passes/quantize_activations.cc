@@ -17,8 +17,8 @@
 namespace ktx::passes {
 namespace {
 
-using steps::Step;
-using steps::View;
+using program::Step;
+using program::View;
 
 // Which rows of the input a product reads: rows of `width` elements, `stride`
 // apart.
@@ -30,9 +30,9 @@ struct RowShape {
 };
 
 // The shape of the product's input rows, or width 0 when it takes no int8 input.
-RowShape int8_rows(const steps::StepGraph& graph, const Step& step) {
-  const auto weight_of = [&](size_t i) -> const steps::Blob& {
-    return graph.blobs[step.weights[i]];
+RowShape int8_rows(const program::Program& program, const Step& step) {
+  const auto weight_of = [&](size_t i) -> const program::Blob& {
+    return program.blobs[step.weights[i]];
   };
   RowShape shape;
   if (!target::is_cpu(step.device)) return shape;
@@ -45,7 +45,7 @@ RowShape int8_rows(const steps::StepGraph& graph, const Step& step) {
                 kernels::matmul_q8_takes(weight_of(1).dtype);
     shape = {1, static_cast<int32_t>(step.inputs[0].width), step.inputs[0].width};
   } else if (step.op == StepOp::ExpertsDown) {
-    const steps::Value& hidden = graph.values[step.inputs[0].value];
+    const program::Value& hidden = program.values[step.inputs[0].value];
     quantized = kernels::matmul_q8_takes(weight_of(0).dtype);
     shape = {hidden.rows_per_row, static_cast<int32_t>(hidden.width), hidden.width};
   } else if (step.op == StepOp::MatmulHeads) {
@@ -61,27 +61,27 @@ RowShape int8_rows(const steps::StepGraph& graph, const Step& step) {
 }  // namespace
 
 Status quantize_activations(CompileState& state) {
-  steps::StepGraph& graph = state.steps;
+  program::Program& program = state.program;
   struct Key {
-    steps::ValueId value;
+    program::ValueId value;
     int64_t offset;
     RowShape shape;
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, View> quantized;  // int8 forms that still hold
   std::vector<Step> out;
-  for (Step& step : graph.steps) {
-    const RowShape shape = int8_rows(graph, step);
+  for (Step& step : program.steps) {
+    const RowShape shape = int8_rows(program, step);
     if (shape.width > 0) {
       const View in = step.inputs[0];
       const Key key{in.value, in.offset, shape};
       auto found = quantized.find(key);
       if (found == quantized.end()) {
-        const steps::Value source = graph.values[in.value];
-        graph.values.push_back({source.name + ".q8." + std::to_string(graph.values.size()),
-                                ValueType::Q8, source.rows, shape.rows_per_token, shape.width,
-                                steps::kAbsent});
-        const View whole = graph.whole(static_cast<steps::ValueId>(graph.values.size()) - 1);
+        const program::Value source = program.values[in.value];
+        program.values.push_back({source.name + ".q8." + std::to_string(program.values.size()),
+                                  ValueType::Q8, source.rows, shape.rows_per_token, shape.width,
+                                  program::kAbsent});
+        const View whole = program.whole(static_cast<program::ValueId>(program.values.size()) - 1);
         Step quantize;
         quantize.op = StepOp::Quantize;
         quantize.module = step.module;
@@ -104,7 +104,7 @@ Status quantize_activations(CompileState& state) {
     }
     out.push_back(std::move(step));
   }
-  graph.steps = std::move(out);
+  program.steps = std::move(out);
   return {};
 }
 

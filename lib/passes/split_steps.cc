@@ -14,7 +14,7 @@
 // Bits are the same on all GPUs, as all add the same numbers in the same order.
 //
 // Steps are put out GPU by GPU between two sums, so that each stretch is one part of the plan
-// (lib/launches/parts.h), and the sums of all GPUs together: a GPU that waits in a sum for another
+// (lib/program/parts.h), and the sums of all GPUs together: a GPU that waits in a sum for another
 // one waits for nothing that is still to be queued. (Queueing may wait for an idle GPU, where the
 // driver loads a kernel at its first launch.)
 //
@@ -34,12 +34,12 @@ namespace {
 
 using ir::Module;
 using ir::Role;
-using steps::Blob;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::Step;
-using steps::ValueId;
-using steps::View;
+using program::Blob;
+using program::BlobId;
+using program::kAbsent;
+using program::Step;
+using program::ValueId;
+using program::View;
 
 bool is_column(Role role) {
   static constexpr Role kRoles[] = {
@@ -63,13 +63,13 @@ std::vector<std::string> team_of(const ir::ModuleGraph& modules) {
 
 class Splitter {
  public:
-  Splitter(const ir::ModuleGraph& modules, steps::StepGraph& graph)
+  Splitter(const ir::ModuleGraph& modules, program::Program& program)
       : modules_(modules),
-        graph_(graph),
+        program_(program),
         team_(team_of(modules)),
-        weights_(graph, team_),
+        weights_(program, team_),
         queues_(team_.size()),
-        places_(graph.values.size()) {
+        places_(program.values.size()) {
     for (const Module& module : modules.modules) by_path_[module.path] = &module;
   }
 
@@ -83,8 +83,8 @@ class Splitter {
                       "a model over the same GPUs",
                       module.path, fmt::join(team, ", "), fmt::join(team_, ", "))};
     }
-    std::vector<Step> old = std::move(graph_.steps);
-    graph_.steps.clear();
+    std::vector<Step> old = std::move(program_.steps);
+    program_.steps.clear();
     for (Step& step : old) KTX_TRY(place(step));
     // The last step stays the last: what it gives is the model's output.
     std::rotate(queues_.begin(), queues_.begin() + static_cast<ptrdiff_t>(last_gpu_) + 1,
@@ -119,31 +119,31 @@ class Splitter {
   }
   void flush() {
     for (std::vector<Step>& queue : queues_) {
-      graph_.steps.insert(graph_.steps.end(), std::make_move_iterator(queue.begin()),
-                          std::make_move_iterator(queue.end()));
+      program_.steps.insert(program_.steps.end(), std::make_move_iterator(queue.begin()),
+                            std::make_move_iterator(queue.end()));
       queue.clear();
     }
   }
 
   ValueId new_value(ValueId like, const std::string& name, int64_t width) {
-    steps::Value value = graph_.values[like];
+    program::Value value = program_.values[like];
     value.name = name;
     value.width = width;
-    graph_.values.push_back(std::move(value));
+    program_.values.push_back(std::move(value));
     places_.emplace_back();
-    return static_cast<ValueId>(graph_.values.size()) - 1;
+    return static_cast<ValueId>(program_.values.size()) - 1;
   }
   // A value for each GPU that `value` is now spread over: of the first, itself.
   void spread(ValueId value, Kind kind) {
     if (places_[value].kind == kind && !places_[value].of.empty()) return;
-    const steps::Value old = graph_.values[value];
+    const program::Value old = program_.values[value];
     const bool divided = kind == Kind::Divided;
     const int64_t width = divided ? old.width / static_cast<int64_t>(gpus()) : old.width;
     std::vector<ValueId> of{value};
     for (size_t gpu = 1; gpu < gpus(); ++gpu) {
       of.push_back(new_value(value, old.name + "/" + team_[gpu], width));
     }
-    graph_.values[value].width = width;
+    program_.values[value].width = width;
     places_[value] = {kind, std::move(of)};
   }
 
@@ -165,10 +165,10 @@ class Splitter {
     flush();
     std::vector<View> inputs;
     for (const ValueId part : parts) {
-      if (part != kAbsent) inputs.push_back(graph_.whole(part));
+      if (part != kAbsent) inputs.push_back(program_.whole(part));
     }
     for (size_t gpu = 0; gpu < gpus(); ++gpu) {
-      emit(gpu, like(reader, StepOp::AllReduce, inputs, graph_.whole(sums[gpu]),
+      emit(gpu, like(reader, StepOp::AllReduce, inputs, program_.whole(sums[gpu]),
                      AllReduceAttrs{accumulate ? 1 : 0}));
     }
     flush();
@@ -180,15 +180,15 @@ class Splitter {
     if (place.kind == Kind::Copies) return {};
     if (place.kind == Kind::Divided) {
       return Error{fmt::format("'{}' reads '{}', which is divided over GPUs", reader.module,
-                               graph_.values[value].name)};
+                               program_.values[value].name)};
     }
-    const steps::Value old = graph_.values[value];
+    const program::Value old = program_.values[value];
     std::vector<ValueId> of;
     if (place.kind == Kind::Here) {
       for (size_t gpu = 0; gpu < gpus(); ++gpu) {
         of.push_back(new_value(value, old.name + "/" + team_[gpu], old.width));
-        emit(gpu, like(reader, StepOp::Transfer, {graph_.whole(here(value))}, graph_.whole(of[gpu]),
-                       NoAttrs{}));
+        emit(gpu, like(reader, StepOp::Transfer, {program_.whole(here(value))},
+                       program_.whole(of[gpu]), NoAttrs{}));
       }
     } else {
       for (size_t gpu = 0; gpu < gpus(); ++gpu) {
@@ -206,7 +206,8 @@ class Splitter {
     if (view.value == kAbsent) return view;
     const Place& place = places_[view.value];
     const ValueId value = place.of.empty() ? here(view.value) : place.of[gpu];
-    return place.kind == Kind::Divided ? graph_.whole(value) : View{value, view.offset, view.width};
+    return place.kind == Kind::Divided ? program_.whole(value)
+                                       : View{value, view.offset, view.width};
   }
 
   // The step on one GPU, with its own values and weights.
@@ -291,7 +292,7 @@ class Splitter {
       emit(*rank, std::move(step));
     } else {
       flush();
-      graph_.steps.push_back(std::move(step));
+      program_.steps.push_back(std::move(step));
     }
     return {};
   }
@@ -350,7 +351,7 @@ class Splitter {
   // have weights of their own.
   bool has_heads(const Step& step, size_t weight) const {
     if (step.weights[weight] == kAbsent || step.op == StepOp::Rope) return false;
-    const Blob& blob = graph_.blobs[step.weights[weight]];
+    const Blob& blob = program_.blobs[step.weights[weight]];
     return step.op == StepOp::Attention || blob.rows * blob.cols == step.inputs[0].width;
   }
 
@@ -395,9 +396,9 @@ class Splitter {
         if (parts) into.of[gpu] = from.of[gpu];
         if (parts) continue;
       } else {
-        const View to = graph_.whole(into.of[gpu]);
+        const View to = program_.whole(into.of[gpu]);
         const ValueId own = from.of.empty() ? here(term) : from.of[gpu];
-        emit(gpu, like(step, StepOp::Add, {to, graph_.whole(own)}, to, NoAttrs{}));
+        emit(gpu, like(step, StepOp::Add, {to, program_.whole(own)}, to, NoAttrs{}));
         if (!parts) return {};
       }
     }
@@ -413,16 +414,16 @@ class Splitter {
     const ValueId first = terms[0].inputs[1].value;
     // A sum that begins with what another device gives begins on the first GPU.
     if (places_[first].kind == Kind::Here) {
-      const steps::Value& value = graph_.values[first];
+      const program::Value& value = program_.values[first];
       const ValueId copy = new_value(first, value.name + "/" + team_[0], value.width);
-      emit(0, like(terms[0], StepOp::Transfer, {graph_.whole(here(first))}, graph_.whole(copy),
+      emit(0, like(terms[0], StepOp::Transfer, {program_.whole(here(first))}, program_.whole(copy),
                    NoAttrs{}));
       places_[first] = {Kind::Parts, std::vector<ValueId>(gpus(), kAbsent)};
       places_[first].of[0] = copy;
     }
     for (size_t i = 1; i < terms.size(); ++i) {
       Step more = terms[i];
-      more.inputs[0] = more.outputs[0] = graph_.whole(first);
+      more.inputs[0] = more.outputs[0] = program_.whole(first);
       KTX_TRY(add_to_parts(more));
     }
     reduce(terms.back(), places_[first].of, places_[stream].of, true);
@@ -430,7 +431,7 @@ class Splitter {
   }
 
   const ir::ModuleGraph& modules_;
-  steps::StepGraph& graph_;
+  program::Program& program_;
   const std::vector<std::string> team_;
   DividedWeights weights_;
   std::vector<std::vector<Step>> queues_;  // by GPU: since the last sum
@@ -443,7 +444,7 @@ class Splitter {
 }  // namespace
 
 Status split_steps(CompileState& state) {
-  return Splitter(state.modules, state.steps).run();
+  return Splitter(state.modules, state.program).run();
 }
 
 }  // namespace ktx::passes

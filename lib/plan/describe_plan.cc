@@ -13,7 +13,6 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/layout.h"
-#include "lib/launches/joint_experts.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/describe_hosts.h"
 #include "lib/plan/digests.h"
@@ -21,6 +20,7 @@
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
 #include "lib/plan/stream_slots.h"
+#include "lib/program/joint_experts.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 #include "lib/target/gpu_generation.h"
@@ -196,7 +196,7 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   if (f.joint_tokens > 0) {
     line("joint", fmt::format("in prompts of up to {} tokens the CPU computes some of the streamed "
                               "experts",
-                              launches::kMostJoint * f.joint_tokens));
+                              program::kMostJoint * f.joint_tokens));
   }
   const std::string budget =
       f.kv_budget_bytes > 0 ? fmt::format(" --kv-budget {}", f.kv_budget_bytes) : "";

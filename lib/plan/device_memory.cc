@@ -103,7 +103,7 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
     const MemoryEstimate estimate = KTX_TRY(estimate_memory(segments, buffers_of(plan, name), slots,
                                                             widest_window(plan.kv_slots), own));
     const StreamMemory stream =
-        KTX_TRY(stream_memory(plan, streams(plan), name, shape, slots_of_streams));
+        KTX_TRY(stream_memory(plan, plan.streams, name, shape, slots_of_streams));
     all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),
                    estimate.kv_token, estimate.kv_bytes, own.state_bytes, estimate.state_bytes});
   }

@@ -61,7 +61,7 @@ struct PlanFacts {
   int64_t gpu_expert_ppm = -1;
   // What of a layer's experts comes to a GPU at a time in long prompts, at most (stream_slots.h).
   std::string stream_slots = "layer";
-  // Of passes that stream: what the CPU computes beside the GPU (lib/launches/joint_experts.h).
+  // Of passes that stream: what the CPU computes beside the GPU (lib/program/joint_experts.h).
   int64_t joint_tokens = 0;
   bool lossy = false;  // true: re-quantised weights, no --export-gguf
 

@@ -188,10 +188,10 @@ struct StepRecord {
 };
 static_assert(sizeof(StepRecord) == 56);
 
-// A stretch of steps that the host hands to one device (lib/launches/launch.h). The last step
+// A stretch of steps that the host hands to one device (lib/program/launch.h). The last step
 // may be in none: the transfer of a GPU's logits.
 struct PartRecord {
-  // enum launches::Part::Kind: 0 on a CPU, 1 on a GPU, 2 from GPU to GPU, 3 between hosts
+  // enum program::Part::Kind: 0 on a CPU, 1 on a GPU, 2 from GPU to GPU, 3 between hosts
   uint32_t kind;
   uint32_t device;  // string
   uint32_t from;    // string: the sender of kinds 2 and 3, else kNone
@@ -200,7 +200,7 @@ struct PartRecord {
 };
 static_assert(sizeof(PartRecord) == 20);
 
-// A kernel over steps of a part on a GPU, and when it is chosen (lib/launches/launch.h). Of
+// A kernel over steps of a part on a GPU, and when it is chosen (lib/program/launch.h). Of
 // several for the same steps and tokens the first whose conditions hold.
 struct LaunchRecord {
   uint32_t fused_op;    // enum FusedOp, kNone: a single step

@@ -2,32 +2,31 @@
 
 #include <fmt/format.h>
 
-#include "lib/formats/layout.h"
-#include "lib/launches/verify_launches.h"
-#include "lib/plan/memory.h"
+#include "lib/plan/check_step_records.h"
+#include "lib/program/verify_launches.h"
 
 namespace ktx::plan {
 namespace {
 
 int32_t index_of(uint32_t number) {
-  return number == kNone ? launches::kNone : static_cast<int32_t>(number);
+  return number == kNone ? program::kAbsent : static_cast<int32_t>(number);
 }
 
-std::vector<launches::ListedOperand> operands(std::span<const OperandRecord> records) {
-  std::vector<launches::ListedOperand> out;
+std::vector<program::View> views(std::span<const OperandRecord> records) {
+  std::vector<program::View> out;
   out.reserve(records.size());
   for (const OperandRecord& r : records) out.push_back({index_of(r.value), r.offset, r.width});
   return out;
 }
 
-Status check_indices(const PlanView& plan) {
+Status check_launch_fields(const PlanView& plan) {
   const auto is_string = [&](uint32_t i) { return i < plan.string_entries.size(); };
   for (size_t i = 0; i < plan.parts.size(); ++i) {
     const PartRecord& part = plan.parts[i];
-    const auto kind = static_cast<launches::Part::Kind>(part.kind);
-    const bool copies = kind == launches::Part::Kind::Peer || kind == launches::Part::Kind::Network;
-    if (part.kind <= static_cast<uint32_t>(launches::Part::Kind::Reduce) &&
-        is_string(part.device) && (copies ? is_string(part.from) : part.from == kNone)) {
+    const auto kind = static_cast<program::Part::Kind>(part.kind);
+    const bool copies = kind == program::Part::Kind::Peer || kind == program::Part::Kind::Network;
+    if (part.kind <= static_cast<uint32_t>(program::Part::Kind::Reduce) && is_string(part.device) &&
+        (copies ? is_string(part.from) : part.from == kNone)) {
       continue;
     }
     return Error{
@@ -48,10 +47,10 @@ Status check_indices(const PlanView& plan) {
   return {};
 }
 
-std::vector<launches::Part> parts_of(const PlanView& plan) {
-  std::vector<launches::Part> parts;
+std::vector<program::Part> parts_of(const PlanView& plan) {
+  std::vector<program::Part> parts;
   for (const PartRecord& part : plan.parts) {
-    parts.push_back({.kind = static_cast<launches::Part::Kind>(part.kind),
+    parts.push_back({.kind = static_cast<program::Part::Kind>(part.kind),
                      .device = std::string(plan.string(part.device)),
                      .from = std::string(plan.string_or_empty(part.from)),
                      .first_step = static_cast<int32_t>(part.first_step),
@@ -60,10 +59,10 @@ std::vector<launches::Part> parts_of(const PlanView& plan) {
   return parts;
 }
 
-std::vector<launches::Launch> launches_of(const PlanView& plan) {
-  std::vector<launches::Launch> all;
+std::vector<program::Launch> launches_of(const PlanView& plan) {
+  std::vector<program::Launch> all;
   for (const LaunchRecord& record : plan.launches) {
-    launches::Launch& launch = all.emplace_back();
+    program::Launch& launch = all.emplace_back();
     if (record.fused_op != kNone) launch.op = static_cast<FusedOp>(record.fused_op);
     for (uint32_t step : plan.launch_steps.subspan(record.first_step, record.step_count)) {
       launch.steps.push_back(static_cast<int32_t>(step));
@@ -79,41 +78,49 @@ std::vector<launches::Launch> launches_of(const PlanView& plan) {
   return all;
 }
 
-}  // namespace
-
-launches::StepList step_list(const PlanView& plan) {
-  launches::StepList list;
-  for (const ValueRecord& value : plan.values) {
-    list.values.push_back({static_cast<int32_t>(value.buffer), static_cast<RowKind>(value.rows),
-                           static_cast<int64_t>(value_row_bytes(value)) / 4, value.rows_per_row});
-  }
-  for (const StepRecord& step : plan.steps) {
-    launches::ListedStep& listed = list.steps.emplace_back();
-    listed.op = static_cast<StepOp>(step.op);
-    listed.layer = step.layer;
-    listed.device = std::string(plan.string(step.device));
-    listed.inputs = operands(plan.inputs(step));
-    listed.outputs = operands(plan.outputs(step));
-    listed.attrs = attrs_from_bytes(listed.op, plan.attrs_bytes(step));
-    for (uint32_t number : plan.weights(step)) {
-      launches::ListedWeight& weight = listed.weights.emplace_back();
-      if (number == kNone) continue;
-      const BlobRecord& blob = plan.blobs[number];
-      weight = {static_cast<DType>(blob.dtype),
-                static_cast<Layout>(blob.layout),
-                blob.rows,
-                blob.cols,
-                blob.matrices,
-                static_cast<int32_t>(number)};
+void add_weights(const PlanView& plan, program::Program& program) {
+  program.blobs.reserve(plan.blobs.size());
+  for (const BlobRecord& record : plan.blobs) {
+    program::Blob& blob = program.blobs.emplace_back();
+    blob.name = plan.string(record.name);
+    blob.dtype = static_cast<DType>(record.dtype);
+    blob.layout = static_cast<Layout>(record.layout);
+    blob.rows = record.rows;
+    blob.cols = record.cols;
+    blob.matrices = record.matrices;
+    for (const SliceRecord& slice : plan.slices.subspan(record.first_slice, record.slice_count)) {
+      blob.sources.push_back({std::string(plan.string(plan.gguf_tensors[slice.tensor].name)),
+                              slice.first_row, slice.row_count});
     }
   }
-  list.logits = index_of(plan.facts.logits_value);
-  return list;
+  for (const SegmentRecord& segment : plan.segments) {
+    for (uint32_t i = 0; i < segment.blob_count; ++i) {
+      program.blobs[segment.first_blob + i].device = plan.string(segment.device);
+    }
+  }
 }
 
-void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
-                  std::span<const launches::Launch> launches) {
-  for (const launches::Part& part : parts) {
+program::Step step_of(const PlanView& plan, const StepRecord& record) {
+  program::Step step;
+  step.op = static_cast<StepOp>(record.op);
+  step.module = plan.string(record.module);
+  step.layer = record.layer;
+  step.device = plan.string(record.device);
+  step.inputs = views(plan.inputs(record));
+  step.outputs = views(plan.outputs(record));
+  for (const uint32_t blob : plan.weights(record)) step.weights.push_back(index_of(blob));
+  step.attrs = attrs_from_bytes(step.op, plan.attrs_bytes(record));
+  for (int p = 0; p < program::kPrecisions; ++p) {
+    step.kernels[p] = plan.string_or_empty(record.kernel[p]);
+  }
+  return step;
+}
+
+}  // namespace
+
+void add_launches(PlanContents& contents, std::span<const program::Part> parts,
+                  std::span<const program::Launch> launches) {
+  for (const program::Part& part : parts) {
     contents.parts.push_back(
         {.kind = static_cast<uint32_t>(part.kind),
          .device = contents.strings.intern(part.device),
@@ -121,7 +128,7 @@ void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
          .first_step = static_cast<uint32_t>(part.first_step),
          .step_count = static_cast<uint32_t>(part.step_count)});
   }
-  for (const launches::Launch& launch : launches) {
+  for (const program::Launch& launch : launches) {
     contents.launches.push_back({.fused_op = launch.op ? static_cast<uint32_t>(*launch.op) : kNone,
                                  .kernel = contents.strings.intern(launch.kernel),
                                  .first_step = static_cast<uint32_t>(contents.launch_steps.size()),
@@ -137,18 +144,45 @@ void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
   }
 }
 
-launches::Program program_of(const PlanView& plan) {
-  launches::Program program{step_list(plan), parts_of(plan), launches_of(plan), {}};
-  program.streams = launches::streams_of(program.list, program.parts, program.launches);
+program::Program steps_of(const PlanView& plan) {
+  program::Program program;
+  add_weights(plan, program);
+  for (const ValueRecord& value : plan.values) {
+    program.values.push_back({.name = std::string(plan.string(value.name)),
+                              .type = static_cast<ValueType>(value.type),
+                              .rows = static_cast<RowKind>(value.rows),
+                              .rows_per_row = static_cast<int32_t>(value.rows_per_row),
+                              .width = value.width,
+                              .buffer = static_cast<int32_t>(value.buffer)});
+  }
+  for (const BufferRecord& buffer : plan.buffers) {
+    program.buffers.push_back({static_cast<int64_t>(buffer.fixed_bytes),
+                               static_cast<int64_t>(buffer.bytes_per_token),
+                               static_cast<int64_t>(buffer.bytes_per_output)});
+  }
+  for (const KvSlotRecord& slot : plan.kv_slots) {
+    program.kv_slots.push_back({slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim,
+                                std::string(plan.string(slot.device)), slot.window});
+  }
+  program.steps.reserve(plan.steps.size());
+  for (const StepRecord& record : plan.steps) program.steps.push_back(step_of(plan, record));
   return program;
 }
 
-Result<launches::Program> read_program(const PlanView& plan) {
-  KTX_TRY(check_indices(plan));
-  launches::Program program{step_list(plan), parts_of(plan), launches_of(plan), {}};
-  KTX_TRY(launches::verify_parts(program.list, program.parts));
-  KTX_TRY(launches::verify_launches(program.list, program.parts, program.launches));
-  program.streams = launches::streams_of(program.list, program.parts, program.launches);
+program::Program program_of(const PlanView& plan) {
+  program::Program program = steps_of(plan);
+  program.parts = parts_of(plan);
+  program.launches = launches_of(plan);
+  return program;
+}
+
+Result<program::Program> load_program(const PlanView& plan) {
+  KTX_TRY(check_step_fields(plan));
+  KTX_TRY(check_launch_fields(plan));
+  program::Program program = program_of(plan);
+  KTX_TRY(check_steps(plan, program));
+  KTX_TRY(program::verify_parts(program));
+  KTX_TRY(program::verify_launches(program));
   return program;
 }
 

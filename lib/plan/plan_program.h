@@ -1,27 +1,28 @@
-// Converts the steps, parts and launches of a plan to the form that lib/launches works on, and
-// back.
+// Converts the records of a plan to the program that they store, and the parts and launches of a
+// program to records.
 #pragma once
 
 #include <span>
 #include <vector>
 
-#include "lib/launches/program.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/program/program.h"
 
 namespace ktx::plan {
 
-// The step records have passed their verifier.
-launches::StepList step_list(const PlanView& plan);
-
 // The records of what the compiler decided.
-void add_launches(PlanContents& contents, std::span<const launches::Part> parts,
-                  std::span<const launches::Launch> launches);
+void add_launches(PlanContents& contents, std::span<const program::Part> parts,
+                  std::span<const program::Launch> launches);
 
-// Checks the indices of the records of parts and launches, converts all, and checks the rules of
-// verify_launches.h. The steps have passed.
-Result<launches::Program> read_program(const PlanView& plan);
-// Of records that have been checked; anew after the names of devices were exchanged.
-launches::Program program_of(const PlanView& plan);
+// The program of untrusted records that have passed verify_records(): checks all fields of steps,
+// parts and launches, converts them, and checks the rules of check_step_records.h and
+// lib/program/verify_launches.h.
+Result<program::Program> load_program(const PlanView& plan);
+// Of records that have been checked; anew after the names of devices were exchanged. Constants of
+// the compiler stay in the file alone.
+program::Program program_of(const PlanView& plan);
+// Without parts and launches.
+program::Program steps_of(const PlanView& plan);
 
 }  // namespace ktx::plan

@@ -7,13 +7,13 @@
 #include <map>
 #include <utility>
 
-#include "lib/plan/check_step_records.h"
 #include "lib/plan/digests.h"
 #include "lib/plan/host_part.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/verify_records.h"
 #include "lib/plan/verify_weights.h"
+#include "lib/program/streams.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_count.h"
 
@@ -129,7 +129,8 @@ struct PlanFile::State {
   std::map<SectionId, AlignedBytes> tables;                // copies of the small sections
   std::map<SectionId, std::span<const std::byte>> mapped;  // the larger ones, in place
   PlanView view;
-  launches::Program program;
+  program::Program program;
+  std::vector<program::Stream> streams;
 
   Status open(const PlanOpenOptions& options);
   // Leaves of the file the plan that it has as its drafter.
@@ -437,6 +438,7 @@ Status PlanFile::State::read_as(size_t host) {
   }
   view.host = host;
   program = program_of(view);
+  view.streams = streams = program::streams_of(program);
   return {};
 }
 
@@ -448,9 +450,9 @@ Status PlanFile::State::open(const PlanOpenOptions& options) {
   KTX_TRY(set_views());
   KTX_TRY(verify_records(view));
   KTX_TRY(verify_hosts(view));
-  KTX_TRY(verify_steps(view));
-  program = KTX_TRY(read_program(view));
+  program = KTX_TRY(load_program(view));
   view.program = &program;
+  view.streams = streams = program::streams_of(program);
   return read_as(options.host);
 }
 

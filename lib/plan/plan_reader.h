@@ -33,9 +33,10 @@
 #include "lib/support/mapped_file.h"
 #include "lib/support/result.h"
 
-namespace ktx::launches {
+namespace ktx::program {
 struct Program;
-}
+struct Stream;
+}  // namespace ktx::program
 
 namespace ktx::plan {
 
@@ -71,9 +72,10 @@ struct PlanView {
   std::span<const PartRecord> parts;
   std::span<const LaunchRecord> launches;
   std::span<const uint32_t> launch_steps;
-  // What the records of steps, parts and launches say (lib/launches/program.h). Set in the view
-  // of a PlanFile; null in others.
-  const launches::Program* program = nullptr;
+  // What the records say (lib/program/program.h), and its streamed parts (lib/program/streams.h).
+  // Set in the view of a PlanFile; null in others.
+  const program::Program* program = nullptr;
+  std::span<const program::Stream> streams;
   std::span<const ChunkRecord> chunks;
   std::span<const DigestRecord> digests;   // empty before format 3.7
   std::span<const int32_t> draft_tokens;   // facts.draft_vocab: the model's token of each logit

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lib/plan/check_step_records.h"
 #include "lib/plan/digests.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
@@ -111,8 +110,7 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   view.string_entries = entries;
   view.string_text = text;
   KTX_TRY(verify_records(view));
-  KTX_TRY(verify_steps(view));
-  KTX_TRY(read_program(view));
+  KTX_TRY(load_program(view));
   return {};
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lib/formats/layout_size.h"
-#include "lib/launches/program.h"
+#include "lib/program/program.h"
 #include "lib/support/byte_reader.h"
 
 namespace ktx::plan {
@@ -34,7 +34,7 @@ StreamCopy copy_of(const PlanView& plan, uint32_t blob, int64_t first, int64_t s
 }
 
 // Products of a streamed step, in the order of their use.
-std::vector<uint32_t> products_of(const PlanView& plan, const launches::Stream& stream,
+std::vector<uint32_t> products_of(const PlanView& plan, const program::Stream& stream,
                                   int32_t step) {
   std::vector<uint32_t> blobs;
   for (const uint32_t blob : plan.weights(plan.steps[step])) {
@@ -46,7 +46,7 @@ std::vector<uint32_t> products_of(const PlanView& plan, const launches::Stream& 
   return blobs;
 }
 
-void add_pieces(const PlanView& plan, const launches::Stream& stream, StreamSlots slots,
+void add_pieces(const PlanView& plan, const program::Stream& stream, StreamSlots slots,
                 StreamMemory& memory) {
   StreamPiece whole;
   uint64_t offset = 0, tiles = 0;
@@ -96,19 +96,14 @@ uint64_t tile_bytes(const BlobRecord& blob) {
   return static_cast<uint64_t>(matrix.value_or(0)) * static_cast<uint64_t>(blob.matrices);
 }
 
-std::span<const launches::Stream> streams(const PlanView& plan) {
-  if (plan.program == nullptr) return {};
-  return plan.program->streams;
-}
-
-Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launches::Stream> streams,
+Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const program::Stream> streams,
                                    std::string_view device, const RunShape& shape,
                                    StreamSlots slots) {
   StreamMemory memory;
   memory.tiles.assign(plan.blobs.size(), 0);
   std::vector<BufferRecord> buffers(plan.buffers.size());
-  const launches::Stream* before = nullptr;  // on the device
-  for (const launches::Stream& stream : streams) {
+  const program::Stream* before = nullptr;  // on the device
+  for (const program::Stream& stream : streams) {
     if (stream.device != device) continue;
     for (const LaunchRecord& launch : plan.launches) {
       const uint32_t step = plan.launch_steps[launch.first_step];

@@ -1,4 +1,4 @@
-// What streamed experts (lib/launches/streams.h) take of a GPU's memory.
+// What streamed experts (lib/program/streams.h) take of a GPU's memory.
 //
 //   two slots for panels on their way, a place for tiles      (fixed)
 //   vectors of the layers                                     (fixed)
@@ -21,10 +21,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/launches/streams.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/stream_slots.h"
+#include "lib/program/streams.h"
 
 namespace ktx::plan {
 
@@ -61,11 +61,8 @@ int64_t strips_of(const BlobRecord& blob);
 // Bytes of a blob of products as tiles.
 uint64_t tile_bytes(const BlobRecord& blob);
 
-// The streams of a plan that is open; none of other records.
-std::span<const launches::Stream> streams(const PlanView& plan);
-
 // Nothing where no pass of `shape` has the tokens.
-Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const launches::Stream> streams,
+Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const program::Stream> streams,
                                    std::string_view device, const RunShape& shape,
                                    StreamSlots slots = StreamSlots::Layer);
 

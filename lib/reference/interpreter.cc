@@ -96,8 +96,7 @@ std::span<const std::byte> tensor_rows(const input::GgufFile& gguf, const ir::Pa
 }
 
 // Rows of a slice that goes to the end of its tensor, too; -1: there is no such tensor.
-int64_t row_count(const input::GgufFile& gguf, const ir::Param& param,
-                  const ir::TensorSlice& slice) {
+int64_t row_count(const input::GgufFile& gguf, const ir::Param& param, const TensorSlice& slice) {
   if (slice.row_count >= 0) return slice.row_count;
   const input::GgufTensor* tensor = gguf.find(slice.tensor);
   return tensor != nullptr ? tensor->elems / param.cols - slice.first_row : -1;
@@ -105,7 +104,7 @@ int64_t row_count(const input::GgufFile& gguf, const ir::Param& param,
 
 Status check_sources(const ir::Param& param, const input::GgufFile& gguf) {
   int64_t rows = 0;
-  for (const ir::TensorSlice& slice : param.sources) {
+  for (const TensorSlice& slice : param.sources) {
     const int64_t count = row_count(gguf, param, slice);
     if (tensor_rows(gguf, param, slice.tensor, slice.first_row, count).empty()) {
       return Error{
@@ -125,7 +124,7 @@ std::vector<float> dequantise(const ir::Param& param, const input::GgufFile& ggu
                               int64_t count) {
   std::vector<float> out(static_cast<size_t>(count * param.cols));
   float* to = out.data();
-  for (const ir::TensorSlice& slice : param.sources) {
+  for (const TensorSlice& slice : param.sources) {
     const int64_t rows = row_count(gguf, param, slice);
     const int64_t here = std::clamp<int64_t>(rows - first, 0, count);
     if (here > 0) {

@@ -139,7 +139,7 @@ TEST_P(DeferredModel, IsAlmostTheSameWhereAGpuStreams) {
   // Both parts of a layer are streamed, over the same weights.
   const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
   std::map<std::vector<int32_t>, int> products;
-  for (const launches::Stream& stream : plan::streams(file.view())) ++products[stream.products];
+  for (const program::Stream& stream : file->streams) ++products[stream.products];
   int once = 0;
   for (const auto& [blobs, times] : products) {
     once += times == 1;

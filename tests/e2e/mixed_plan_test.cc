@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "lib/launches/find_fused.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/program/find_fused.h"
 #include "lib/runtime/cpu/node_weights.h"
 #include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/runtime/quality/layer_streams.h"
@@ -140,13 +140,12 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // Of the steps [0, count).
-std::vector<launches::FusedGroup> groups_of(const plan::PlanView& plan, size_t count) {
-  const launches::StepList list = plan::step_list(plan);
-  return launches::find_fused(list, launches::Uses(list), 0, static_cast<int32_t>(count));
+std::vector<program::FusedGroup> groups_of(const program::Program& program, size_t count) {
+  return program::find_fused(program, program::Uses(program), 0, static_cast<int32_t>(count));
 }
 
-std::vector<launches::FusedGroup> latent_groups(const plan::PlanView& plan) {
-  auto found = groups_of(plan, plan.steps.size());
+std::vector<program::FusedGroup> latent_groups(const program::Program& program) {
+  auto found = groups_of(program, program.steps.size());
   std::erase_if(found, [](const auto& f) { return f.op != FusedOp::Latent; });
   return found;
 }
@@ -183,10 +182,10 @@ TEST(GpuPlan, OneTokenTakesTheStepsOfALayerInAFewLaunches) {
     Compiled compiled(model, "all-gpu.yaml");
     const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
     const plan::PlanView& plan = file.view();
-    const auto groups = groups_of(plan, plan.steps.size());
+    const auto groups = groups_of(*plan.program, plan.program->steps.size());
     std::map<FusedOp, std::set<int32_t>> layers;
     std::set<int32_t> seen;
-    for (const launches::FusedGroup& group : groups) {
+    for (const program::FusedGroup& group : groups) {
       EXPECT_TRUE(std::is_sorted(group.steps.begin(), group.steps.end()));
       for (int32_t i : group.steps) EXPECT_TRUE(seen.insert(i).second) << model << " step " << i;
       layers[group.op].insert(plan.steps[group.steps.back()].layer);
@@ -207,7 +206,7 @@ TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
     const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
     plan::PlanView plan = file.view();
     const int64_t layers = std::ssize(plan.kv_slots);
-    EXPECT_EQ(std::ssize(latent_groups(plan)), layers) << model;
+    EXPECT_EQ(std::ssize(latent_groups(*plan.program)), layers) << model;
     std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
     int64_t moved = 0;
     for (size_t i = 0; i + 2 < values.size(); ++i) {
@@ -218,7 +217,7 @@ TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
     }
     EXPECT_EQ(moved, layers) << model;
     plan.values = values;
-    EXPECT_EQ(std::ssize(latent_groups(plan)), layers) << model;
+    EXPECT_EQ(std::ssize(latent_groups(*plan.program)), layers) << model;
   }
 }
 
@@ -226,14 +225,11 @@ TEST(GpuPlan, LatentAttentionIsFoundWhereItsResultLiesOverItsQuery) {
 TEST(GpuPlan, LatentAttentionIsNotFoundWhereItReadsAnotherPartOfWhatIsWritten) {
   Compiled compiled("deepseek2", "all-gpu.yaml");
   const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
-  plan::PlanView plan = file.view();
-  const auto found = latent_groups(plan);
+  const auto found = latent_groups(*file->program);
   ASSERT_FALSE(found.empty());
   for (size_t member : {1u, 2u}) {  // attention, the product of its values
-    std::vector<plan::OperandRecord> operands(plan.operands.begin(), plan.operands.end());
-    operands[plan.steps[found[0].steps[member]].first_input].offset += 32;
-    plan::PlanView changed = plan;
-    changed.operands = operands;
+    program::Program changed = *file->program;
+    changed.steps[found[0].steps[member]].inputs[0].offset += 32;
     EXPECT_EQ(latent_groups(changed).size(), found.size() - 1);
   }
 }
@@ -346,21 +342,19 @@ TEST(MixedPlan, TextsHaveTheirLogitsAndStreamsOnEveryDevice) {
 TEST(GpuPlan, StepsAreNotTakenTogetherAcrossOneThatReadsTheirBuffers) {
   Compiled compiled("llama", "all-gpu.yaml");
   const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();
-  plan::PlanView plan = file.view();
-  const auto before = groups_of(plan, plan.steps.size());
+  program::Program program = *file->program;
+  const auto before = groups_of(program, program.steps.size());
   const auto gate_up = std::find_if(before.begin(), before.end(),
                                     [](const auto& group) { return group.op == FusedOp::GateUp; });
   ASSERT_NE(gate_up, before.end());
   // Beyond its last step nothing of it is found: its glu is not in the run.
-  const auto cut = groups_of(plan, static_cast<size_t>(gate_up->steps.back()));
+  const auto cut = groups_of(program, static_cast<size_t>(gate_up->steps.back()));
   EXPECT_EQ(std::count_if(cut.begin(), cut.end(),
                           [&](const auto& group) { return group.steps == gate_up->steps; }),
             0);
   // All layers on one buffer: every fusion would write what it reads.
-  std::vector<plan::ValueRecord> values(plan.values.begin(), plan.values.end());
-  for (plan::ValueRecord& value : values) value.buffer = 0;
-  plan.values = values;
-  EXPECT_TRUE(groups_of(plan, plan.steps.size()).empty());
+  for (program::Value& value : program.values) value.buffer = 0;
+  EXPECT_TRUE(groups_of(program, program.steps.size()).empty());
 }
 
 TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {

@@ -237,7 +237,7 @@ TEST(SplitExperts, OfTheGpuAreComputedBesideThoseOfTheCpu) {
   const auto& parts = plan.program->parts;
   int layers = 0;
   for (size_t p = 1; p < parts.size(); ++p) {
-    if (parts[p].kind != launches::Part::Kind::Cpu) continue;
+    if (parts[p].kind != program::Part::Kind::Cpu) continue;
     bool experts = false;
     for (int32_t i = 0; i < parts[p - 1].step_count; ++i) {
       const plan::StepRecord& step = plan.steps[parts[p - 1].first_step + i];

@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "lib/launches/verify_launches.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/stream_memory.h"
+#include "lib/program/verify_launches.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/reference_run.h"
@@ -147,7 +147,7 @@ TEST(StreamedExperts, AreStreamedByTheGpuOfTheirLayer) {
                     "tests/gpu/two-h200.yaml");
   const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
   std::set<std::string> devices;
-  for (const launches::Stream& stream : plan::streams(file.view())) devices.insert(stream.device);
+  for (const program::Stream& stream : file->streams) devices.insert(stream.device);
   EXPECT_EQ(devices.size(), 2u);
   const auto engine = streamed.open();
   ASSERT_TRUE(engine) << streamed.error;
@@ -167,7 +167,7 @@ TEST(StreamedExperts, AreStreamedByThemselvesFromWhereItPays) {
 }
 
 int64_t layers_of(const plan::PlanView& plan) {
-  return std::ssize(plan::streams(plan));
+  return std::ssize(plan.streams);
 }
 
 // The products of a layer: gate, up and down.
@@ -207,7 +207,7 @@ TEST(StreamedExperts, ArePartOfTheMemoryThatAPlanAsksFor) {
   EXPECT_GT(bytes(a, 128), bytes(a, 64));
   // Two layers of panels and one of tiles, all of Q4_K or Q6_K: at least three times a layer's.
   uint64_t most = 0;
-  for (const launches::Stream& stream : plan::streams(a.view())) {
+  for (const program::Stream& stream : a->streams) {
     uint64_t sum = 0;
     for (int32_t blob : stream.products) sum += a.view().blobs[blob].size;
     most = std::max(most, sum);
@@ -304,7 +304,7 @@ TEST(StreamedExperts, ComeInPiecesThatMakeUpAllOfThem) {
   Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4");
   const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
   const plan::PlanView& plan = file.view();
-  const auto streams = plan::streams(plan);
+  const auto streams = plan.streams;
   for (const plan::StreamSlots slots : plan::kStreamSlots) {
     const auto memory = plan::stream_memory(plan, streams, "cuda:0", {.step_tokens = 64}, slots);
     ASSERT_TRUE(memory) << memory.error().message;
@@ -321,7 +321,7 @@ TEST(StreamedExperts, ComeInPiecesThatMakeUpAllOfThem) {
       }
     }
     size_t products = 0;
-    for (const launches::Stream& stream : streams) {
+    for (const program::Stream& stream : streams) {
       products += stream.products.size();
       for (int32_t blob : stream.products) {
         EXPECT_EQ(copied[static_cast<uint32_t>(blob)], plan.blobs[blob].size);
@@ -361,24 +361,24 @@ TEST(MemoryThatCannotBePinned, IsCopiedWithAWarning) {
 TEST(StreamedExperts, LaunchesThatDoNotBelongTogetherAreRefused) {
   Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=6");
   const plan::PlanFile file = plan::PlanFile::open(streamed.plan()).take();
-  const launches::Program& program = *file->program;
-  const launches::Stream stream = program.streams[0];
+  const program::Stream stream = file->streams[0];
   const auto refusal = [&](auto change) {
-    std::vector<launches::Launch> all = program.launches;
-    for (launches::Launch& launch : all) {
+    program::Program program = *file->program;
+    for (program::Launch& launch : program.launches) {
       if (!launch.op && launch.steps[0] == stream.steps[1]) change(launch);
     }
-    std::erase_if(all, [](const launches::Launch& launch) { return launch.steps.empty(); });
-    const Status checked = launches::verify_launches(program.list, program.parts, all);
+    std::erase_if(program.launches,
+                  [](const program::Launch& launch) { return launch.steps.empty(); });
+    const Status checked = program::verify_launches(program);
     return checked ? std::string() : checked.error().message;
   };
-  EXPECT_EQ(refusal([](launches::Launch&) {}), "");
+  EXPECT_EQ(refusal([](program::Launch&) {}), "");
   EXPECT_THAT(
-      refusal([](launches::Launch& l) { l.least_tokens = std::max<int64_t>(l.least_tokens, 7); }),
+      refusal([](program::Launch& l) { l.least_tokens = std::max<int64_t>(l.least_tokens, 7); }),
       HasSubstr("from 6 tokens on, step 21 from 7"));
-  EXPECT_THAT(refusal([](launches::Launch& l) { l.steps.clear(); }), HasSubstr("has no kernel"));
+  EXPECT_THAT(refusal([](program::Launch& l) { l.steps.clear(); }), HasSubstr("has no kernel"));
   // The embedding, which no GPU feeds.
-  EXPECT_THAT(refusal([](launches::Launch& l) { l.steps = {0}; }),
+  EXPECT_THAT(refusal([](program::Launch& l) { l.steps = {0}; }),
               HasSubstr("steps 0 and 0 are not of one part on a GPU"));
 }
 

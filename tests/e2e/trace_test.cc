@@ -125,7 +125,7 @@ TEST(Traces, ShowPartsStepsGraphsAndWaits) {
     if (!transfer) (plan.string(plan.steps[i].device) == "cpu" ? cpu_steps : gpu_steps).insert(i);
   }
   const auto& parts = plan.program->parts;
-  const auto of_cpu = std::ranges::count(parts, launches::Part::Kind::Cpu, &launches::Part::kind);
+  const auto of_cpu = std::ranges::count(parts, program::Part::Kind::Cpu, &program::Part::kind);
   const std::vector<TraceSpan> host = spans(trace, "cpu", "host");
   EXPECT_GT(of_cpu, plan.facts.layers - 1);
   EXPECT_EQ(count(host, "compute"), 4 * of_cpu);

@@ -395,7 +395,7 @@ class HostGpu final : public Gpu {
   Result<std::unique_ptr<GpuStep>> make_launch(const GpuBindContext& context,
                                                std::span<GpuStep* const> members) override {
     if (!plan_) plan_ = std::make_unique<HostPlan>(context);
-    const launches::Launch& launch = context.launch;
+    const program::Launch& launch = context.launch;
     if (!launch.op) return std::unique_ptr<GpuStep>(std::make_unique<Step>(*this, context));
     EXPECT_EQ(members.size(), launch.steps.size());
     const bool latent = launch.op == FusedOp::Latent;

@@ -222,7 +222,7 @@ class Checker {
   }
 
   // The steps with their kernels; null where the model cannot be lowered. Made once.
-  const steps::StepGraph* launched() {
+  const program::Program* launched() {
     if (!launched_) launched_.emplace(passes::launched_steps(state_));
     return launched_->ok() ? &**launched_ : nullptr;
   }
@@ -302,7 +302,7 @@ class Checker {
   const Options& options_;
   DiagSink sink_;
   passes::CompileState state_;
-  std::optional<Result<steps::StepGraph>> launched_;
+  std::optional<Result<program::Program>> launched_;
   std::optional<input::ModelSource> source_;
   input::HfConfig config_;
   plan::PlanChatTemplate templates_;

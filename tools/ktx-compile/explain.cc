@@ -95,11 +95,11 @@ int generation_of(const passes::CompileState& state, const std::string& device) 
 
 // Of the module's own steps: kernel families on the CPU; on a GPU the launches, those of the
 // target's card where it is known, each with the sentence of its row.
-std::string kernels_of(const passes::CompileState& state, const steps::StepGraph& graph,
+std::string kernels_of(const passes::CompileState& state, const program::Program& graph,
                        const std::string& path) {
   std::string out;
   for (size_t i = 0; i < graph.steps.size(); ++i) {
-    const steps::Step& step = graph.steps[i];
+    const program::Step& step = graph.steps[i];
     if (step.module != path || step.op == StepOp::Transfer) continue;
     const std::string_view op = info(step.op).name;
     if (target::is_cpu(step.device)) {
@@ -109,7 +109,7 @@ std::string kernels_of(const passes::CompileState& state, const steps::StepGraph
       continue;
     }
     const int sm = generation_of(state, step.device);
-    for (const launches::Launch& launch : graph.launches) {
+    for (const program::Launch& launch : graph.launches) {
       const auto& all = launch.steps;
       if (std::find(all.begin(), all.end(), static_cast<int32_t>(i)) == all.end()) continue;
       if (sm > 0 && (sm < launch.least_sm || sm > launch.most_sm)) continue;
@@ -139,7 +139,7 @@ std::string streams_of_module(const passes::CompileState& state, const ir::Modul
 
 }  // namespace
 
-Result<std::string> explain_module(const passes::CompileState& state, const steps::StepGraph* steps,
+Result<std::string> explain_module(const passes::CompileState& state, const program::Program* steps,
                                    const std::string& path) {
   const ir::Module* module = find_module(state.modules, path);
   if (!module) {

@@ -10,7 +10,7 @@ namespace ktx::tools {
 
 // Fails where there is no module of this path; the message names the nearest. `steps`: the
 // model's, with launches; null where it cannot be lowered.
-Result<std::string> explain_module(const passes::CompileState& state, const steps::StepGraph* steps,
+Result<std::string> explain_module(const passes::CompileState& state, const program::Program* steps,
                                    const std::string& path);
 
 }  // namespace ktx::tools

@@ -23,13 +23,13 @@ std::string_view from_header(std::string_view text) {
 }
 
 // The fact that a step graph has reached, when no pass follows.
-passes::Fact fact_of(const steps::StepGraph& graph) {
+passes::Fact fact_of(const program::Program& graph) {
   if (!graph.launches.empty()) return passes::Fact::Launched;
   if (!graph.groups.empty()) return passes::Fact::Fused;
   return graph.parts.empty() ? passes::Fact::Lowered : passes::Fact::Cut;
 }
 
-// Fills state.modules or state.steps, and how far the graph is.
+// Fills state.modules or state.program, and how far the graph is.
 Status read_graph(const Options& options, passes::CompileState& state) {
   const std::string text = KTX_TRY(read_text_file(options.model));
   const passes::Pass* first =
@@ -44,8 +44,8 @@ Status read_graph(const Options& options, passes::CompileState& state) {
                              steps ? "step" : "module", first->name, steps ? "module" : "step")};
   }
   if (steps) {
-    state.steps = KTX_TRY(steps::parse(text, options.model));
-    state.fact = first ? first->needs : fact_of(state.steps);
+    state.program = KTX_TRY(program::parse(text, options.model));
+    state.fact = first ? first->needs : fact_of(state.program);
   } else {
     state.modules = KTX_TRY(ir::parse(text, options.model));
     // Numbers of rules mean those of the files that the text was made with.
@@ -104,7 +104,7 @@ int run_graph_text(const Options& options) {
     return 1;
   }
   if (options.emit == "launches") {
-    fmt::print("{}", list_launches(state.steps, state.target));
+    fmt::print("{}", list_launches(state.program, state.target));
     return 0;
   }
   fmt::print("{}", modules ? ir::print(state.modules) : passes::print_state(state));

@@ -40,16 +40,16 @@ class Rows {
 
 }  // namespace
 
-std::vector<KernelRow> kernel_rows(const steps::StepGraph& graph, const target::Target& target) {
+std::vector<KernelRow> kernel_rows(const program::Program& program, const target::Target& target) {
   Rows rows;
-  for (const steps::Step& step : graph.steps) {
+  for (const program::Step& step : program.steps) {
     if (!target::is_cpu(step.device) || step.op == StepOp::Transfer || step.kernels[1].empty())
       continue;
     rows.add({step.device, std::string(info(step.op).name), "any", step.kernels[1], "", 0});
   }
-  for (const launches::Launch& launch : graph.launches) {
+  for (const program::Launch& launch : program.launches) {
     if (!may_take(target, launch)) continue;
-    const steps::Step& last = graph.steps[static_cast<size_t>(launch.steps.back())];
+    const program::Step& last = program.steps[static_cast<size_t>(launch.steps.back())];
     const std::string op(launch.op ? name(*launch.op) : info(last.op).name);
     rows.add({last.device, op, tokens_text(launch), launch.kernel, conditions_text(launch), 0});
   }

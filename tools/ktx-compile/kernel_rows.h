@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/steps/step_graph.h"
+#include "lib/program/program.h"
 #include "lib/target/target.h"
 
 namespace ktx::tools {
@@ -25,6 +25,6 @@ struct KernelRow {
 
 // By device and in the order in which ops first appear; of the launches those that the GPUs of a
 // described target may take. The graph has been through choose-launches.
-std::vector<KernelRow> kernel_rows(const steps::StepGraph& graph, const target::Target& target);
+std::vector<KernelRow> kernel_rows(const program::Program& program, const target::Target& target);
 
 }  // namespace ktx::tools

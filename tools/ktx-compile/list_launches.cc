@@ -12,11 +12,11 @@
 namespace ktx::tools {
 namespace {
 
-using launches::Launch;
-using launches::Part;
+using program::Launch;
+using program::Part;
 
-std::string title(const steps::StepGraph& graph, const Launch& launch) {
-  const steps::Step& last = graph.steps[static_cast<size_t>(launch.steps.back())];
+std::string title(const program::Program& program, const Launch& launch) {
+  const program::Step& last = program.steps[static_cast<size_t>(launch.steps.back())];
   if (!launch.op) {
     return fmt::format("  step {}, {} of {}\n", launch.steps.back(), info(last.op).name,
                        printable(last.module));
@@ -69,19 +69,19 @@ std::string launch_line(const Launch& launch) {
   return line.substr(0, line.find_last_not_of(' ') + 1);
 }
 
-std::string list_launches(const steps::StepGraph& graph, const target::Target& target) {
+std::string list_launches(const program::Program& program, const target::Target& target) {
   std::string out;
-  auto launch = graph.launches.begin();
-  for (size_t p = 0; p < graph.parts.size(); ++p) {
-    const Part& part = graph.parts[p];
+  auto launch = program.launches.begin();
+  for (size_t p = 0; p < program.parts.size(); ++p) {
+    const Part& part = program.parts[p];
     const int32_t end = part.first_step + part.step_count;
     const std::string from = part.from.empty() ? "" : " from " + printable(part.from);
     out += fmt::format("part {}, {}{}: steps {} to {}\n", p, printable(part.device), from,
                        part.first_step, end - 1);
     const Launch* before = nullptr;
-    for (; launch != graph.launches.end() && launch->steps.back() < end; ++launch) {
+    for (; launch != program.launches.end() && launch->steps.back() < end; ++launch) {
       if (!may_take(target, *launch)) continue;
-      if (!before || before->steps != launch->steps) out += title(graph, *launch);
+      if (!before || before->steps != launch->steps) out += title(program, *launch);
       out += "    " + launch_line(*launch) + "\n";
       before = &*launch;
     }

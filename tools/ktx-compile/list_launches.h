@@ -10,21 +10,21 @@
 
 #include <string>
 
-#include "lib/steps/step_graph.h"
+#include "lib/program/program.h"
 #include "lib/target/target.h"
 
 namespace ktx::tools {
 
 // The graph has been through choose-launches. Of all launches, or of those that the GPUs of a
 // described target may take.
-std::string list_launches(const steps::StepGraph& graph, const target::Target& target);
+std::string list_launches(const program::Program& program, const target::Target& target);
 
 // "2..16      marlin_skinny_gemm    sm_90 and newer", without indentation, and its parts.
-std::string launch_line(const launches::Launch& launch);
-std::string tokens_text(const launches::Launch& launch);      // "1", "2..16", "17..", "any"
-std::string conditions_text(const launches::Launch& launch);  // "" for always
+std::string launch_line(const program::Launch& launch);
+std::string tokens_text(const program::Launch& launch);      // "1", "2..16", "17..", "any"
+std::string conditions_text(const program::Launch& launch);  // "" for always
 
 // Whether a GPU of the target may take it; true where the target has none.
-bool may_take(const target::Target& target, const launches::Launch& launch);
+bool may_take(const target::Target& target, const program::Launch& launch);
 
 }  // namespace ktx::tools

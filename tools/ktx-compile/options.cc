@@ -33,7 +33,7 @@ void check_names(Options& options, Mistakes& mistakes) {
     if (!added) mistakes.push_back(added.error().message);
   }
   if (!options.prefer_text.empty()) {
-    const auto prefer = launches::parse_preferences(options.prefer_text);
+    const auto prefer = program::parse_preferences(options.prefer_text);
     if (prefer.ok()) options.prefer = *prefer;
     if (!prefer.ok()) mistakes.push_back("--prefer: " + prefer.error().message);
   }

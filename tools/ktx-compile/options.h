@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/launches/launch_choice.h"
+#include "lib/program/launch_choice.h"
 
 namespace ktx::tools {
 
@@ -35,7 +35,7 @@ struct Options {
   std::string reuse;       // an older plan whose packed weights may be taken over; "": none
   bool bf16_inputs = false;
   std::string prefer_text;  // as given
-  launches::Preferences prefer;
+  program::Preferences prefer;
   int threads = 0;
 
   std::string emit;  // "", "module-ir", "step-ir" or "launches"

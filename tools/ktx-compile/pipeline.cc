@@ -268,8 +268,8 @@ int run_compile(const Options& options) {
   }
   reporter.flush();
   if (options.emit == "module-ir") fmt::print("{}", ir::print(state.modules));
-  if (options.emit == "step-ir") fmt::print("{}", steps::print(state.steps));
-  if (options.emit == "launches") fmt::print("{}", list_launches(state.steps, state.target));
+  if (options.emit == "step-ir") fmt::print("{}", program::print(state.program));
+  if (options.emit == "launches") fmt::print("{}", list_launches(state.program, state.target));
   if (!options.emit.empty() || !options.stop_after.empty()) return 0;
 
   // 6. Tokenizer and chat template, checked now rather than at the first prompt.

@@ -309,7 +309,7 @@ std::string rules_table(const passes::CompileState& state) {
   return out + "</table></div>\n";
 }
 
-std::string kernels_table(const steps::StepGraph& steps, const target::Target& target) {
+std::string kernels_table(const program::Program& steps, const target::Target& target) {
   std::string out =
       "<div class=scroll><table><tr><th class=l>device<th class=l>op<th>places<th>tokens"
       "<th class=l>kernel<th class=l></tr>\n";
@@ -340,7 +340,7 @@ std::string diagnostics(const DiagSink& sink) {
 
 }  // namespace
 
-std::string report_html(const passes::CompileState& state, const steps::StepGraph* steps) {
+std::string report_html(const passes::CompileState& state, const program::Program* steps) {
   const ir::ModelFacts& facts = state.modules.facts;
   Colors colors;
   const std::string model = facts.name.empty() ? facts.family : facts.name;

@@ -8,6 +8,6 @@
 namespace ktx::tools {
 
 // `steps`: the model's, with launches; null where it cannot be lowered.
-std::string report_html(const passes::CompileState& state, const steps::StepGraph* steps);
+std::string report_html(const passes::CompileState& state, const program::Program* steps);
 
 }  // namespace ktx::tools

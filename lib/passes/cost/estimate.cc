@@ -16,6 +16,7 @@
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/lower/prefill_device.h"
 #include "lib/plan/state_layout.h"
+#include "lib/program/forwards_in_flight.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -310,11 +311,11 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   estimate.deferral = deferral_text(model.modules, placement);
   estimate.division = division_text(placement);
   estimate.transferred_values = hand_overs.values;
-  const Result<steps::StepGraph> launched = launched_steps(model, placement);
+  const Result<program::Program> launched = launched_steps(model, placement);
   if (!launched) return estimate;  // the findings say why
   auto slots = plan::StreamSlots::Layer;
   for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);
-  estimate.forwards_in_flight = forwards_in_flight(*launched);
+  estimate.forwards_in_flight = program::forwards_in_flight(*launched);
   estimate.chunks_in_flight = chunks_in_flight(*launched);
   const int64_t chunk = estimate.shape.step_tokens;
   estimate.token = predict_forward(*launched, model.target, {});

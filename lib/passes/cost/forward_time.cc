@@ -8,19 +8,19 @@
 
 #include "kernels/gpu/gpu_limits.h"
 #include "lib/formats/layout_size.h"
-#include "lib/launches/joint_experts.h"
-#include "lib/launches/parts.h"
-#include "lib/launches/streams.h"
 #include "lib/passes/cost/host_links.h"
-#include "lib/steps/graph_step_list.h"
+#include "lib/program/joint_experts.h"
+#include "lib/program/parts.h"
+#include "lib/program/program.h"
+#include "lib/program/streams.h"
 #include "lib/target/gpu_generation.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
 namespace {
 
-using launches::ListedStep;
-using launches::Part;
+using program::Part;
+using program::Step;
 using target::device_id;
 using target::DeviceId;
 
@@ -95,19 +95,19 @@ struct Work {
 
 class Predictor {
  public:
-  Predictor(const steps::StepGraph& graph, const target::Target& target, const ForwardShape& shape)
+  Predictor(const program::Program& program, const target::Target& target,
+            const ForwardShape& shape)
       : target_(target),
         tokens_(shape.tokens),
         before_(shape.before),
         slots_(shape.slots),
         joint_(shape.joint),
-        list_(steps::step_list(graph)),
-        waits_(launches::find_cpu_waits(list_)),
-        graph_(graph) {
+        program_(program),
+        waits_(program::find_cpu_waits(program)) {
     time_.tokens = tokens_;
-    const auto least = launches::stream_tokens(list_, graph.launches);
+    const auto least = program::stream_tokens(program);
     if (least && *least > 0 && tokens_ >= *least) {
-      for (const launches::Stream& s : launches::streams_of(list_, graph.parts, graph.launches)) {
+      for (const program::Stream& s : program::streams_of(program)) {
         streams_.emplace(s.part, s.device);
       }
     }
@@ -115,13 +115,13 @@ class Predictor {
 
   ForwardTime run() {
     find_alone();
-    for (const Part& part : graph_.parts) {
+    for (const Part& part : program_.parts) {
       if (part.kind == Part::Kind::Reduce)
         team_.insert(device_order(target_, device_id(part.device)));
     }
     std::optional<DeviceId> before;  // the device of the part before
-    for (size_t p = 0; p < graph_.parts.size(); ++p) {
-      const Part& part = graph_.parts[p];
+    for (size_t p = 0; p < program_.parts.size(); ++p) {
+      const Part& part = program_.parts[p];
       const auto stream = streams_.find(static_cast<int32_t>(p));
       const DeviceId device = device_id(stream != streams_.end() ? stream->second : part.device);
       const bool network = part.kind == Part::Kind::Network;
@@ -148,7 +148,7 @@ class Predictor {
       } else if (part.kind == Part::Kind::Cpu) {
         DeviceTime& cpu = at(device);
         const double busy = cpu.seconds;
-        for_steps(part, [&](const ListedStep& s, int32_t i) { add_step(s, i, cpu); });
+        for_steps(part, [&](const Step& s, int32_t i) { add_step(s, i, cpu); });
         const double seconds = cpu.seconds - busy, saved = beside(part, seconds);
         time_.beside_seconds += saved;
         hosts_[host_].busy_seconds -= saved;
@@ -181,11 +181,11 @@ class Predictor {
 
   // A GPU waits for the others of its team, and reads what they have.
   void add_sum(const Part& part, DeviceTime& device) const {
-    for_steps(part, [&](const ListedStep& step, int32_t) {
-      const launches::ListedValue& value = list_.values[static_cast<size_t>(step.outputs[0].value)];
+    for_steps(part, [&](const Step& step, int32_t) {
+      const program::Value& value = program_.values[static_cast<size_t>(step.outputs[0].value)];
       const double rows = value.rows == RowKind::Token ? static_cast<double>(tokens_) : 1;
       const double others = static_cast<double>(step.inputs.size()) - 1;
-      const double bytes = rows * static_cast<double>(value.row_elements) * 4 * others;
+      const double bytes = rows * static_cast<double>(row_bytes(value)) * others;
       const bool reaches = device.rates.peer > 0;
       const double start = !reaches                       ? kCopiedSumSeconds
                            : tokens_ <= kMostSkinnyTokens ? kSmallSumSeconds
@@ -199,10 +199,10 @@ class Predictor {
   void add_network(const Part& part) {
     const HostLink link = link_between(target_, device_id(part.from), device_id(part.device));
     double bytes = 0;
-    for_steps(part, [&](const ListedStep& step, int32_t index) {
-      const launches::ListedValue& value = list_.values[static_cast<size_t>(step.inputs[0].value)];
+    for_steps(part, [&](const Step& step, int32_t index) {
+      const program::Value& value = program_.values[static_cast<size_t>(step.inputs[0].value)];
       const int64_t rows = value.rows == RowKind::Token ? tokens_ : 1;
-      bytes += static_cast<double>(rows * value.row_elements * 4) * graph_.steps[index].use;
+      bytes += static_cast<double>(rows * row_bytes(value)) * program_.steps[index].use;
     });
     go_to(device_id(part.from));
     Host& from = hosts_[host_];
@@ -232,7 +232,7 @@ class Predictor {
   template <class F>
   void for_steps(const Part& part, const F& f) const {
     for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
-      f(list_.steps[i], i);
+      f(program_.steps[i], i);
     }
   }
 
@@ -245,31 +245,33 @@ class Predictor {
     return found->second;
   }
 
-  Work work_of(const ListedStep& step, int32_t index, double expert_share) const {
+  Work work_of(const Step& step, int32_t index, double expert_share) const {
     Work work;
-    const bool output = !step.outputs.empty() && step.outputs[0].value != launches::kNone &&
-                        list_.values[step.outputs[0].value].rows == RowKind::Output;
+    const bool output = !step.outputs.empty() && step.outputs[0].value != program::kAbsent &&
+                        program_.values[step.outputs[0].value].rows == RowKind::Output;
     const double rows = output ? 1 : static_cast<double>(tokens_);
     if (const auto* a = std::get_if<AttentionAttrs>(&step.attrs)) {
       double seen = static_cast<double>(before_) + rows / 2;
       if (a->window > 0) seen = std::min(seen, static_cast<double>(a->window));
       if (step.op == StepOp::SparseAttention) {
-        seen = std::min(seen, static_cast<double>(list_.values[step.inputs[1].value].row_elements));
+        seen = std::min(seen,
+                        static_cast<double>(row_elements(program_.values[step.inputs[1].value])));
       }
       work.operations =
           2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
     }
     const double all = static_cast<double>(before_) + rows / 2;
     if (const auto* a = std::get_if<BlockAttentionAttrs>(&step.attrs)) {
-      const auto chosen = static_cast<double>(list_.values[step.inputs[1].value].row_elements);
+      const auto chosen = static_cast<double>(row_elements(program_.values[step.inputs[1].value]));
       const double seen = std::min(all, chosen / a->kv_heads * a->block);
       work.operations =
           2.0 * a->heads * (a->key_dim + a->value_dim) * rows * seen / kAttentionShare;
     }
     if (const auto* a = std::get_if<CompressedAttentionAttrs>(&step.attrs)) {
       double entries = all / a->every;
-      if (step.inputs.size() > 1 && step.inputs[1].value != launches::kNone) {
-        const auto chosen = static_cast<double>(list_.values[step.inputs[1].value].row_elements);
+      if (step.inputs.size() > 1 && step.inputs[1].value != program::kAbsent) {
+        const auto chosen =
+            static_cast<double>(row_elements(program_.values[step.inputs[1].value]));
         entries = std::min(entries, chosen);
       }
       const double seen = entries + std::min(all, static_cast<double>(a->window));
@@ -283,22 +285,23 @@ class Predictor {
     }
     const size_t products = product_weights(step.op);
     for (size_t i = 0; i < std::min(products, step.weights.size()); ++i) {
-      const launches::ListedWeight& w = step.weights[i];
-      const auto matrix = matrix_bytes(w.layout, w.dtype, w.rows, w.cols);
-      double matrices = static_cast<double>(w.matrices), each = rows;
+      const program::Blob* const w = program_.weight(step, i);
+      if (w == nullptr) continue;
+      const auto matrix = matrix_bytes(w->layout, w->dtype, w->rows, w->cols);
+      double matrices = static_cast<double>(w->matrices), each = rows;
       if (const auto* e = std::get_if<ExpertsAttrs>(&step.attrs)) {
-        const double pairs = e->top_k * graph_.steps[index].use;  // of a token
+        const double pairs = e->top_k * program_.steps[index].use;  // of a token
         matrices *= 1 - std::pow(1 - std::min(pairs / std::max(e->experts, 1), 1.0), rows);
         each = rows * pairs / expert_share;
       }
-      const double weights = static_cast<double>(w.rows) * static_cast<double>(w.cols);
+      const double weights = static_cast<double>(w->rows) * static_cast<double>(w->cols);
       work.bytes += static_cast<double>(matrix.value_or(0)) * matrices;
       work.operations += 2 * weights * each;
     }
     return work;
   }
 
-  void add_step(const ListedStep& step, int32_t index, DeviceTime& device) const {
+  void add_step(const Step& step, int32_t index, DeviceTime& device) const {
     const bool cpu = target::is_cpu(device.device);
     const Work work = work_of(step, index, cpu ? kCpuExpertShare : kGpuExpertShare);
     device.read_bytes += static_cast<uint64_t>(work.bytes);
@@ -308,9 +311,9 @@ class Predictor {
 
   // Steps whose own launches a GPU runs: those of groups without a kernel for these tokens.
   void find_alone() {
-    for (const launches::Launch& launch : graph_.launches) {
+    for (const program::Launch& launch : program_.launches) {
       if (!launch.op || tokens_ < launch.least_tokens || tokens_ > launch.most_tokens) continue;
-      const auto& device = list_.steps[launch.steps[0]].device;
+      const auto& device = program_.steps[launch.steps[0]].device;
       const target::GpuTarget* const gpu = gpu_of(target_, device_id(device));
       if (gpu == nullptr) continue;
       const int sm = target::generation(*gpu);
@@ -352,7 +355,7 @@ class Predictor {
     bool hands_over = false;
     const double before = device.seconds;
     const int64_t launches_before = device.launches;
-    for_steps(part, [&](const ListedStep& step, int32_t i) {
+    for_steps(part, [&](const Step& step, int32_t i) {
       add_step(step, i, device);
       hands_over |= step.op == StepOp::Transfer && target::is_cpu(step.device);
       if (!fused_.contains(i) && step.op != StepOp::Transfer) ++device.launches;
@@ -383,17 +386,19 @@ class Predictor {
     double taken_[2] = {0, 0};  // of the last two pieces
   };
 
-  static double panel_bytes(const launches::ListedWeight& w) {
-    return static_cast<double>(matrix_bytes(w.layout, w.dtype, w.rows, w.cols).value_or(0)) *
-           static_cast<double>(w.matrices);
+  double panel_bytes(const Step& step, size_t weight) const {
+    const program::Blob* const w = program_.weight(step, weight);
+    if (w == nullptr) return 0;
+    return static_cast<double>(matrix_bytes(w->layout, w->dtype, w->rows, w->cols).value_or(0)) *
+           static_cast<double>(w->matrices);
   }
 
   // Of the experts of a streamed part, what comes to the GPU.
   double share_of_gpu(const Part& part) const {
     for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
-      const auto* experts = std::get_if<ExpertsAttrs>(&list_.steps[i].attrs);
+      const auto* experts = std::get_if<ExpertsAttrs>(&program_.steps[i].attrs);
       if (experts == nullptr || experts->experts <= 0) continue;
-      const int32_t here = launches::experts_of_gpu(experts->experts, tokens_, joint_);
+      const int32_t here = program::experts_of_gpu(experts->experts, tokens_, joint_);
       return static_cast<double>(here) / experts->experts;
     }
     return 1;
@@ -403,7 +408,7 @@ class Predictor {
   double rest_seconds(const Part& part, double share) {
     const DeviceRates& cpu = at(device_id(part.device)).rates;
     double seconds = 0;
-    for_steps(part, [&](const ListedStep& step, int32_t index) {
+    for_steps(part, [&](const Step& step, int32_t index) {
       const Work work = work_of(step, index, kCpuExpertShare);
       seconds +=
           (1 - share) * std::max(over(work.bytes, cpu.read), over(work.operations, cpu.arithmetic));
@@ -422,21 +427,21 @@ class Predictor {
       device.copied_bytes += static_cast<uint64_t>(bytes);
     };
     double layer = 0;
-    for_steps(part, [&](const ListedStep& step, int32_t) {
+    for_steps(part, [&](const Step& step, int32_t) {
       for (size_t i = 0; i < std::min(product_weights(step.op), step.weights.size()); ++i) {
-        layer += share * panel_bytes(step.weights[i]);
+        layer += share * panel_bytes(step, i);
       }
     });
     // Deferred experts find the tiles of their layer there.
-    const std::string& module = graph_.steps[part.first_step].module;
+    const std::string& module = program_.steps[part.first_step].module;
     if (slots_ == plan::StreamSlots::Layer && module != layer_there_) fetch(layer);
     layer_there_ = module;
-    for_steps(part, [&](const ListedStep& step, int32_t index) {
+    for_steps(part, [&](const Step& step, int32_t index) {
       const size_t products = std::min(product_weights(step.op), step.weights.size());
       for (size_t i = 0; i < products && slots_ != plan::StreamSlots::Layer; ++i) {
         const int pieces = slots_ == plan::StreamSlots::Matrix ? 1 : plan::kStreamParts;
         for (int piece = 0; piece < pieces; ++piece) {
-          fetch(share * panel_bytes(step.weights[i]) / pieces);
+          fetch(share * panel_bytes(step, i) / pieces);
         }
       }
       const Work work = work_of(step, index, kGpuExpertShare);
@@ -501,9 +506,8 @@ class Predictor {
   const int64_t tokens_, before_;
   const plan::StreamSlots slots_;
   const int64_t joint_;
-  const launches::StepList list_;
-  const launches::CpuWaits waits_;
-  const steps::StepGraph& graph_;
+  const program::Program& program_;
+  const program::CpuWaits waits_;
   Streams streams_;
   std::set<int32_t> fused_;  // steps that another step's launch stands for
   std::map<std::pair<size_t, int>, DeviceTime> devices_;  // by device_order()
@@ -534,9 +538,9 @@ DeviceRates rates_of(const target::Target& target, const DeviceId& device) {
   return gpu != nullptr ? gpu_rates(*gpu) : DeviceRates();
 }
 
-ForwardTime predict_forward(const steps::StepGraph& graph, const target::Target& target,
+ForwardTime predict_forward(const program::Program& program, const target::Target& target,
                             const ForwardShape& shape) {
-  return Predictor(graph, target, shape).run();
+  return Predictor(program, target, shape).run();
 }
 
 }  // namespace ktx::passes

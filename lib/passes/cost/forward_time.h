@@ -2,7 +2,7 @@
 // target: measured ones where its profile has them, else rated figures times the share that
 // kernels usually reach.
 //
-//   predict_forward(graph, target, {.tokens = 1})
+//   predict_forward(program, target, {.tokens = 1})
 //     // cpu     1.10 GiB at 97 GB/s                    12.2 ms
 //     // cuda:0  0.66 GiB at 4300 GB/s, 243 kernels      1.1 ms
 //     // 96 hand-overs                                   1.5 ms
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "lib/plan/stream_slots.h"
-#include "lib/steps/step_graph.h"
+#include "lib/program/program.h"
 #include "lib/target/device_id.h"
 #include "lib/target/target.h"
 
@@ -91,11 +91,11 @@ struct ForwardShape {
   int64_t tokens = 1;
   int64_t before = 0;  // positions in the cache; reading their keys and values is not counted
   plan::StreamSlots slots = plan::StreamSlots::Layer;  // of streamed experts
-  int64_t joint = 0;                                   // of them too (lib/launches/joint_experts.h)
+  int64_t joint = 0;                                   // of them too (lib/program/joint_experts.h)
 };
 
-// `graph` has its launches (launched_steps.h).
-ForwardTime predict_forward(const steps::StepGraph& graph, const target::Target& target,
+// `program` has its launches (launched_steps.h).
+ForwardTime predict_forward(const program::Program& program, const target::Target& target,
                             const ForwardShape& shape);
 
 }  // namespace ktx::passes

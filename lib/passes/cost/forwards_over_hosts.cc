@@ -2,22 +2,15 @@
 
 #include <algorithm>
 
-#include "lib/launches/forwards_in_flight.h"
-#include "lib/steps/graph_step_list.h"
+#include "lib/program/forwards_in_flight.h"
+#include "lib/program/program.h"
 
 namespace ktx::passes {
 
-int64_t forwards_in_flight(const steps::StepGraph& graph) {
-  const bool alone = std::ranges::none_of(graph.parts, [](const launches::Part& part) {
-    return part.kind == launches::Part::Kind::Network;
-  });
-  return alone ? 1 : launches::forwards_in_flight(steps::step_list(graph), graph.parts);
-}
-
-int64_t chunks_in_flight(const steps::StepGraph& graph) {
+int64_t chunks_in_flight(const program::Program& program) {
   const bool states = std::ranges::any_of(
-      graph.steps, [](const steps::Step& step) { return state_of(step.attrs) >= 0; });
-  return states ? 1 : forwards_in_flight(graph);
+      program.steps, [](const program::Step& step) { return state_of(step.attrs) >= 0; });
+  return states ? 1 : program::forwards_in_flight(program);
 }
 
 double seconds_of_each(const ForwardTime& pass, int64_t in_flight) {

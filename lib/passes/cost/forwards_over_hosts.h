@@ -1,18 +1,17 @@
-// What the passes give together that may be in flight over several hosts
-// (lib/launches/forwards_in_flight.h).
+// What the forward passes give together that may be in flight over several hosts
+// (lib/program/forwards_in_flight.h).
 #pragma once
 
 #include <cstdint>
 
 #include "lib/passes/cost/forward_time.h"
-#include "lib/steps/step_graph.h"
+#include "lib/program/program.h"
 
 namespace ktx::passes {
 
-// `graph` has its parts.
-int64_t forwards_in_flight(const steps::StepGraph& graph);
-// The same of chunks of one prompt: states that go from token to token keep them in order.
-int64_t chunks_in_flight(const steps::StepGraph& graph);
+// How many chunks of one prompt may be: states that go from token to token keep them in order.
+// `program` has its parts.
+int64_t chunks_in_flight(const program::Program& program);
 
 // Seconds between the ends of two passes, of so many in flight.
 double seconds_of_each(const ForwardTime& pass, int64_t in_flight);

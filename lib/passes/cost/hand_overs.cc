@@ -11,7 +11,7 @@ Status insert_transfers(CompileState& state);
 
 namespace {
 
-using steps::Step;
+using program::Step;
 
 // The device and layer that wrote a value last.
 struct Writer {
@@ -19,13 +19,13 @@ struct Writer {
   int32_t layer = -1;
 };
 
-HandOvers count(const steps::StepGraph& graph) {
+HandOvers count(const program::Program& program) {
   HandOvers found;
-  std::vector<Writer> writers(graph.values.size());
+  std::vector<Writer> writers(program.values.size());
   // Pairs of devices between which a transfer goes with the hand-over before it, as the
   // first has computed nothing since.
   std::set<std::pair<std::string, std::string>> waited;
-  for (const Step& step : graph.steps) {
+  for (const Step& step : program.steps) {
     Writer writer{step.device, step.layer};
     if (step.op == StepOp::Transfer) {
       const Writer& source = writers[step.inputs[0].value];
@@ -39,8 +39,8 @@ HandOvers count(const steps::StepGraph& graph) {
       std::erase_if(waited, [&](const auto& pair) { return pair.first == step.device; });
       if (!step.module.empty()) found.modules_on[step.device].insert(step.module);
     }
-    for (const steps::View& view : step.outputs) {
-      if (view.value != steps::kAbsent) writers[view.value] = writer;
+    for (const program::View& view : step.outputs) {
+      if (view.value != program::kAbsent) writers[view.value] = writer;
     }
   }
   return found;
@@ -58,7 +58,7 @@ Result<HandOvers> find_hand_overs(const PricedModel& model, const Placement& pla
   lowered.fact = Fact::Placed;
   KTX_TRY(lower_to_steps(lowered));
   KTX_TRY(insert_transfers(lowered));
-  return count(lowered.steps);
+  return count(lowered.program);
 }
 
 }  // namespace ktx::passes

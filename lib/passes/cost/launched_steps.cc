@@ -2,7 +2,7 @@
 
 namespace ktx::passes {
 
-Result<steps::StepGraph> launched_steps(const PricedModel& model, const Placement& placement) {
+Result<program::Program> launched_steps(const PricedModel& model, const Placement& placement) {
   DiagSink unseen;
   CompileState lowered;
   lowered.modules = model.modules;
@@ -23,10 +23,10 @@ Result<steps::StepGraph> launched_steps(const PricedModel& model, const Placemen
     if (pass.gives >= Fact::Lowered) options.only->emplace_back(pass.name);
   }
   KTX_TRY(run_passes(lowered, options));
-  return std::move(lowered.steps);
+  return std::move(lowered.program);
 }
 
-Result<steps::StepGraph> launched_steps(const CompileState& state) {
+Result<program::Program> launched_steps(const CompileState& state) {
   return launched_steps(PricedModel(state), placement_of(state));
 }
 

@@ -1,4 +1,4 @@
-// The step graph that a placement would get, with its launches, for prices and reports.
+// The program that a placement would get, with its launches, for prices and reports.
 #pragma once
 
 #include "lib/passes/cost/priced_model.h"
@@ -6,8 +6,8 @@
 namespace ktx::passes {
 
 // Fails where the model cannot be lowered with these devices.
-Result<steps::StepGraph> launched_steps(const PricedModel& model, const Placement& placement);
+Result<program::Program> launched_steps(const PricedModel& model, const Placement& placement);
 // Of the placement that the state's modules have.
-Result<steps::StepGraph> launched_steps(const CompileState& state);
+Result<program::Program> launched_steps(const CompileState& state);
 
 }  // namespace ktx::passes

@@ -14,7 +14,7 @@ Status plan_memory(CompileState& state);
 namespace {
 
 // The steps of the model with routed experts on one device and all else on another.
-Result<steps::StepGraph> planned_steps(const PricedModel& model, const std::string& experts,
+Result<program::Program> planned_steps(const PricedModel& model, const std::string& experts,
                                        const std::string& others) {
   DiagSink unheard;
   CompileState lowered;
@@ -31,20 +31,21 @@ Result<steps::StepGraph> planned_steps(const PricedModel& model, const std::stri
   KTX_TRY(fold_residuals(lowered));
   KTX_TRY(quantize_activations(lowered));
   KTX_TRY(plan_memory(lowered));
-  return std::move(lowered.steps);
+  return std::move(lowered.program);
 }
 
 // The formulas of the buffers on a device.
-std::vector<plan::BufferRecord> buffers_on(const steps::StepGraph& graph, std::string_view device) {
-  const std::vector<std::string> devices = steps::value_devices(graph);
-  std::vector<bool> here(graph.buffers.size());
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    const int32_t buffer = graph.values[i].buffer;
+std::vector<plan::BufferRecord> buffers_on(const program::Program& program,
+                                           std::string_view device) {
+  const std::vector<std::string> devices = program::value_devices(program);
+  std::vector<bool> here(program.buffers.size());
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    const int32_t buffer = program.values[i].buffer;
     if (buffer >= 0 && devices[i] == device) here[static_cast<size_t>(buffer)] = true;
   }
   std::vector<plan::BufferRecord> buffers;
-  for (size_t i = 0; i < graph.buffers.size(); ++i) {
-    const steps::Buffer& buffer = graph.buffers[i];
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const program::Buffer& buffer = program.buffers[i];
     if (!here[i]) continue;
     buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
                        static_cast<uint64_t>(buffer.bytes_per_token),
@@ -58,21 +59,21 @@ std::vector<plan::BufferRecord> buffers_on(const steps::StepGraph& graph, std::s
 Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
   // The formulas hardly depend on the placement: take them from the steps of the same model on one
   // device, and with its experts on the CPU beside a GPU.
-  const steps::StepGraph alone = KTX_TRY(planned_steps(model, "cpu", "cpu"));
+  const program::Program alone = KTX_TRY(planned_steps(model, "cpu", "cpu"));
   MemoryFormulas formulas;
   formulas.all = buffers_on(alone, "cpu");
-  for (const steps::KvSlot& slot : alone.kv_slots) {
+  for (const program::KvSlot& slot : alone.kv_slots) {
     formulas.kv_slots.push_back(
         {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
   }
-  for (const steps::Step& step : alone.steps) {
+  for (const program::Step& step : alone.steps) {
     if (state_of(step.attrs) < 0) continue;
     formulas.states.push_back({state_of(step.attrs), step.layer, state_floats_of(step.attrs)});
   }
   const bool has_experts = std::ranges::any_of(
       model.modules.modules, [](const auto& module) { return module.role == ir::Role::Experts; });
   if (!has_experts) return formulas;
-  const steps::StepGraph apart = KTX_TRY(planned_steps(model, "cpu", "cuda:0"));
+  const program::Program apart = KTX_TRY(planned_steps(model, "cpu", "cuda:0"));
   formulas.without_experts = buffers_on(apart, "cuda:0");
   formulas.of_experts = buffers_on(apart, "cpu");
   return formulas;

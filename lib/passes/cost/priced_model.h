@@ -15,7 +15,7 @@ struct PricedModel {
   const rules::RuleSet& rules;
   const plan::ExpertProfile* profile;  // null: experts are chosen all alike
   CheckOptions check;
-  launches::Preferences prefer;
+  program::Preferences prefer;
   StreamChoice streams;  // to begin with
   std::vector<Tap> taps;
   bool bf16_inputs;

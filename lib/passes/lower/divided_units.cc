@@ -21,7 +21,7 @@ bool is_of_heads(const Module& norm, int64_t head_dim) {
 bool has_rows(const ir::Param& param, int64_t gpus) {
   const int64_t rows = param.rows == 1 ? param.cols : param.rows;
   const bool all = std::ranges::all_of(
-      param.sources, [](const ir::TensorSlice& slice) { return slice.row_count >= 0; });
+      param.sources, [](const TensorSlice& slice) { return slice.row_count >= 0; });
   return param.matrices == 1 && rows % gpus == 0 && (param.sources.size() == 1 || all);
 }
 

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "lib/steps/step_graph.h"
+#include "lib/program/program.h"
 
 namespace ktx::passes {
 
@@ -20,21 +20,21 @@ class DividedWeights {
   // Rows, or of a vector its elements; parts of all rows; all of it.
   enum class How { Rows, Columns, Whole };
 
-  DividedWeights(steps::StepGraph& graph, const std::vector<std::string>& team)
-      : graph_(graph), team_(team) {}
+  DividedWeights(program::Program& program, const std::vector<std::string>& team)
+      : program_(program), team_(team) {}
 
   // The part of `whole` that GPU number `gpu` of the team has; kAbsent of kAbsent. Rows and columns
   // come out even (divided_units.h).
-  steps::BlobId of_gpu(steps::BlobId whole, size_t gpu, How how);
+  program::BlobId of_gpu(program::BlobId whole, size_t gpu, How how);
   // The slot with this GPU's heads of slot `slot`.
   int32_t slot_of(int32_t slot, size_t gpu);
   // Takes out the blobs that no step reads: those that were divided.
   void drop_unused();
 
  private:
-  steps::StepGraph& graph_;
+  program::Program& program_;
   const std::vector<std::string>& team_;
-  std::map<std::tuple<steps::BlobId, size_t, How>, steps::BlobId> parts_;  // by the whole
+  std::map<std::tuple<program::BlobId, size_t, How>, program::BlobId> parts_;  // by the whole
   std::map<int32_t, std::vector<int32_t>> slots_;  // of each KV slot, by GPU
 };
 

@@ -52,9 +52,9 @@ Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
       part.sources.push_back(param.sources[static_cast<size_t>(expert)]);
       continue;
     }
-    const ir::TensorSlice& whole = param.sources[0];
+    const TensorSlice& whole = param.sources[0];
     const int64_t first = whole.first_row + expert * rows;
-    ir::TensorSlice* last = part.sources.empty() ? nullptr : &part.sources.back();
+    TensorSlice* last = part.sources.empty() ? nullptr : &part.sources.back();
     if (last && last->first_row + last->row_count == first) {
       last->row_count += rows;
     } else {

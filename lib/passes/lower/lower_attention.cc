@@ -10,9 +10,9 @@ namespace ktx::passes {
 using ir::Module;
 using ir::Param;
 using ir::Role;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::View;
+using program::BlobId;
+using program::kAbsent;
+using program::View;
 
 // The rotary module: the attention's own, or the model's, which may have one for windows.
 Result<const Module*> Lowering::rotary_of(const Module& attention) const {
@@ -48,9 +48,9 @@ View Lowering::grown(const Module& attention, View q, const PositionScaleAttrs& 
 
 int32_t Lowering::add_kv_slot(const Module& attention, int32_t kv_heads, int32_t key_dim,
                               int32_t value_dim, int32_t window) {
-  graph_.kv_slots.push_back(
+  program_.kv_slots.push_back(
       {attention.layer, kv_heads, key_dim, value_dim, attention.decision.device, window});
-  return static_cast<int32_t>(graph_.kv_slots.size()) - 1;
+  return static_cast<int32_t>(program_.kv_slots.size()) - 1;
 }
 
 Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View in) {

@@ -11,9 +11,9 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::View;
+using program::BlobId;
+using program::kAbsent;
+using program::View;
 
 // Layers with entries are rotated as these are.
 Result<const Module*> Lowering::compressed_rotary(const Module& attention) const {

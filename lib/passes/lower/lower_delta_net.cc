@@ -6,8 +6,8 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::View;
+using program::BlobId;
+using program::View;
 
 // The states of a sequence are numbered in the order of the steps that have one.
 Result<Lowering::Term> Lowering::lower_delta_net(const Module& net, View in) {

@@ -14,9 +14,9 @@ namespace ktx::passes {
 using ir::Module;
 using ir::Param;
 using ir::Role;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::View;
+using program::BlobId;
+using program::kAbsent;
+using program::View;
 
 // Experts beside the dense part, with norms of their own.
 Result<Lowering::Term> Lowering::lower_experts_beside(const Module& layer, const Module& block) {
@@ -149,7 +149,7 @@ Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup&
   emit_on(device, experts, StepOp::ExpertsGateUp, {pairs.in, View{}, pairs.order, pairs.offsets},
           {hidden}, present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
           ExpertsAttrs{count, pairs.top_k, 0, e->glu.activation, e->glu.limit});
-  graph_.steps.back().use = group.use;
+  program_.steps.back().use = group.use;
   const BlobId down = KTX_TRY(weight("down"));
   const BlobId down_bias = KTX_TRY(optional("down_bias"));
   const View out = by_pair ? *by_pair : value("experts_out" + group.suffix, e->hidden);
@@ -158,7 +158,7 @@ Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup&
   emit_on(device, experts, StepOp::ExpertsDown,
           {hidden, View{}, pairs.order, pairs.offsets, pairs.weights}, {out}, {down, down_bias},
           attrs);
-  graph_.steps.back().use = group.use;
+  program_.steps.back().use = group.use;
   return out;
 }
 

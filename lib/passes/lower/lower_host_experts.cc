@@ -18,14 +18,14 @@
 namespace ktx::passes {
 
 using ir::Module;
-using steps::View;
+using program::View;
 
 // A value on another host; insert-transfers finds the sender.
 View Lowering::sent(const Module& experts, const std::string& device, View view, const char* base,
                     const std::string& suffix) {
-  const steps::Value whole = graph_.values[static_cast<size_t>(view.value)];
+  const program::Value whole = program_.values[static_cast<size_t>(view.value)];
   const View there = value(base + suffix, whole.width, whole.type, whole.rows, whole.rows_per_row);
-  emit_on(device, experts, StepOp::Transfer, {graph_.whole(view.value)}, {there}, {}, NoAttrs{});
+  emit_on(device, experts, StepOp::Transfer, {program_.whole(view.value)}, {there}, {}, NoAttrs{});
   return {there.value, view.offset, view.width};
 }
 
@@ -54,7 +54,7 @@ Result<Lowering::Term> Lowering::lower_host_experts(const Module& experts,
     const std::string suffix = "_" + group.device;
     const View order = pairs->order, offsets = pairs->offsets;
     pairs->in = sent(experts, group.device, pairs->in, "experts_in", suffix);
-    steps::Step& rows = graph_.steps.back();
+    program::Step& rows = program_.steps.back();
     rows.inputs.insert(rows.inputs.end(), {order, offsets});
     rows.use = static_cast<float>(1 - std::pow(1 - std::min(group.use, 1.0f), top_k));
     pairs->order = sent(experts, group.device, order, "sent_order", suffix);
@@ -86,7 +86,7 @@ void Lowering::gather_host_experts() {
     for (const Sent::Back& back : sent.backs) {
       emit_on(sent.home, *sent.experts, StepOp::Transfer, {back.pairs, back.order, back.offsets},
               {sent.pairs}, {}, NoAttrs{});
-      graph_.steps.back().use = back.use;
+      program_.steps.back().use = back.use;
     }
     emit_on(sent.home, *sent.experts, StepOp::SumExperts, {sent.pairs, sent.ids}, {sent.out}, {},
             SumExpertsAttrs{sent.top_k, 0});

@@ -11,9 +11,9 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::View;
+using program::BlobId;
+using program::kAbsent;
+using program::View;
 
 Result<Lowering::LatentProjection> Lowering::latent_projection(const Module& kv_b,
                                                                const ir::MlaInfo& a) {

@@ -6,8 +6,8 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::View;
+using program::BlobId;
+using program::View;
 
 Result<Lowering::Term> Lowering::lower_short_conv(const Module& conv, View in) {
   const ir::ShortConvInfo* c = KTX_TRY(info_of<ir::ShortConvInfo>(conv));

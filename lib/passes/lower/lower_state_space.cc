@@ -6,8 +6,8 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::View;
+using program::BlobId;
+using program::View;
 
 Result<Lowering::Term> Lowering::lower_state_space(const Module& space, View in) {
   const ir::StateSpaceInfo* s = KTX_TRY(info_of<ir::StateSpaceInfo>(space));

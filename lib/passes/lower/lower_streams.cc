@@ -11,9 +11,9 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::View;
+using program::BlobId;
+using program::kAbsent;
+using program::View;
 
 // At first all streams are the embedding.
 Status Lowering::spread_streams(const Module& model) {
@@ -38,7 +38,7 @@ Result<View> Lowering::collapse_streams(const Module& streams, View x, const cha
   const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(streams));
   const StreamWeightsAttrs attrs = s->attrs();
   const std::string base = value_name;
-  const RowKind rows = graph_.values[static_cast<size_t>(x.value)].rows;
+  const RowKind rows = program_.values[static_cast<size_t>(x.value)].rows;
   const View normed = value(base + "_streams", x.width, ValueType::F32, rows);
   KTX_TRY(norm(*KTX_TRY(child(streams, Role::StreamsNorm)), x, normed));
   stream_weights_ = value(base + "_weights", attrs.width(), ValueType::F32, rows);

@@ -29,8 +29,8 @@ namespace ktx::passes {
 
 using ir::Module;
 using ir::Role;
-using steps::BlobId;
-using steps::View;
+using program::BlobId;
+using program::View;
 
 Status Lowering::run() {
   const Module& root = modules_.root();
@@ -365,8 +365,8 @@ Result<Lowering::Terms> Lowering::lower_mlp(const Module& layer, View in) {
 }
 
 Status lower_to_steps(CompileState& state) {
-  state.steps = {};
-  return Lowering(state.modules, state.taps, state.steps).run();
+  state.program = {};
+  return Lowering(state.modules, state.taps, state.program).run();
 }
 
 std::string tap_value(size_t tap) {

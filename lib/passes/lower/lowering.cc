@@ -12,10 +12,10 @@ namespace ktx::passes {
 using ir::Module;
 using ir::Param;
 using ir::Role;
-using steps::BlobId;
-using steps::kAbsent;
-using steps::ValueId;
-using steps::View;
+using program::BlobId;
+using program::kAbsent;
+using program::ValueId;
+using program::View;
 
 Result<const Module*> Lowering::child(const Module& parent, Role role) const {
   const Module* found = modules_.child(parent, role);
@@ -27,14 +27,14 @@ Result<const Module*> Lowering::child(const Module& parent, Role role) const {
 View Lowering::value(const std::string& base, int64_t width, ValueType type, RowKind rows,
                      int32_t rows_per_row) {
   const std::string unique = layer_ < 0 ? base : fmt::format("L{}.{}", layer_, base);
-  graph_.values.push_back({unique, type, rows, rows_per_row, width, kAbsent});
-  return graph_.whole(static_cast<ValueId>(graph_.values.size()) - 1);
+  program_.values.push_back({unique, type, rows, rows_per_row, width, kAbsent});
+  return program_.whole(static_cast<ValueId>(program_.values.size()) - 1);
 }
 
 void Lowering::emit_on(const std::string& device, const Module& module, StepOp op,
                        std::vector<View> inputs, std::vector<View> outputs,
                        std::vector<BlobId> weights, StepAttrs attrs) {
-  steps::Step step;
+  program::Step step;
   step.op = op;
   step.module = module.path;
   step.layer = module.layer;
@@ -43,7 +43,7 @@ void Lowering::emit_on(const std::string& device, const Module& module, StepOp o
   step.outputs = std::move(outputs);
   step.weights = std::move(weights);
   step.attrs = std::move(attrs);
-  graph_.steps.push_back(std::move(step));
+  program_.steps.push_back(std::move(step));
 }
 
 // The blob of a parameter; one blob however many steps use it (tied embeddings,
@@ -70,7 +70,7 @@ Result<BlobId> Lowering::blob_on(const std::string& device, const Module& module
                              module.path, all_rows, matrices)};
   }
   std::string blob_name;
-  for (const ir::TensorSlice& slice : param->sources) {
+  for (const TensorSlice& slice : param->sources) {
     blob_name += (blob_name.empty() ? "" : "+") + slice.tensor;
     if (slice.row_count >= 0) {
       blob_name += fmt::format("[{},{})", slice.first_row, slice.first_row + slice.row_count);
@@ -81,17 +81,17 @@ Result<BlobId> Lowering::blob_on(const std::string& device, const Module& module
     }
   }
   blob_name += "@" + device;
-  const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
+  const auto [it, added] = blob_ids_.try_emplace(blob_name, program_.blobs.size());
   if (added) {
-    graph_.blobs.push_back({blob_name,
-                            param->dtype,
-                            Layout::Rows,
-                            all_rows / matrices,
-                            param->cols,
-                            matrices,
-                            param->sources,
-                            {},
-                            device});
+    program_.blobs.push_back({blob_name,
+                              param->dtype,
+                              Layout::Rows,
+                              all_rows / matrices,
+                              param->cols,
+                              matrices,
+                              param->sources,
+                              {},
+                              device});
   }
   return it->second;
 }
@@ -115,17 +115,17 @@ BlobId Lowering::inv_freq_blob(const Module& module, const ir::RotaryInfo& rotar
 
 BlobId Lowering::constant(const std::string& blob_name, const std::vector<float>& values,
                           const std::string& device) {
-  const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
+  const auto [it, added] = blob_ids_.try_emplace(blob_name, program_.blobs.size());
   if (added) {
-    graph_.blobs.push_back({blob_name,
-                            DType::F32,
-                            Layout::Rows,
-                            1,
-                            static_cast<int64_t>(values.size()),
-                            1,
-                            {},
-                            values,
-                            device});
+    program_.blobs.push_back({blob_name,
+                              DType::F32,
+                              Layout::Rows,
+                              1,
+                              static_cast<int64_t>(values.size()),
+                              1,
+                              {},
+                              values,
+                              device});
   }
   return it->second;
 }
@@ -133,17 +133,17 @@ BlobId Lowering::constant(const std::string& blob_name, const std::vector<float>
 // The weights of norms that have none.
 BlobId Lowering::ones_blob(int64_t width, const Module& module) {
   const std::string blob_name = fmt::format("ones.{}@{}", width, module.decision.device);
-  const auto [it, added] = blob_ids_.try_emplace(blob_name, graph_.blobs.size());
+  const auto [it, added] = blob_ids_.try_emplace(blob_name, program_.blobs.size());
   if (added) {
-    graph_.blobs.push_back({blob_name,
-                            DType::F32,
-                            Layout::Rows,
-                            1,
-                            width,
-                            1,
-                            {},
-                            std::vector<float>(static_cast<size_t>(width), 1.0f),
-                            module.decision.device});
+    program_.blobs.push_back({blob_name,
+                              DType::F32,
+                              Layout::Rows,
+                              1,
+                              width,
+                              1,
+                              {},
+                              std::vector<float>(static_cast<size_t>(width), 1.0f),
+                              module.decision.device});
   }
   return it->second;
 }

@@ -18,8 +18,8 @@ namespace ktx::passes {
 
 class Lowering {
  public:
-  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, steps::StepGraph& graph)
-      : modules_(modules), taps_(taps), graph_(graph) {}
+  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, program::Program& program)
+      : modules_(modules), taps_(taps), program_(program) {}
 
   Status run();
 
@@ -27,8 +27,8 @@ class Lowering {
   using Module = ir::Module;
   using Param = ir::Param;
   using Role = ir::Role;
-  using BlobId = steps::BlobId;
-  using View = steps::View;
+  using BlobId = program::BlobId;
+  using View = program::View;
 
   // What the last product of a module gives to the residual stream, on the module's device or
   // another one.
@@ -43,8 +43,8 @@ class Lowering {
   // Where a head's key and value parts of the latent projection are: in their own
   // tensors, or rows of one matrix per head (nope rows of key, then value rows).
   struct LatentProjection {
-    BlobId key = steps::kAbsent;
-    BlobId value = steps::kAbsent;
+    BlobId key = program::kAbsent;
+    BlobId value = program::kAbsent;
     bool split = true;
   };
   // The router's output, and what the experts take.
@@ -199,7 +199,7 @@ class Lowering {
 
   const ir::ModuleGraph& modules_;
   const std::span<const Tap> taps_;
-  steps::StepGraph& graph_;
+  program::Program& program_;
   const Module* rotary_ = nullptr;
   const Module* local_rotary_ = nullptr;
   // Keys and values of a layer as they are stored, and its KV slots by device.

@@ -16,7 +16,7 @@
 namespace ktx::passes {
 
 // stream_tokens: from how many tokens on a GPU computes the CPU's experts
-// (launches::Preferences); 0: never.
+// (program::Preferences); 0: never.
 int64_t chunk_tokens(const ir::ModuleGraph& modules, int64_t stream_tokens);
 
 }  // namespace ktx::passes

@@ -1,5 +1,5 @@
 // Decides from how many tokens of a pass on GPUs compute the routed experts that live in main
-// memory (lib/launches/streams.h), unless `--prefer=stream-experts=` says it.
+// memory (lib/program/streams.h), unless `--prefer=stream-experts=` says it.
 //
 //   time of the CPU for T tokens    grows with T
 //   time of the copy over PCIe      the same for any T: all experts of the layer

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
-#include "lib/launches/program.h"
-#include "lib/launches/stages.h"
 #include "lib/ops/step_attrs.h"
+#include "lib/program/program.h"
+#include "lib/program/stages.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -33,11 +33,11 @@ bool shares_partials(StepOp op) {
 
 // What a step touches, for its stage: memory, KV slots, and behind those the partial results.
 StepFacts facts_of(const plan::PlanView& plan, uint32_t step) {
-  const launches::StepList& list = plan.program->list;
-  StepFacts facts = launches::facts_of(list, list.steps[step], launches::Memory::OfBuffers);
+  const program::Program& program = *plan.program;
+  StepFacts facts = program::facts_of(program, program.steps[step], program::Memory::OfBuffers);
   if (shares_partials(facts.op)) {
     facts.accesses.push_back(
-        launches::slot_access(static_cast<int32_t>(plan.kv_slots.size()), true));
+        program::slot_access(static_cast<int32_t>(plan.kv_slots.size()), true));
   }
   return facts;
 }

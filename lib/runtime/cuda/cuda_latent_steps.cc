@@ -1,4 +1,4 @@
-// The fused op `latent` (lib/launches/find_fused.h): MLA of a pass in the form that is faster for
+// The fused op `latent` (lib/program/find_fused.h): MLA of a pass in the form that is faster for
 // each of its sequences.
 //
 //   16 sequences, 15 with one token and one with 497 of its prompt:

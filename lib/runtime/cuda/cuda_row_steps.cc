@@ -1,7 +1,7 @@
 // embed, norm, rope, router and the row ops on a GPU: one launch over the rows.
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
-#include "lib/launches/joint_experts.h"
+#include "lib/program/joint_experts.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/runtime/cuda/fused_members.h"
 
@@ -213,7 +213,7 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     if (streamed_) {
-      args_.end = launches::experts_of_gpu(args_.attrs.experts, shape.tokens, shape.joint_tokens);
+      args_.end = program::experts_of_gpu(args_.attrs.experts, shape.tokens, shape.joint_tokens);
     }
     return RowsStep::launch(shape, workspace, bytes);
   }

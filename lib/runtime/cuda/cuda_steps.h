@@ -54,7 +54,7 @@ class CudaBind {
   uint64_t* expert_counts() const { return context_.expert_counts; }
   bool streamed() const { return context_.streamed; }
   CudaGpu& gpu() const { return gpu_; }
-  const launches::Launch& launch() const { return context_.launch; }
+  const program::Launch& launch() const { return context_.launch; }
   kernels::GpuKernel kernel() const;  // of the launch
 
  private:

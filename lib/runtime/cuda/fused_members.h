@@ -1,4 +1,4 @@
-// The steps of a fused op (lib/launches/find_fused.h) by op, in the order of the plan, and what
+// The steps of a fused op (lib/program/find_fused.h) by op, in the order of the plan, and what
 // the launches that stand for them take of them: cuda_fused_steps.cc for one token,
 // cuda_skinny_steps.cc for few, cuda_latent_steps.cc for many.
 #pragma once
@@ -19,7 +19,7 @@ class FusedMembers {
   CudaBind of(StepOp op, int number = 0) const {
     return CudaBind(gpu_, contexts_[find(op, number)]);
   }
-  const launches::Launch& launch() const { return launch_; }
+  const program::Launch& launch() const { return launch_; }
   bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
   // Of the two products before a glu, that of its gate.
   CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
@@ -37,7 +37,7 @@ class FusedMembers {
   bool gate_is_first() const;
   size_t find(StepOp op, int number) const;
   CudaGpu& gpu_;
-  const launches::Launch& launch_;
+  const program::Launch& launch_;
   std::vector<GpuBindContext> contexts_;
 };
 

@@ -97,7 +97,7 @@ class Backend {
   // Computes or queues a part (its index in BoundParts). False: `watch` (may be null) ended it,
   // and its results are undefined. The watch's progress is the part's own, from 0 to 1.
   virtual Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) = 0;
-  // Whether this backend computes a part of the CPU in this pass (lib/launches/streams.h).
+  // Whether this backend computes a part of the CPU in this pass (lib/program/streams.h).
   virtual bool takes(size_t /*part*/) const { return false; }
   // Of parts that it takes: the CPU computes some experts beside it (joint_experts.h); 0: none.
   virtual int64_t joint_tokens() const { return 0; }

@@ -55,7 +55,7 @@ struct Batch {
   std::vector<std::byte* const*> window_tables;
   std::vector<SequenceState> states;  // per sequence; of no meaning where a model has none
   // Which experts of a streamed part a device computes where the CPU and a GPU share them
-  // (lib/launches/joint_experts.h): the GPU's or the rest; All: any other part.
+  // (lib/program/joint_experts.h): the GPU's or the rest; All: any other part.
   enum class Experts { All, OfGpu, Rest } experts = Experts::All;
   int64_t joint_tokens = 0;
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "lib/launches/program.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_hosts.h"
+#include "lib/program/program.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::runtime {
@@ -112,9 +112,9 @@ class WaitFinder {
 };
 
 // Makes a part of the plan that of this host.
-void take_place(const plan::PlanView& plan, const launches::Part& part, Part& own) {
+void take_place(const plan::PlanView& plan, const program::Part& part, Part& own) {
   const auto here = static_cast<int>(plan.host);
-  if (part.kind == launches::Part::Kind::Network) {
+  if (part.kind == program::Part::Kind::Network) {
     own.device = static_cast<int>(plan::host_of(plan, part.device));
     own.from = static_cast<int>(plan::host_of(plan, part.from));
     if (own.device != here && own.from != here) own.kind = Part::Kind::Elsewhere;
@@ -124,17 +124,17 @@ void take_place(const plan::PlanView& plan, const launches::Part& part, Part& ow
 }
 
 // The steps that are in a part: all but the transfer of a GPU's logits.
-size_t steps_in_parts(std::span<const launches::Part> parts) {
+size_t steps_in_parts(std::span<const program::Part> parts) {
   return parts.empty() ? 0 : parts.back().first_step + parts.back().step_count;
 }
 
 }  // namespace
 
 BoundParts bind_parts(const plan::PlanView& plan) {
-  const std::vector<launches::Part>& parts = plan.program->parts;
+  const std::vector<program::Part>& parts = plan.program->parts;
   BoundParts bound;
   bound.gpus = plan::plan_gpus(plan);
-  for (const launches::Part& part : parts) {
+  for (const program::Part& part : parts) {
     Part& own = bound.parts.emplace_back();
     own.kind = static_cast<Part::Kind>(part.kind);
     own.device = index_of(bound.gpus, part.device);

@@ -1,13 +1,13 @@
 #include "lib/runtime/engine/final_hidden.h"
 
-#include "lib/launches/program.h"
+#include "lib/program/program.h"
 
 namespace ktx::runtime {
 
 Result<FinalHidden> find_final_hidden(const plan::PlanView& plan) {
   const Error none{
       "the plan keeps no hidden states that embeddings can be made of; compile it again"};
-  const size_t head = plan.program->list.head();
+  const size_t head = plan.program->head();
   if (head == plan.steps.size()) return none;
   const plan::StepRecord& step = plan.steps[head];
   const plan::OperandRecord& input = plan.inputs(step)[0];
@@ -30,7 +30,7 @@ Result<FinalHidden> find_final_hidden(const plan::PlanView& plan) {
 std::vector<FinalHidden> find_kept_hidden(const plan::PlanView& plan) {
   std::vector<FinalHidden> kept;
   for (const uint32_t value : plan.facts.hidden_values) {
-    const size_t step = plan.program->list.last_writer(static_cast<int32_t>(value));
+    const size_t step = plan.program->last_writer(static_cast<int32_t>(value));
     kept.push_back({value, plan.string(plan.steps[step].device)});
   }
   return kept;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "lib/launches/forwards_in_flight.h"
-#include "lib/launches/program.h"
+#include "lib/program/forwards_in_flight.h"
+#include "lib/program/program.h"
 #include "lib/runtime/cpu/cpu_backend.h"
 #include "lib/runtime/gpu/gpu_backend.h"
 #include "lib/runtime/hosts/host_backend.h"
@@ -44,8 +44,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
     setup.gpus = r.gpus_.get();
     r.hosts_ = KTX_TRY(create_host_backend(setup, r.parts_, r.host_));
     r.backends_.push_back(r.hosts_.get());
-    const launches::Program& program = *setup.plan.program;
-    r.most_forwards_ = launches::forwards_in_flight(program.list, program.parts);
+    r.most_forwards_ = program::forwards_in_flight(*setup.plan.program);
   }
   return runner;
 }

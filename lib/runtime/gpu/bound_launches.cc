@@ -15,7 +15,7 @@ RowKind rows_of(const plan::PlanView& plan, const plan::StepRecord& step) {
 
 }  // namespace
 
-Status BoundLaunches::add(const launches::Launch& launch, Gpu& gpu, const GpuBindContext& context) {
+Status BoundLaunches::add(const program::Launch& launch, Gpu& gpu, const GpuBindContext& context) {
   std::vector<GpuStep*> members;
   std::vector<uint32_t> steps(launch.steps.begin(), launch.steps.end());
   Bound bound{launch.least_tokens, launch.most_tokens, launch.needs, std::move(steps), nullptr};

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "lib/launches/launch.h"
 #include "lib/plan/memory.h"
+#include "lib/program/launch.h"
 #include "lib/runtime/gpu/gpu.h"
 
 namespace ktx::runtime {
@@ -22,7 +22,7 @@ class BoundLaunches {
   explicit BoundLaunches(const plan::PlanView& plan) : plan_(&plan), steps_(plan.steps.size()) {}
 
   // In the order of the plan, but fused ops after all single steps.
-  Status add(const launches::Launch& launch, Gpu& gpu, const GpuBindContext& context);
+  Status add(const program::Launch& launch, Gpu& gpu, const GpuBindContext& context);
 
   // What is launched at the place of step `index`; null where another launch does that step, or
   // there is nothing to do. `fuses`: fused ops take the place of their steps.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lib/formats/layout.h"
-#include "lib/launches/joint_experts.h"
+#include "lib/program/joint_experts.h"
 
 namespace ktx::runtime {
 namespace {
@@ -15,7 +15,7 @@ uint64_t aligned(uint64_t bytes) {
 }  // namespace
 
 Result<std::unique_ptr<ExpertStreams>> ExpertStreams::create(
-    const plan::PlanView& plan, std::span<const launches::Stream> streams, std::string_view device,
+    const plan::PlanView& plan, std::span<const program::Stream> streams, std::string_view device,
     const plan::RunShape& shape, plan::StreamSlots slots, Gpu& gpu) {
   std::unique_ptr<ExpertStreams> own(new ExpertStreams(gpu));
   own->sizes_ = KTX_TRY(plan::stream_memory(plan, streams, device, shape, slots));
@@ -24,8 +24,8 @@ Result<std::unique_ptr<ExpertStreams>> ExpertStreams::create(
   return own;
 }
 
-Status ExpertStreams::allocate(const plan::PlanView& plan,
-                               std::span<const launches::Stream> streams, std::string_view device) {
+Status ExpertStreams::allocate(const plan::PlanView& plan, std::span<const program::Stream> streams,
+                               std::string_view device) {
   for (Slot& slot : slots_) {
     slot.panels = KTX_TRY(gpu_.allocate(sizes_.panel_bytes, "streamed experts"));
     slot.copied = KTX_TRY(gpu_.new_mark());
@@ -40,7 +40,7 @@ Status ExpertStreams::allocate(const plan::PlanView& plan,
   values_.assign(plan.values.size(), false);
   steps_.assign(plan.steps.size(), false);
   uint64_t vectors = 0;
-  for (const launches::Stream& stream : streams) {
+  for (const program::Stream& stream : streams) {
     if (stream.device == device) KTX_TRY(add_layer(plan, stream, vectors));
   }
   plan_ = &plan;
@@ -49,7 +49,7 @@ Status ExpertStreams::allocate(const plan::PlanView& plan,
   return {};
 }
 
-Status ExpertStreams::add_layer(const plan::PlanView& plan, const launches::Stream& stream,
+Status ExpertStreams::add_layer(const plan::PlanView& plan, const program::Stream& stream,
                                 uint64_t& vectors) {
   parts_.push_back(static_cast<uint32_t>(stream.part));
   for (int32_t value : stream.values) values_[value] = true;
@@ -106,7 +106,7 @@ void ExpertStreams::find_pieces(int64_t tokens, int64_t joint) {
     for (plan::StreamCopy& copy : piece.copies) {
       const auto experts = static_cast<int32_t>(plan_->blobs[copy.blob].matrices);
       const int64_t all = plan::strips_of(plan_->blobs[copy.blob]);
-      const int64_t end = all / experts * launches::experts_of_gpu(experts, tokens, joint);
+      const int64_t end = all / experts * program::experts_of_gpu(experts, tokens, joint);
       const int64_t kept = std::clamp<int64_t>(end - copy.first_strip, 0, copy.strips);
       copy.bytes = copy.bytes / static_cast<uint64_t>(copy.strips) * static_cast<uint64_t>(kept);
       copy.strips = kept;

@@ -1,4 +1,4 @@
-// Streamed experts of one GPU (lib/launches/streams.h): in passes of many tokens it computes
+// Streamed experts of one GPU (lib/program/streams.h): in passes of many tokens it computes
 // experts whose weights are in main memory. Panels are copied over PCIe into one of two slots, a
 // piece at a time (stream_memory.h: a layer, a matrix or a part of one), while what came before is
 // computed, and become tiles in a third place:
@@ -25,7 +25,7 @@ class ExpertStreams {
  public:
   // Null where no pass of the shape streams to this device. Queues the upload of vectors.
   static Result<std::unique_ptr<ExpertStreams>> create(const plan::PlanView& plan,
-                                                       std::span<const launches::Stream> streams,
+                                                       std::span<const program::Stream> streams,
                                                        std::string_view device,
                                                        const plan::RunShape& shape,
                                                        plan::StreamSlots slots, Gpu& gpu);
@@ -34,7 +34,7 @@ class ExpertStreams {
   uint64_t forward_bytes() const;  // of all layers, over PCIe in the pass at hand
 
   // A streaming pass: once at its begin, and then before each step that computes() in order.
-  // `joint`: of its shape (lib/launches/joint_experts.h); the other experts do not come.
+  // `joint`: of its shape (lib/program/joint_experts.h); the other experts do not come.
   Status begin_forward(int64_t tokens, int64_t joint);
   Status begin_step(uint32_t step);
 
@@ -56,9 +56,9 @@ class ExpertStreams {
     GpuMark copied = 0, taken = 0;
   };
   explicit ExpertStreams(Gpu& gpu) : gpu_(gpu) {}
-  Status allocate(const plan::PlanView& plan, std::span<const launches::Stream> streams,
+  Status allocate(const plan::PlanView& plan, std::span<const program::Stream> streams,
                   std::string_view device);
-  Status add_layer(const plan::PlanView& plan, const launches::Stream& stream, uint64_t& vectors);
+  Status add_layer(const plan::PlanView& plan, const program::Stream& stream, uint64_t& vectors);
   void find_pieces(int64_t tokens, int64_t joint);
   Status send(size_t piece);
   Status convert(const plan::StreamPiece& piece, const Slot& slot);

@@ -23,10 +23,10 @@
 #include "kernels/delta_net/state_segment.h"
 #include "lib/formats/dtype.h"
 #include "lib/formats/layout.h"
-#include "lib/launches/launch.h"
 #include "lib/ops/step_ops.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/state_layout.h"
+#include "lib/program/launch.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/gpu/gpu_link.h"
@@ -103,7 +103,7 @@ struct GpuShape {
   int64_t outputs = 0;          // rows of values with one per wanted logits row
   int64_t max_positions = 0;    // no position of the pass is as large
   bool one_token_each = false;  // no two tokens are of one sequence
-  int64_t joint_tokens = 0;     // of streamed experts (lib/launches/joint_experts.h)
+  int64_t joint_tokens = 0;     // of streamed experts (lib/program/joint_experts.h)
   // All tokens, where they are known: not for graphs, nor when a step says what it needs.
   std::span<const SequenceRun> runs = {};
 
@@ -133,7 +133,7 @@ struct GpuBindContext {
   KvBlock kv_memory;                  // block 0 of each pool
   GpuStates states;
   GpuBatch batch;
-  const launches::Launch& launch;  // what the step is bound for; its last step is `step`
+  const program::Launch& launch;  // what the step is bound for; its last step is `step`
   // A step of the CPU that streams: `plan`'s blobs say how its weights lie here, and they are
   // others at each launch.
   bool streamed = false;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "lib/launches/program.h"
+#include "lib/program/program.h"
 #include "lib/runtime/gpu/boundary_values.h"
 #include "lib/runtime/gpu/gpu_fit.h"
 #include "lib/runtime/gpu/gpu_graphs.h"
@@ -184,7 +184,7 @@ uint32_t needs_met(const GpuState& s, const GpuDevice& device) {
 }
 
 // The device's counters of the last step of a launch; null: it has none.
-uint64_t* counts_of(const GpuState& s, const GpuDevice& device, const launches::Launch& launch) {
+uint64_t* counts_of(const GpuState& s, const GpuDevice& device, const program::Launch& launch) {
   if (device.expert_counts.size() == 0) return nullptr;
   const int64_t first = s.setup.expert_counts->first(static_cast<uint32_t>(launch.steps.back()));
   auto* const counts = reinterpret_cast<uint64_t*>(device.expert_counts.data());
@@ -192,7 +192,7 @@ uint64_t* counts_of(const GpuState& s, const GpuDevice& device, const launches::
 }
 
 GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
-                            const launches::Launch& launch) {
+                            const program::Launch& launch) {
   return {s.plan,
           s.plan.steps[static_cast<uint32_t>(launch.steps.back())],
           device.arena.data(),
@@ -209,7 +209,7 @@ GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
 
 // Of a step of the CPU.
 GpuBindContext streamed_context(const GpuState& s, const GpuDevice& device,
-                                const launches::Launch& launch) {
+                                const program::Launch& launch) {
   const ExpertStreams& streams = *device.streams;
   return {streams.plan(),
           s.plan.steps[static_cast<uint32_t>(launch.steps.back())],
@@ -225,12 +225,12 @@ GpuBindContext streamed_context(const GpuState& s, const GpuDevice& device,
           counts_of(s, device, launch)};
 }
 
-Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::Launch> all) {
+Status bind_launches(GpuState& s, GpuDevice& device, std::span<const program::Launch> all) {
   device.launches = BoundLaunches(s.plan);
   const int sm = target::generation(device.gpu->facts());
   const uint32_t has = needs_met(s, device);
   uint32_t missed = 0;
-  const auto is_for = [&](const launches::Launch& launch) {
+  const auto is_for = [&](const program::Launch& launch) {
     const auto last = static_cast<uint32_t>(launch.steps.back());
     const bool here = s.plan.string(s.plan.steps[last].device) == device.name ||
                       (device.streams && device.streams->computes(last));
@@ -243,7 +243,7 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::L
     return (launch.needs & ~has) == 0;
   };
   for (bool fused : {false, true}) {
-    for (const launches::Launch& launch : all) {
+    for (const program::Launch& launch : all) {
       if (launch.op.has_value() != fused || !is_for(launch)) continue;
       const auto last = static_cast<uint32_t>(launch.steps.back());
       const bool streamed = device.streams && device.streams->computes(last);
@@ -261,10 +261,10 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const launches::L
 }
 
 // Streamed weights in pinned memory, all of them in one piece.
-Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
+Status pin_streamed(GpuState& s, std::span<const program::Stream> streams) {
   constexpr uint64_t kPage = 4096;
   uint64_t begin = UINT64_MAX, end = 0;
-  for (const launches::Stream& stream : streams) {
+  for (const program::Stream& stream : streams) {
     for (int32_t blob : stream.products) {
       begin = std::min(begin, s.plan.blobs[blob].offset / kPage * kPage);
       end = std::max(end, s.plan.blobs[blob].offset + s.plan.blobs[blob].size);
@@ -285,8 +285,8 @@ Status pin_streamed(GpuState& s, std::span<const launches::Stream> streams) {
 
 Status start_streams(GpuState& s) {
   s.taken.resize(s.parts.parts.size());
-  std::vector<launches::Stream> streams = s.plan.program->streams;
-  std::erase_if(streams, [](const launches::Stream& stream) {
+  std::vector<program::Stream> streams(s.plan.streams.begin(), s.plan.streams.end());
+  std::erase_if(streams, [](const program::Stream& stream) {
     return !target::is_first_host(stream.device);  // of another host
   });
   if (streams.empty() || !s.room_to_stream) return {};

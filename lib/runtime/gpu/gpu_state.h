@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "lib/launches/joint_experts.h"
 #include "lib/plan/device_memory.h"
+#include "lib/program/joint_experts.h"
 #include "lib/runtime/engine/arena.h"
 #include "lib/runtime/engine/backend.h"
 #include "lib/runtime/engine/bound_parts.h"
@@ -135,7 +135,7 @@ struct GpuState {
   }
 
   // Whether the CPU computes some of the streamed experts in the pass at hand.
-  bool joins() const { return streaming && launches::is_joint(shape.tokens, shape.joint_tokens); }
+  bool joins() const { return streaming && program::is_joint(shape.tokens, shape.joint_tokens); }
 
   // Whether a value of the CPU lies on a GPU in the pass at hand (boundary_values.h).
   bool has_boundary(uint32_t value) const { return linked && boundary_places.contains(value); }

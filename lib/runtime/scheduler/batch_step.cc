@@ -7,7 +7,7 @@
 //   begin, finish    filters prepare beside it
 //   take_results     rows of logits become tokens, hidden rows become vectors
 //
-// Over several hosts (lib/launches/forwards_in_flight.h) some begin before the first one is
+// Over several hosts (lib/program/forwards_in_flight.h) some begin before the first one is
 // finished, each of other requests:
 //
 //   begin 1-4 | begin 5-8 | finish 1-4, their tokens, begin 1-4 | finish 5-8 ...

@@ -38,7 +38,7 @@ class Compiled {
     const Status status = run_passes(state, {});
     EXPECT_TRUE(status) << status.error().message;
   }
-  const std::vector<steps::Step>& steps() const { return state.steps.steps; }
+  const std::vector<program::Step>& steps() const { return state.program.steps; }
 
   CompileState state;
 
@@ -54,9 +54,9 @@ fs::path model(const char* name) {
 }
 
 std::map<std::string, int> count_transfers(const Compiled& compiled) {
-  const std::vector<std::string> on = steps::value_devices(compiled.state.steps);
+  const std::vector<std::string> on = program::value_devices(compiled.state.program);
   std::map<std::string, int> counts;
-  for (const steps::Step& step : compiled.steps()) {
+  for (const program::Step& step : compiled.steps()) {
     if (step.op == StepOp::Transfer) ++counts[on[step.inputs[0].value] + " to " + step.device];
   }
   return counts;
@@ -105,7 +105,7 @@ TEST(InsertTransfers, CpuStepsOfALayerStandTogether) {
   const Compiled compiled(model("qwen3moe"), {"moe-experts-on-cpu.yaml"}, {gpu_of(kPlenty)});
   int runs = 0;
   bool before = false;
-  for (const steps::Step& step : compiled.steps()) {
+  for (const program::Step& step : compiled.steps()) {
     const bool cpu = step.device == "cpu" && step.op != StepOp::Transfer;
     runs += cpu && !before;
     before = cpu;
@@ -121,10 +121,10 @@ TEST(InsertTransfers, LayersOnTwoGpusHandTheStreamOverOnce) {
 
 TEST(InsertTransfers, BuffersAreOfOneDevice) {
   const Compiled compiled(model("deepseek2"), {"moe-experts-on-cpu.yaml"}, {gpu_of(kPlenty)});
-  const std::vector<std::string> on = steps::value_devices(compiled.state.steps);
+  const std::vector<std::string> on = program::value_devices(compiled.state.program);
   std::map<int32_t, std::set<std::string>> users;
   for (size_t i = 0; i < on.size(); ++i) {
-    const int32_t buffer = compiled.state.steps.values[i].buffer;
+    const int32_t buffer = compiled.state.program.values[i].buffer;
     if (buffer >= 0) users[buffer].insert(on[i]);
   }
   for (const auto& [buffer, devices] : users) EXPECT_EQ(devices.size(), 1u) << buffer;

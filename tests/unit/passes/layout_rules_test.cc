@@ -30,9 +30,9 @@ struct Compiled {
 
   // The layout of a module's weight i, and the kernel that reads it in fast precision.
   std::string layout(const std::string& module, size_t i = 0) {
-    for (const steps::Step& step : file.state.steps.steps) {
+    for (const program::Step& step : file.state.program.steps) {
       if (step.module != module || step.weights.size() <= i || step.weights[i] < 0) continue;
-      return std::string(name(file.state.steps.blobs[step.weights[i]].layout)) + " " +
+      return std::string(name(file.state.program.blobs[step.weights[i]].layout)) + " " +
              step.kernels[1];
     }
     return "no such step";
@@ -59,9 +59,9 @@ TEST(LayoutRules, ProductsOfPanelsTakeBf16InputsWhenAskedFor) {
   EXPECT_EQ(compiled.layout(kQ), "panel16 matmul_panel16_tile_bf16");
   // Experts in rows need int8, and so does what reads the same input.
   EXPECT_EQ(compiled.layout(kExperts, 0), "rows matmul_rows_q8");
-  for (const steps::Step& step : compiled.file.state.steps.steps) {
+  for (const program::Step& step : compiled.file.state.program.steps) {
     if (step.op != StepOp::Quantize) continue;
-    const steps::Value& value = compiled.file.state.steps.values[step.outputs[0].value];
+    const program::Value& value = compiled.file.state.program.values[step.outputs[0].value];
     EXPECT_EQ(step.kernels[1], value.type == ValueType::BF16 ? "quantize_bf16" : "quantize_q8");
   }
 }

@@ -50,16 +50,16 @@ class EveryConfig : public ::testing::TestWithParam<fs::path> {
 
 TEST_P(EveryConfig, LowersToASoundStepGraphThatPrintsAndParses) {
   run();
-  const std::string text = steps::print(state_.steps);
-  Result<steps::StepGraph> parsed = steps::parse(text, "printed");
+  const std::string text = program::print(state_.program);
+  Result<program::Program> parsed = program::parse(text, "printed");
   ASSERT_TRUE(parsed) << parsed.error().message;
-  EXPECT_EQ(steps::print(*parsed), text);
+  EXPECT_EQ(program::print(*parsed), text);
   // Each layer keeps keys and values, or has a delta net.
   const auto nets =
       std::ranges::count(state_.modules.modules, ir::Role::DeltaNet, &ir::Module::role);
-  EXPECT_EQ(state_.steps.kv_slots.size() + static_cast<size_t>(nets),
+  EXPECT_EQ(state_.program.kv_slots.size() + static_cast<size_t>(nets),
             static_cast<size_t>(state_.modules.facts.layers));
-  EXPECT_EQ(state_.steps.values[state_.steps.steps.back().outputs[0].value].width,
+  EXPECT_EQ(state_.program.values[state_.program.steps.back().outputs[0].value].width,
             state_.modules.facts.vocab);
 }
 
@@ -67,25 +67,25 @@ TEST_P(EveryConfig, LowersToASoundStepGraphThatPrintsAndParses) {
 // name a value, no step may write another value of its buffer.
 TEST_P(EveryConfig, ValuesThatLiveAtOnceShareNoBuffer) {
   run();
-  const steps::StepGraph& graph = state_.steps;
+  const program::Program& graph = state_.program;
   std::vector<int> last(graph.values.size(), -1);
   for (int i = 0; i < static_cast<int>(graph.steps.size()); ++i) {
     for (const auto* views : {&graph.steps[i].inputs, &graph.steps[i].outputs}) {
-      for (const steps::View& view : *views) {
-        if (view.value != steps::kAbsent) last[view.value] = i;
+      for (const program::View& view : *views) {
+        if (view.value != program::kAbsent) last[view.value] = i;
       }
     }
   }
-  std::vector<steps::ValueId> owner(graph.buffers.size(), steps::kAbsent);
+  std::vector<program::ValueId> owner(graph.buffers.size(), program::kAbsent);
   for (int i = 0; i < static_cast<int>(graph.steps.size()); ++i) {
-    for (const steps::View& view : graph.steps[i].inputs) {
-      if (view.value == steps::kAbsent) continue;
+    for (const program::View& view : graph.steps[i].inputs) {
+      if (view.value == program::kAbsent) continue;
       ASSERT_EQ(owner[graph.values[view.value].buffer], view.value) << "step " << i;
     }
-    for (const steps::View& view : graph.steps[i].outputs) {
+    for (const program::View& view : graph.steps[i].outputs) {
       const int32_t buffer = graph.values[view.value].buffer;
-      const steps::ValueId before = owner[buffer];
-      ASSERT_TRUE(before == steps::kAbsent || before == view.value || last[before] < i)
+      const program::ValueId before = owner[buffer];
+      ASSERT_TRUE(before == program::kAbsent || before == view.value || last[before] < i)
           << "step " << i << " overwrites '" << graph.values[before].name << "'";
       owner[buffer] = view.value;
     }
@@ -97,18 +97,18 @@ TEST_P(EveryConfig, ValuesThatLiveAtOnceShareNoBuffer) {
 TEST_P(EveryConfig, Int8InputsHoldWhatTheirProductReads) {
   run();
   // Walk the steps: an int8 value is current while its source was not written since.
-  std::map<steps::ValueId, steps::ValueId> source_of;
-  for (const steps::Step& step : state_.steps.steps) {
+  std::map<program::ValueId, program::ValueId> source_of;
+  for (const program::Step& step : state_.program.steps) {
     if (step.op == StepOp::Quantize) {
       source_of[step.outputs[0].value] = step.inputs[0].value;
       continue;
     }
-    if (step.inputs.size() > 1 && step.inputs[1].value != steps::kAbsent &&
-        state_.steps.values[step.inputs[1].value].type == ValueType::Q8) {
+    if (step.inputs.size() > 1 && step.inputs[1].value != program::kAbsent &&
+        state_.program.values[step.inputs[1].value].type == ValueType::Q8) {
       ASSERT_TRUE(source_of.count(step.inputs[1].value));
       EXPECT_EQ(source_of[step.inputs[1].value], step.inputs[0].value) << step.module;
     }
-    for (const steps::View& view : step.outputs) {
+    for (const program::View& view : step.outputs) {
       std::erase_if(source_of, [&](const auto& item) { return item.second == view.value; });
     }
   }

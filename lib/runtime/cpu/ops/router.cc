@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "lib/launches/joint_experts.h"
+#include "lib/program/joint_experts.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
@@ -91,7 +91,7 @@ class GroupExpertsStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.tokens = batch.tokens;
     const int32_t of_gpu =
-        launches::experts_of_gpu(args_.attrs.experts, batch.tokens, batch.joint_tokens);
+        program::experts_of_gpu(args_.attrs.experts, batch.tokens, batch.joint_tokens);
     args_.first = batch.experts == Batch::Experts::Rest ? of_gpu : 0;
     args_.end = batch.experts == Batch::Experts::OfGpu ? of_gpu : args_.attrs.experts;
     // The kernel counts into an array by id. What the router wrote is in range; in a

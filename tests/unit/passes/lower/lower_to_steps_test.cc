@@ -33,10 +33,10 @@ TEST(LowerToSteps, WeightsAreWhereTheirStepRuns) {
     const Status status = run_passes(file.state, {});
     ASSERT_TRUE(status) << status.error().message << "\n" << ktx::testing::text_of(file.diags);
     int on_cpu = 0, on_gpu = 0;
-    for (const steps::Step& step : file.state.steps.steps) {
+    for (const program::Step& step : file.state.program.steps) {
       if (step.op != StepOp::Rope) continue;
       ++(step.device == "cpu" ? on_cpu : on_gpu);
-      EXPECT_EQ(file.state.steps.blobs[step.weights[0]].device, step.device) << step.module;
+      EXPECT_EQ(file.state.program.blobs[step.weights[0]].device, step.device) << step.module;
     }
     EXPECT_GT(on_cpu, 0);
     EXPECT_GT(on_gpu, 0);

@@ -386,8 +386,8 @@ TEST(PlacementsByRules, SomeLayersAreNeverStreamed) {
   const auto graph = launched_steps(placed.state);
   ASSERT_TRUE(graph) << graph.error().message;
   std::set<int32_t> streamed;
-  for (const launches::Launch& launch : graph->launches) {
-    const steps::Step& step = graph->steps[static_cast<size_t>(launch.steps[0])];
+  for (const program::Launch& launch : graph->launches) {
+    const program::Step& step = graph->steps[static_cast<size_t>(launch.steps[0])];
     if (step.device == "cpu") streamed.insert(step.layer);
   }
   EXPECT_EQ(streamed.size(), 38u);

@@ -1,0 +1,62 @@
+// attention: head norms, rope of q and k, kv_store and attention.
+#include <algorithm>
+
+#include "lib/program/fused/fused_rules.h"
+
+namespace ktx::program {
+
+void find_attention(GroupSearch& search, int32_t attention) {
+  const auto& attrs = search.attrs<AttentionAttrs>(attention);
+  if (attrs.value_in_key) return;  // fused_latent.cc
+  int32_t store = attention;
+  const int32_t from = std::max(search.first(), attention - kMostSpan);
+  for (int32_t i = attention; i > from && store == attention; --i) {
+    if (search.is(i - 1, StepOp::KvStore) && search.attrs<KvStoreAttrs>(i - 1).slot == attrs.slot) {
+      store = i - 1;
+    }
+  }
+  if (store == attention || search.in(store, 1) == kAbsent) return;
+  const int32_t q = search.in(attention, 0), k = search.in(store, 0), v = search.in(store, 1);
+  GroupSearch::Steps steps = {store, attention};
+  // In place on q and on k: a rope, and before it perhaps a norm of the heads.
+  for (const auto& [value, user] : {std::pair{q, attention}, std::pair{k, store}}) {
+    const auto rope = search.writer(value, user);
+    if (!rope || !search.is(*rope, StepOp::Rope) || search.in(*rope, 0) != value) return;
+    steps.push_back(*rope);
+    const auto norm = search.writer(value, *rope);
+    if (norm && search.is(*norm, StepOp::RmsNorm) && search.in(*norm, 0) == value) {
+      steps.push_back(*norm);
+    }
+  }
+  if (!search.only(q, steps) || !search.only(k, steps)) return;
+  search.add(FusedOp::Attention, steps, {q, k, v}, {search.out(attention)});
+}
+
+namespace {
+
+// In place, and alike but for the number of heads.
+bool same_rope(const GroupMembers& steps, const Step& q, const Step& k) {
+  const auto &a = std::get<RopeAttrs>(q.attrs), &b = std::get<RopeAttrs>(k.attrs);
+  return a.head_dim == b.head_dim && a.rotary_begin == b.rotary_begin &&
+         a.rotary_dim == b.rotary_dim && a.interleaved == b.interleaved && a.mscale == b.mscale &&
+         a.y_head_dim == a.head_dim && b.y_head_dim == b.head_dim && a.y_begin == a.rotary_begin &&
+         b.y_begin == b.rotary_begin && q.weights[0] == k.weights[0] &&
+         steps.weight(q).dtype == DType::F32;
+}
+
+}  // namespace
+
+void describe_attention(kernels::GpuForm& form, const GroupMembers& steps) {
+  const Step& attention = steps.of(StepOp::Attention);
+  form.attention = std::get<AttentionAttrs>(attention.attrs);
+  form.rope = steps.attrs<RopeAttrs>(StepOp::Rope);
+  form.alike = same_rope(steps, steps.of(StepOp::Rope, 0), steps.of(StepOp::Rope, 1));
+  for (int i = 0; const Step* norm = steps.find(StepOp::RmsNorm, i); ++i) {
+    const bool of_q = norm->outputs[0].value == attention.inputs[0].value &&
+                      norm->outputs[0].offset == attention.inputs[0].offset;
+    const int32_t heads = of_q ? form.attention.heads : form.attention.kv_heads;
+    form.alike &= std::get<RmsNormAttrs>(norm->attrs).groups == heads;
+  }
+}
+
+}  // namespace ktx::program

@@ -1,0 +1,64 @@
+#include "lib/program/program.h"
+
+#include <algorithm>
+
+#include "lib/ops/value_row.h"
+
+namespace ktx::program {
+namespace {
+
+ValueId value_of(const std::vector<View>& operands, size_t number) {
+  return number < operands.size() ? operands[number].value : kAbsent;
+}
+
+}  // namespace
+
+View Program::whole(ValueId value) const {
+  return {value, 0, row_elements(values[value])};
+}
+
+ValueId Program::input(size_t step, size_t operand) const {
+  return value_of(steps[step].inputs, operand);
+}
+
+ValueId Program::output(size_t step, size_t operand) const {
+  return value_of(steps[step].outputs, operand);
+}
+
+const Blob* Program::weight(const Step& step, size_t number) const {
+  if (number >= step.weights.size() || step.weights[number] == kAbsent) return nullptr;
+  return &blobs[step.weights[number]];
+}
+
+size_t Program::last_writer(ValueId value) const {
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (std::ranges::find(steps[i].outputs, value, &View::value) != steps[i].outputs.end()) {
+      return i;
+    }
+  }
+  return steps.size();
+}
+
+size_t Program::head() const {
+  size_t step = last_writer(logits());
+  while (step < steps.size() && steps[step].op == StepOp::Transfer) {
+    step = last_writer(input(step, 0));
+  }
+  return step < steps.size() && steps[step].op == StepOp::Matmul ? step : steps.size();
+}
+
+std::vector<std::string> value_devices(const Program& program) {
+  std::vector<std::string> devices(program.values.size());
+  for (const Step& step : program.steps) {
+    for (const View& view : step.outputs) {
+      if (view.value >= 0 && devices[view.value].empty()) devices[view.value] = step.device;
+    }
+  }
+  return devices;
+}
+
+int64_t row_bytes(const Value& value) {
+  return value_row_bytes(value.type, value.width) * value.rows_per_row;
+}
+
+}  // namespace ktx::program
