@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "lib/plan/check_step_records.h"
+#include "lib/plan/plan_hosts.h"
 #include "lib/program/verify_launches.h"
 
 namespace ktx::plan {
@@ -89,8 +92,10 @@ void add_weights(const PlanView& plan, program::Program& program) {
     blob.cols = record.cols;
     blob.matrices = record.matrices;
     for (const SliceRecord& slice : plan.slices.subspan(record.first_slice, record.slice_count)) {
-      blob.sources.push_back({std::string(plan.string(plan.gguf_tensors[slice.tensor].name)),
-                              slice.first_row, slice.row_count});
+      const GgufTensorRecord& tensor = plan.gguf_tensors[slice.tensor];
+      const bool all = slice.row_count == tensor.rows * tensor.row_elems / record.cols;
+      blob.sources.push_back(
+          {std::string(plan.string(tensor.name)), slice.first_row, all ? -1 : slice.row_count});
     }
   }
   for (const SegmentRecord& segment : plan.segments) {
@@ -114,6 +119,17 @@ program::Step step_of(const PlanView& plan, const StepRecord& record) {
     step.kernels[p] = plan.string_or_empty(record.kernel[p]);
   }
   return step;
+}
+
+// Those whose launches the program has; launches of one group follow each other.
+std::vector<program::FusedGroup> groups_of(std::span<const program::Launch> launches) {
+  std::vector<program::FusedGroup> groups;
+  for (const program::Launch& launch : launches) {
+    if (!launch.op) continue;
+    const program::FusedGroup group{*launch.op, launch.steps};
+    if (groups.empty() || groups.back() != group) groups.push_back(group);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -173,7 +189,22 @@ program::Program program_of(const PlanView& plan) {
   program::Program program = steps_of(plan);
   program.parts = parts_of(plan);
   program.launches = launches_of(plan);
+  program.groups = groups_of(program.launches);
   return program;
+}
+
+std::string program_text(const PlanView& plan) {
+  program::Program program = *plan.program;
+  for (const SegmentRecord& segment : plan.segments) {
+    if (!has_weights(plan, segment)) continue;
+    for (uint32_t i = segment.first_blob; i < segment.first_blob + segment.blob_count; ++i) {
+      if (plan.blobs[i].slice_count > 0) continue;
+      const std::span<const std::byte> bytes = plan.blob_bytes(i);
+      program.blobs[i].constant.resize(bytes.size() / sizeof(float));
+      std::memcpy(program.blobs[i].constant.data(), bytes.data(), bytes.size());
+    }
+  }
+  return program::print(program);
 }
 
 Result<program::Program> load_program(const PlanView& plan) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lib/plan/plan_contents.h"
@@ -24,5 +25,9 @@ Result<program::Program> load_program(const PlanView& plan);
 program::Program program_of(const PlanView& plan);
 // Without parts and launches.
 program::Program steps_of(const PlanView& plan);
+
+// The text form of the program (docs/ir.md), with its constants, as the compiler prints it; weights
+// that are only carried for export are on device none. Of a plan that is open.
+std::string program_text(const PlanView& plan);
 
 }  // namespace ktx::plan

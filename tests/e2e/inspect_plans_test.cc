@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "lib/support/strings.h"
 #include "tests/support/run_program.h"
 
 namespace ktx::testing {
@@ -46,6 +49,52 @@ TEST_F(InspectPlans, PlansOfTheSameModelSayTheSame) {
   EXPECT_EQ(same["tensors"], same["equal_tensors"]);
   const Finished text = run_program({ktx_run(), "inspect", "--diff", plan, plan});
   EXPECT_THAT(text.out, HasSubstr("tensors have the same values\nthe plans say the same\n"));
+}
+
+// Lines of weights (in a plan they stand by device, and those that it only carries are on none),
+// and all others.
+std::pair<std::set<std::string>, std::vector<std::string>> lines_of(const std::string& text) {
+  std::set<std::string> weights;
+  std::vector<std::string> others;
+  for (const std::string_view line : split(text, '\n')) {
+    if (!line.starts_with("blob ")) {
+      others.emplace_back(line);
+    } else if (line.find(" device=none") == line.npos) {
+      weights.emplace(line);
+    }
+  }
+  return {weights, others};
+}
+
+TEST_F(InspectPlans, EmitPrintsTheProgramAsTheCompilerDid) {
+  const std::vector<std::vector<std::string>> placements = {
+      {},
+      {source_dir() + "/rules/moe-experts-on-cpu.yaml",
+       "--target=" + source_dir() + "/targets/h200.yaml"}};
+  for (const std::vector<std::string>& options : placements) {
+    const std::string plan = compile(model_gguf("qwen3moe"), options);
+    std::vector<std::string> command = {ktx_compile(), "-q", model_gguf("qwen3moe"),
+                                        "--emit=step-ir"};
+    command.insert(command.end(), options.begin(), options.end());
+    const Finished compiled = run_program(command);
+    const Finished read = run_program({ktx_run(), "inspect", plan, "--emit=step-ir"});
+    ASSERT_EQ(read.status, 0) << read.err;
+    const auto [weights, others] = lines_of(read.out);
+    EXPECT_EQ(weights, lines_of(compiled.out).first);
+    EXPECT_EQ(others, lines_of(compiled.out).second);
+    // What was printed is a program again.
+    const std::string file = dir_.path("steps.ktxir");
+    std::ofstream(file) << read.out;
+    EXPECT_EQ(run_program({ktx_compile(), file}).out, read.out);
+  }
+}
+
+TEST_F(InspectPlans, EmitPrintsTheModuleGraph) {
+  const std::string plan = compile(model_gguf("llama"));
+  const Finished read = run_program({ktx_run(), "inspect", plan, "--emit=module-ir"});
+  EXPECT_EQ(read.status, 0) << read.err;
+  EXPECT_EQ(read.out,
+            run_program({ktx_compile(), "-q", model_gguf("llama"), "--emit=module-ir"}).out);
 }
 
 // Other places and layouts of the same weights: unpacked, they are the same.

@@ -6,6 +6,7 @@
 //   ktx-run inspect model.ktxplan --export-gguf copy.gguf  rebuilds the source
 //   ktx-run inspect --diff old.ktxplan new.ktxplan         what differs
 //   ktx-run inspect model.ktxplan --provenance             where it came from
+//   ktx-run inspect model.ktxplan --emit=step-ir           what it runs, as text
 //   ktx-run inspect model.ktxplan --cyclonedx bom.json     the same as a bill of materials
 //   ktx-run inspect model.ktxplan --sign key.pem           writes model.ktxplan.sig
 #include <fmt/format.h>
@@ -19,6 +20,7 @@
 #include "lib/plan/diff_plans.h"
 #include "lib/plan/digests.h"
 #include "lib/plan/export_gguf.h"
+#include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/unpack_layout.h"
 #include "lib/support/mapped_file.h"
@@ -114,6 +116,8 @@ std::string json_text(const plan::PlanView& plan) {
 Result<std::string> text_of(const plan::PlanFile& plan, const Options& options) {
   if (options.root) return root_line(plan);
   if (options.source_sha256) return source_text(plan);
+  if (options.emit == "module-ir") return std::string(plan->module_graph);
+  if (options.emit == "step-ir") return plan::program_text(plan.view());
   if (!options.diff.empty()) return diff_text(plan, options);
   if (options.provenance) {
     return options.json ? trust::provenance_json(plan.view()) : trust::provenance_text(plan.view());

@@ -155,8 +155,10 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
     check_serve(options.serve, mistakes);
     check_several(options, mistakes);
   }
-  if (!options.diff.empty() + options.provenance + options.source_sha256 + options.root > 1) {
-    mistakes.emplace_back("give one of --diff, --provenance, --source-sha256 and --root");
+  if (!options.diff.empty() + options.provenance + options.source_sha256 + options.root +
+          !options.emit.empty() >
+      1) {
+    mistakes.emplace_back("give one of --diff, --emit, --provenance, --source-sha256 and --root");
   }
   if (options.chat_template.name_or_text && options.chat_template.file) {
     mistakes.emplace_back("give one of --chat-template and --chat-template-file");

@@ -179,6 +179,7 @@ struct Options {
   std::string export_gguf;
   std::string diff;  // the plan that this one is compared with; "": none
   bool provenance = false, source_sha256 = false, root = false;
+  std::string emit;              // "module-ir" or "step-ir"; "": neither
   std::string verify_signature;  // a public key or its file; "": none is checked
   std::string sign;              // file of a private key; "": nothing is signed
   std::string cyclonedx;         // file; "": none
