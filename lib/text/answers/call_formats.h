@@ -19,6 +19,10 @@ inline constexpr std::string_view kCallSeparator = "<｜tool▁sep｜>";
 inline constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
 inline constexpr std::string_view kToolCalls = "[TOOL_CALLS]";
+inline constexpr std::string_view kNemotronCalls = "<TOOLCALL>";
+inline constexpr std::string_view kNemotronCallsEnd = "</TOOLCALL>";
+inline constexpr std::string_view kPythonCalls = "<|tool_call_start|>";
+inline constexpr std::string_view kPythonCallsEnd = "<|tool_call_end|>";
 inline constexpr std::string_view kMistralArguments = "[ARGS]";
 inline constexpr std::string_view kKimiBegin = "<|tool_calls_section_begin|>";
 inline constexpr std::string_view kKimiEnd = "<|tool_calls_section_end|>";
@@ -55,6 +59,7 @@ using CallReader = CallState (*)(CallCursor& in, std::span<const OfferedTool> to
 CallState read_hermes(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_llama3(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_mistral(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_nemotron(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_deepseek(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_kimi(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 
@@ -63,6 +68,13 @@ CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead&
 CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+
+// {"name": …, "arguments" or "parameters": …, "id": …}, or a list of such; as OpenAI's clients
+// write it, within "function".
+CallState add_calls(const nlohmann::ordered_json& json, CallRead& read);
+
+// call_formats_python.cc: Python calls.
+CallState read_python(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 
 // call_formats_gemma.cc: JSON with bare keys and quotes of its own.
 CallState read_gemma(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);

@@ -1,4 +1,4 @@
-// Tool calls with JSON arguments: Hermes, Llama 3, Mistral, DeepSeek, Kimi.
+// Tool calls with JSON arguments: Hermes, Llama 3, Mistral, Nemotron, DeepSeek, Kimi.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -32,32 +32,6 @@ CallState add_call(std::string_view name, std::string_view arguments, std::strin
   name = trimmed(name);
   if (name.empty() || !arguments.starts_with('{')) return CallState::No;
   read.calls.push_back({std::string(name), std::string(arguments), std::string(id)});
-  return CallState::Call;
-}
-
-// {"name": …, "arguments" or "parameters": …, "id": …}, or a list of such; as OpenAI's clients
-// write it, within "function".
-CallState add_call(const Json& json, CallRead& read) {
-  if (json.is_array() && !json.empty()) {
-    for (const Json& call : json) KTX_STEP(call.is_object() ? add_call(call, read) : CallState::No);
-    return CallState::Call;
-  }
-  if (!json.is_object()) return CallState::No;
-  if (const auto function = json.find("function"); function != json.end()) {
-    return function->is_object() ? add_call(*function, read) : CallState::No;
-  }
-  const auto name = json.find("name");
-  if (name == json.end() || !name->is_string()) return CallState::No;
-  const std::string& name_text = name->get_ref<const std::string&>();
-  if (name_text.empty() || name_text.size() > kMaxToolNameBytes) return CallState::No;
-  auto arguments = json.find("arguments");
-  if (arguments == json.end()) arguments = json.find("parameters");
-  std::optional<std::string> text =
-      arguments_text(arguments == json.end() ? Json() : Json(*arguments));
-  if (!text) return CallState::No;
-  const auto id = json.find("id");
-  const bool has_id = id != json.end() && id->is_string();
-  read.calls.push_back({name_text, std::move(*text), has_id ? id->get<std::string>() : ""});
   return CallState::Call;
 }
 
@@ -129,6 +103,31 @@ CallState skip_fence(CallCursor& in) {
 
 }  // namespace
 
+CallState add_calls(const Json& json, CallRead& read) {
+  if (json.is_array() && !json.empty()) {
+    for (const Json& call : json)
+      KTX_STEP(call.is_object() ? add_calls(call, read) : CallState::No);
+    return CallState::Call;
+  }
+  if (!json.is_object()) return CallState::No;
+  if (const auto function = json.find("function"); function != json.end()) {
+    return function->is_object() ? add_calls(*function, read) : CallState::No;
+  }
+  const auto name = json.find("name");
+  if (name == json.end() || !name->is_string()) return CallState::No;
+  const std::string& name_text = name->get_ref<const std::string&>();
+  if (name_text.empty() || name_text.size() > kMaxToolNameBytes) return CallState::No;
+  auto arguments = json.find("arguments");
+  if (arguments == json.end()) arguments = json.find("parameters");
+  std::optional<std::string> text =
+      arguments_text(arguments == json.end() ? Json() : Json(*arguments));
+  if (!text) return CallState::No;
+  const auto id = json.find("id");
+  const bool has_id = id != json.end() && id->is_string();
+  read.calls.push_back({name_text, std::move(*text), has_id ? id->get<std::string>() : ""});
+  return CallState::Call;
+}
+
 CallState read_hermes(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
   constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
   constexpr std::string_view kNext[] = {kOpen, "{"};
@@ -141,7 +140,7 @@ CallState read_hermes(CallCursor& in, std::span<const OfferedTool>, CallRead& re
   in.space();
   KTX_STEP(skip_fence(in));
   KTX_STEP(in.closer(kClose, kNext));
-  return add_call(parse_call_json(json), read);
+  return add_calls(parse_call_json(json), read);
 }
 
 CallState read_llama3(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
@@ -160,7 +159,7 @@ CallState read_llama3(CallCursor& in, std::span<const OfferedTool> tools, CallRe
   (void)peek_head(in.json_so_far(), read);
   read.begun = read.begun && (tagged || offered(tools, read.name));
   KTX_STEP(there);
-  KTX_STEP(add_call(parse_call_json(json), read));
+  KTX_STEP(add_calls(parse_call_json(json), read));
   return tagged || offered(tools, read.calls.back().name) ? CallState::Call : CallState::No;
 }
 
@@ -170,7 +169,7 @@ CallState read_mistral(CallCursor& in, std::span<const OfferedTool>, CallRead& r
   if (in.at_end()) return in.at_most();
   if (in.next() == '[' || in.next() == '{') {
     KTX_STEP(in.json(json));
-    return add_call(parse_call_json(json), read);
+    return add_calls(parse_call_json(json), read);
   }
   CallCursor marked = in;
   if (marked.until(kMistralArguments, head) == CallState::Call && head.find('{') == head.npos) {
@@ -187,6 +186,15 @@ CallState read_mistral(CallCursor& in, std::span<const OfferedTool>, CallRead& r
   note_begun(in.json_so_far(), 0, head, id, read);
   KTX_STEP(there);
   return add_call(head, json, id, read);
+}
+
+CallState read_nemotron(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {
+  std::string_view json;
+  KTX_STEP(in.opener(kNemotronCalls));
+  KTX_STEP(in.json(json, kNemotronCallsEnd));
+  in.space();
+  KTX_STEP(in.closer(kNemotronCallsEnd));
+  return add_calls(parse_call_json(json), read);
 }
 
 CallState read_deepseek(CallCursor& in, std::span<const OfferedTool>, CallRead& read) {

@@ -18,6 +18,10 @@ constexpr std::string_view kQwenCoderTrailers[] = {"</function>", "</tool_call>"
 constexpr std::string_view kLlama3Openers[] = {kPythonTag};
 constexpr std::string_view kLlama3Trailers[] = {";"};
 constexpr std::string_view kMistralOpeners[] = {kToolCalls};
+constexpr std::string_view kNemotronOpeners[] = {kNemotronCalls};
+constexpr std::string_view kNemotronTrailers[] = {kNemotronCallsEnd};
+constexpr std::string_view kPythonOpeners[] = {kPythonCalls};
+constexpr std::string_view kPythonTrailers[] = {kPythonCallsEnd};
 constexpr std::string_view kDeepSeekOpeners[] = {kCallsBegin, kCallBegin};
 constexpr std::string_view kDeepSeekTrailers[] = {kCallEnd, kCallsEnd};
 constexpr std::string_view kKimiOpeners[] = {kKimiBegin, kKimiCall};
@@ -43,6 +47,9 @@ constexpr CallFormat kFormats[] = {
     {ToolCallFormat::Hermes, kHermesOpeners, kHermesTrailers, "</tool_call>", read_hermes},
     {ToolCallFormat::Llama3, kLlama3Openers, kLlama3Trailers, "", read_llama3},
     {ToolCallFormat::Mistral, kMistralOpeners, {}, "", read_mistral},
+    {ToolCallFormat::Nemotron, kNemotronOpeners, kNemotronTrailers, kNemotronCallsEnd,
+     read_nemotron},
+    {ToolCallFormat::Python, kPythonOpeners, kPythonTrailers, kPythonCallsEnd, read_python, true},
     {ToolCallFormat::DeepSeek, kDeepSeekOpeners, kDeepSeekTrailers, kCallEnd, read_deepseek},
     {ToolCallFormat::Kimi, kKimiOpeners, kKimiTrailers, kKimiCallEnd, read_kimi},
     {ToolCallFormat::Glm, kHermesOpeners, kHermesTrailers, "</tool_call>", read_glm, true},

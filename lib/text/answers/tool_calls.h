@@ -23,6 +23,8 @@
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2; V4 has
 //             tool_calls in the place of function_calls)
 //   Gemma     <|tool_call>call:n{k:<|"|>v<|"|>,k:[1,true]}<tool_call|>     (Gemma 4)
+//   Nemotron  <TOOLCALL>[{"name": n, "arguments": {…}}, …]</TOOLCALL>     (Nemotron Nano 2)
+//   Python    <|tool_call_start|>[n(k="v", k=[1, True]), …]<|tool_call_end|>     (LFM2)
 //   Generic   {"tool_call": {"name": n, "arguments": {…}}}                (generic_answer.h)
 //   Harmony   <|channel|>commentary to=functions.n<|message|>{…}<|call|>     (harmony.h)
 //
@@ -68,6 +70,8 @@ enum class ToolCallFormat {
   MiniMax,
   Dsml,
   Gemma,
+  Nemotron,
+  Python,
   Harmony,  // read by HarmonyParser; ToolCallParser passes it on as text
   Generic,  // of models whose template has none: GenericAnswer; likewise
 };

@@ -26,6 +26,9 @@ constexpr TextForm kTextForms[] = {
      ""},
     {ToolCallFormat::Llama3, "{\"name\": \"$N\", \"parameters\": $A}", ""},
     {ToolCallFormat::Mistral, "[TOOL_CALLS][{\"name\": \"$N\", \"arguments\": $A}]", ""},
+    {ToolCallFormat::Nemotron, "<TOOLCALL>[{\"name\": \"$N\", \"arguments\": $A}]</TOOLCALL>", ""},
+    {ToolCallFormat::Python,
+     "<|tool_call_start|>[{\"name\": \"$N\", \"arguments\": $A}]<|tool_call_end|>", ""},
     {ToolCallFormat::DeepSeek,
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>$N<｜tool▁sep｜>$A<｜tool▁call▁end｜>"
      "<｜tool▁calls▁end｜>",

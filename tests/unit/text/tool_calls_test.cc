@@ -114,6 +114,28 @@ const Case kCases[] = {
     {Mistral, "[TOOL_CALLS][{\"name\": \"f\"}, 3]", "[TOOL_CALLS][{\"name\": \"f\"}, 3]"},
     {Mistral, "[TOOL_CALLS][]", "[TOOL_CALLS][]"},
     {Mistral, "a [TOOL] b", "a [TOOL] b"},
+    // Nemotron Nano 2
+    {Nemotron,
+     "I look.\n<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}]"
+     "</TOOLCALL>\n",
+     "I look.|f {\"a\":1}|g {}"},
+    {Nemotron, "<TOOLCALL>[{\"name\": \"f\"}]", "|f {}"},
+    {Nemotron, "<TOOLCALL>no</TOOLCALL>", "<TOOLCALL>no</TOOLCALL>"},
+    // LFM2
+    {Python,
+     "<|tool_call_start|>[f(city='Paris', days=[1, 2], deep={'x': True}), g()]<|tool_call_end|>So",
+     "So|f {\"city\": \"Paris\", \"days\": [1, 2], \"deep\": {\"x\": true}}|g {}"},
+    {Python, "<|tool_call_start|>[f(a='it's \"so\"', b=\"x=(1, 2)\", c=None)]<|tool_call_end|>",
+     "|f {\"a\": \"it's \\\"so\\\"\", \"b\": \"x=(1, 2)\", \"c\": null}"},
+    {Python, "<|tool_call_start|>[f(a='l1\\nl2', b=-1.5)]", "|f {\"a\": \"l1\\nl2\", \"b\": -1.5}"},
+    {Python, "<|tool_call_start|>f(\n  a = 1,\n)<|tool_call_end|>", "|f {\"a\": 1}"},
+    {Python, "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|tool_call_end|>",
+     "|f {\"a\":1}"},
+    {Python, "<|tool_call_start|>[f(1)]<|tool_call_end|>",
+     "<|tool_call_start|>[f(1)]<|tool_call_end|>"},
+    {Python, "<|tool_call_start|>[f(a=1)", ""},
+    {Python, "<|tool_call_start|>[f(a=b)]<|tool_call_end|>",
+     "<|tool_call_start|>[f(a=b)]<|tool_call_end|>"},
     // DeepSeek V3.1, then R1
     {DeepSeek,
      "Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
