@@ -72,7 +72,9 @@ void StepVerifier::check_device(OpCheck& s, const Step& step) {
   const std::string_view own = step.device;
   const bool sums = step.op == StepOp::AllReduce, transfer = step.op == StepOp::Transfer;
   const auto on = [&](std::string_view device, bool good, const char* what, size_t number) {
-    s.require(good, "it is on {} and {} {} on {}", printable(own), what, number, printable(device));
+    if (good) return;  // no names are made printable for nothing
+    s.require(false, "it is on {} and {} {} on {}", printable(own), what, number,
+              printable(device));
   };
   if (sums) check_parts_of_sum(s, step);
   for (size_t i = 0; i < step.inputs.size() && !sums; ++i) {
@@ -103,9 +105,9 @@ void StepVerifier::check_memory(OpCheck& s) const {
     return buffer_of(static_cast<ValueId>(operand.value));
   };
   const auto must_be_there = [&](const char* what, size_t i, const OpOperand& operand) {
-    s.require(holds(static_cast<ValueId>(operand.value)),
-              "{} {} reads value '{}' before it is written, or after its memory was reused", what,
-              i, printable(program_.values[operand.value].name));
+    if (holds(static_cast<ValueId>(operand.value))) return;
+    s.require(false, "{} {} reads value '{}' before it is written, or after its memory was reused",
+              what, i, printable(program_.values[operand.value].name));
   };
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     if (s.in(i).present()) must_be_there("input", i, s.in(i));
