@@ -4,29 +4,10 @@
 #include <cmath>
 #include <cstddef>
 
-#include "lib/runtime/sampling/sampler.h"
+#include "lib/runtime/sampling/log_softmax.h"
 
 namespace ktx::runtime {
 namespace {
-
-// What a logit lacks to ln p, and the likeliest token.
-struct Normalised {
-  double top = 0;      // the largest logit
-  double log_sum = 0;  // ln of the sum of e^(logit - top)
-  int32_t best = 0;
-
-  double logprob(float logit) const { return logit - top - log_sum; }
-};
-
-Result<Normalised> normalise(std::span<const float> logits) {
-  Normalised found;
-  found.best = KTX_TRY(best_token(logits));
-  found.top = logits[static_cast<size_t>(found.best)];
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - found.top);
-  found.log_sum = std::log(sum);
-  return found;
-}
 
 constexpr float kLeastLogprob = -16;
 constexpr int64_t kFewest = 10;  // values that an error is estimated from
@@ -51,9 +32,9 @@ Estimate perplexity(const Mean& negative_logprobs) {
 }
 
 Status all_logprobs(std::span<const float> logits, std::span<float> out) {
-  const Normalised norm = KTX_TRY(normalise(logits));
+  const LogSoftmax softmax = KTX_TRY(log_softmax(logits));
   for (size_t i = 0; i < logits.size(); ++i) {
-    out[i] = static_cast<float>(norm.logprob(logits[i]));
+    out[i] = static_cast<float>(softmax.logprob(logits[i]));
   }
   return {};
 }
@@ -61,18 +42,18 @@ Status all_logprobs(std::span<const float> logits, std::span<float> out) {
 Result<Divergence> divergence(std::span<const float> base, std::span<const float> logits,
                               int32_t token) {
   KTX_ASSERT(base.size() == logits.size());
-  const Normalised norm = KTX_TRY(normalise(logits));
+  const LogSoftmax softmax = KTX_TRY(log_softmax(logits));
   Divergence place;
-  place.logprob = norm.logprob(logits[static_cast<size_t>(token)]);
+  place.logprob = softmax.logprob(logits[static_cast<size_t>(token)]);
   place.base_logprob = base[static_cast<size_t>(token)];
   place.delta_p = std::exp(place.logprob) - std::exp(place.base_logprob);
   size_t base_best = 0;
   for (size_t i = 0; i < base.size(); ++i) {
     if (base[i] > base[base_best]) base_best = i;
     if (!(base[i] > kLeastLogprob)) continue;
-    place.kld += std::exp(double{base[i]}) * (base[i] - norm.logprob(logits[i]));
+    place.kld += std::exp(double{base[i]}) * (base[i] - softmax.logprob(logits[i]));
   }
-  place.same_top = base_best == static_cast<size_t>(norm.best);
+  place.same_top = base_best == static_cast<size_t>(softmax.best);
   return place;
 }
 

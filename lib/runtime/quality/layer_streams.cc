@@ -35,13 +35,13 @@ std::vector<StreamDifference> StreamDifferences::all() const {
   return all;
 }
 
-const StreamDifference* parting(const std::vector<StreamDifference>& differences) {
+const StreamDifference* parting(const std::vector<StreamDifference>& differences, double noise) {
   const StreamDifference* found = nullptr;
-  double most = 0, before = 0;
+  double most = 1, before = noise * noise;
   for (const StreamDifference& each : differences) {
-    const double square = each.relative * each.relative;
-    if (square - before > most) {
-      most = square - before;
+    const double square = each.relative * each.relative + noise * noise;
+    if (square / before > most) {
+      most = square / before;
       found = &each;
     }
     before = square;

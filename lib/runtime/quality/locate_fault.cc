@@ -1,6 +1,7 @@
 #include "lib/runtime/quality/locate_fault.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "lib/runtime/quality/layer_streams.h"
@@ -12,8 +13,6 @@ namespace {
 // What steps of right kernels stay below (docs/cli.md#selftest). In fast precision a rounding to
 // int8 goes the other way where the scalar kernel's input differs in its last bit.
 constexpr double kMostExactStep = 1e-3, kMostFastStep = 0.05;
-// What streams of right machines are apart, mostly.
-constexpr double kExactNoise = 1e-5, kFastNoise = 0.05;
 
 class FaultWatch {
  public:
@@ -43,16 +42,9 @@ class FaultWatch {
   bool has_wrong_step() const { return found_.wrong_step.has_value(); }
   FaultSearch found() const {
     FaultSearch found = found_;
-    const double floor = noise_ * noise_;
-    double most = 1, before = 0;
-    for (const auto& [layer, square] : squares_) {
-      const double growth = (square + floor) / (before + floor);
-      if (growth > most) {
-        most = growth;
-        found.parting_layer = layer;
-      }
-      before = square;
-    }
+    std::vector<StreamDifference> layers;
+    for (const auto& [layer, square] : squares_) layers.push_back({layer, std::sqrt(square)});
+    if (const StreamDifference* most = parting(layers, noise_)) found.parting_layer = most->layer;
     return found;
   }
 

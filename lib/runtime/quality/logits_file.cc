@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "lib/runtime/sampling/sampler.h"
+#include "lib/runtime/sampling/log_softmax.h"
 #include "lib/support/byte_reader.h"
 
 namespace ktx::runtime {
@@ -129,13 +129,11 @@ Result<LogitsWriter> LogitsWriter::open(const std::string& path, const LogitsHea
 
 Status LogitsWriter::write(int64_t context, int64_t place, std::span<const float> logits) {
   KTX_ASSERT(std::ssize(logits) == head_.vocabulary);
-  const int32_t best = KTX_TRY(best_token(logits));
-  const float most = logits[static_cast<size_t>(best)];
+  const LogSoftmax softmax = KTX_TRY(log_softmax(logits));
+  const auto most = static_cast<float>(softmax.top);
   const float least = std::max(*std::ranges::min_element(logits), most - kRange);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(double{logit} - most);
   const float scale = (most - least) / kMostCode;
-  const float begin[2] = {scale, static_cast<float>(least - most - std::log(sum))};
+  const float begin[2] = {scale, static_cast<float>(softmax.logprob(least))};
   std::vector<std::byte> row(row_bytes(head_.vocabulary));
   std::memcpy(row.data(), begin, 8);
   for (size_t i = 0; i < logits.size() && scale > 0; ++i) {

@@ -7,22 +7,17 @@
 #include <vector>
 
 #include "lib/runtime/engine/text_chunks.h"
+#include "lib/runtime/sampling/log_softmax.h"
 
 namespace ktx::runtime {
 
 double divergence_of(const plan::SelfTestAnswer& source, std::span<const float> logits) {
-  double top = -INFINITY;
-  for (const float logit : logits) {
-    if (!(std::abs(logit) < INFINITY)) return INFINITY;
-    top = std::max(top, double{logit});
-  }
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - top);
-  const double log_sum = top + std::log(sum);
+  const Result<LogSoftmax> softmax = log_softmax(logits);
+  if (!softmax) return INFINITY;
   double divergence = 0, rest = 1, own_rest = 1;
   for (size_t i = 0; i < source.ids.size(); ++i) {
     const double log_p = source.logits[i] - source.log_sum;
-    const double log_q = logits[static_cast<size_t>(source.ids[i])] - log_sum;
+    const double log_q = softmax->logprob(logits[static_cast<size_t>(source.ids[i])]);
     divergence += std::exp(log_p) * (log_p - log_q);
     rest -= std::exp(log_p);
     own_rest -= std::exp(log_q);

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "lib/runtime/sampling/dry_penalty.h"
+#include "lib/runtime/sampling/log_softmax.h"
 
 namespace ktx::runtime {
 namespace {
@@ -356,13 +357,10 @@ Result<int32_t> best_token(const BestLogits& best) {
 }
 
 Result<Logprobs> logprobs(std::span<const float> logits, int32_t chosen, int count) {
-  const double best = KTX_TRY(checked_max(logits));
+  const LogSoftmax softmax = KTX_TRY(log_softmax(logits));
   KTX_ASSERT(chosen >= 0 && static_cast<size_t>(chosen) < logits.size());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - best);
-  const double log_sum = std::log(sum);
   Logprobs result;
-  result.logprob = logits[chosen] - best - log_sum;
+  result.logprob = softmax.logprob(logits[chosen]);
   const size_t kept = std::min<size_t>(std::max(count, 0), logits.size());
   if (kept == 0) return result;
   std::vector<int32_t> ids(logits.size());
@@ -370,7 +368,7 @@ Result<Logprobs> logprobs(std::span<const float> logits, int32_t chosen, int cou
   std::partial_sort(ids.begin(), ids.begin() + kept, ids.end(), [&](int32_t a, int32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
   });
-  for (size_t i = 0; i < kept; ++i) result.top.push_back({ids[i], logits[ids[i]] - best - log_sum});
+  for (size_t i = 0; i < kept; ++i) result.top.push_back({ids[i], softmax.logprob(logits[ids[i]])});
   return result;
 }
 

@@ -108,6 +108,12 @@ TEST(LayerStreams, PartWhereTheirDifferenceGrowsMost) {
   ASSERT_NE(parting(all), nullptr);
   EXPECT_EQ(parting(all)->layer, 1);
   EXPECT_EQ(parting({{0, 0}, {1, 0}}), nullptr);
+  // What was far apart before grows further by itself; what rounding makes is none.
+  const std::vector<StreamDifference> grows = {{0, 0.05}, {1, 0.3}, {2, 0.5}};
+  EXPECT_EQ(parting(grows)->layer, 1);
+  const std::vector<StreamDifference> small = {{0, 1e-6}, {1, 1e-3}, {2, 1e-2}};
+  EXPECT_EQ(parting(small)->layer, 2);
+  EXPECT_EQ(parting(small, kExactNoise)->layer, 1);
 }
 
 }  // namespace
