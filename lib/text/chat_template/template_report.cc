@@ -24,7 +24,7 @@ struct Facts {
 };
 std::span<const Facts> all_facts() {
   static const std::vector<Facts> kFacts = {
-#define KTX_TEMPLATE_FACTS(name, architectures, sha256, ...) \
+#define KTX_TEMPLATE_FACTS(name, architectures, file, sha256, ...) \
   {name, architectures, sha256, __VA_ARGS__},
 #include "lib/text/chat_template/template_facts.def"
 #undef KTX_TEMPLATE_FACTS
