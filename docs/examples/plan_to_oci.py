@@ -10,6 +10,7 @@ The plan is one layer, neither packed nor compressed, so that it can be mapped w
 are linked where the file system allows. The same plan gives the same manifest: no time is in it.
 """
 import argparse
+import contextlib
 import hashlib
 import json
 import mmap
@@ -43,12 +44,17 @@ def blob_path(layout, digest):
 
 
 def place(source, target):
+    """What was there before is replaced, as a whole."""
+    work = target + ".work"
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(work)
     try:
-        os.link(source, target)
-    except FileExistsError:
-        pass
+        os.link(source, work)
     except OSError:
-        shutil.copyfile(source, target)
+        shutil.copyfile(source, work)
+    os.replace(work, target)
+    with contextlib.suppress(FileNotFoundError):  # stays where both were links to one file
+        os.remove(work)
 
 
 def add_file(layout, path, media_type):
@@ -94,6 +100,7 @@ def pack(files, layout, tag):
 
 
 def unpack(layout, folder):
+    os.makedirs(folder, exist_ok=True)
     with open(os.path.join(layout, "index.json")) as file:
         entry = json.load(file)["manifests"][0]
     path = blob_path(layout, entry["digest"])
@@ -120,7 +127,7 @@ def main():
         if args.unpack:
             unpack(args.unpack, args.o)
         else:
-            read_plan.check(args.files, "which plan?")
+            read_plan.check(args.files, "no plan given; try: plan_to_oci.py model.ktxplan -o layout -t q4")
             pack(args.files, args.o, args.t)
     except (read_plan.PlanError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
         sys.exit(f"plan_to_oci.py: {error}")

@@ -21,11 +21,10 @@ class PlanToOci : public ::testing::Test {
     const Finished run = run_program({ktx_compile(), "-q", model_gguf("llama"), "-o", plan_});
     ASSERT_EQ(run.status, 0) << run.err;
     dir_.write("m.ktxplan.root.minisig", "a signature\n");
-    std::filesystem::create_directory(dir_.path("out"));
   }
   Finished tool(const std::vector<std::string>& args) {
-    std::vector<std::string> command = {"/usr/bin/env", "python3",
-                                        source_dir() + "/docs/examples/plan_to_oci.py"};
+    // As docs/deploying.md types it: the script itself.
+    std::vector<std::string> command = {source_dir() + "/docs/examples/plan_to_oci.py"};
     command.insert(command.end(), args.begin(), args.end());
     return run_program(command);
   }
@@ -59,6 +58,14 @@ TEST_F(PlanToOci, NamesWhatModelPackNames) {
   EXPECT_EQ(tool({plan_, plan_ + ".root.minisig", "-o", dir_.path("again"), "-t", "q4"}).out,
             run.out.substr(0, 71) + "  " + dir_.path("again") + ":q4\n");
 
+  // Into a folder that is made, then over what is there, which may be older.
+  for (int i = 0; i < 2; ++i) {
+    const Finished unpacked = tool({"--unpack", dir_.path("layout"), "-o", dir_.path("out")});
+    ASSERT_EQ(unpacked.status, 0) << unpacked.err;
+    EXPECT_EQ(read_file(dir_.path("out/m.ktxplan")), read_file(plan_));
+    std::filesystem::remove(dir_.path("out/m.ktxplan"));
+    dir_.write("out/m.ktxplan", "an older plan");
+  }
   ASSERT_EQ(tool({"--unpack", dir_.path("layout"), "-o", dir_.path("out")}).status, 0);
   EXPECT_EQ(read_file(dir_.path("out/m.ktxplan")), read_file(plan_));
   EXPECT_EQ(read_file(dir_.path("out/m.ktxplan.root.minisig")), "a signature\n");
