@@ -2,16 +2,18 @@
 // or refused with a message.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_gguf
-//   build-fuzz/tests/fuzz/fuzz_gguf FOLDER_OF_SMALL_GGUFS
+//   build-fuzz/tests/fuzz/fuzz_gguf FOUND        (write a first GGUF with --seed=FILE)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "lib/input/model_source.h"
+#include "tests/support/tiny_gguf.h"
 
 namespace {
 
@@ -31,5 +33,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   inputs.gguf_path = file_of(data, size);
   const auto source = ktx::input::open_model(inputs, diags);
   if (!source.ok() && source.error().message.empty()) std::abort();
+  return 0;
+}
+
+// --seed=FILE writes the tests' tiny GGUF, a corpus to start from.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  for (int i = 1; i < *argc; ++i) {
+    const std::string argument = (*argv)[i];
+    if (argument.rfind("--seed=", 0) != 0) continue;
+    std::ofstream(argument.substr(7)) << ktx::testing::TinyGguf::good().bytes();
+    std::exit(0);
+  }
   return 0;
 }

@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "lib/plan/host_part.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/plan/self_test.h"
 #include "lib/plan/verify_weights.h"
 #include "tests/unit/plan/plan_bytes.h"
 #include "tests/unit/plan/tiny_plan.h"
@@ -21,6 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ktx::plan;
   static MemoryFile file;
   const auto input = std::as_bytes(std::span(data, size));
+  (void)read_host_part(input);
   std::vector<std::byte> bytes(input.begin(), input.end());
   if (bytes.size() >= sizeof(Prefix)) {
     std::memcpy(bytes.data(), kMagic, sizeof(kMagic));
@@ -32,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!plan.ok()) return 0;
   touch_everything(plan->view());
   (void)verify_weights(plan->view(), 1);
+  (void)read_self_test(plan->view());
   return 0;
 }
 

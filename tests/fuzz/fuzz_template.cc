@@ -1,5 +1,5 @@
 // Uses fuzzer input as a chat template, or (first byte odd) as a conversation for a template
-// that uses most of the language: parses, probes and renders it within the limits.
+// that uses most of the language: parses, probes, reports and renders it within the limits.
 //
 //   cmake --preset fuzz && ninja -C build-fuzz fuzz_template
 //   build-fuzz/tests/fuzz/fuzz_template -dict=tests/fuzz/template.dict CORPUS
@@ -10,6 +10,7 @@
 #include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/chat_template/template_probe.h"
+#include "lib/text/chat_template/template_report.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)detect_reasoning(text);
   if (!parsed.ok()) return 0;
   (void)probe_template(*parsed, "<s>", "</s>");
+  if (const auto report = report_template(text, "qwen3")) (void)report_lines(*report);
   render(*parsed, Json::array({{{"role", "system"}, {"content", "a"}},
                                {{"role", "user"}, {"content", "b c"}}}));
   return 0;
