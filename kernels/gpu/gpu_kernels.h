@@ -80,7 +80,10 @@ struct GpuForm {
   AttentionAttrs attention;
   MatmulHeadsAttrs absorb, expand;
   RopeAttrs rope;
-  bool alike = false;  // q and k are normed and rotated alike
+  bool alike = false;  // q and k are normed and rotated alike; DeltaNet: the norm is one of heads
+  // DeltaNet.
+  CausalConvAttrs conv;
+  DeltaRuleAttrs delta;
 };
 
 struct RowRange {

@@ -18,6 +18,17 @@ bool gpu_delta_rule_takes(int64_t head_dim) {
   return head_dim % 4 == 0 && head_dim >= 4 && head_dim <= 256;
 }
 
+bool gpu_delta_step_takes(const DeltaRuleAttrs& rule, const CausalConvAttrs& conv) {
+  return rule.head_dim == kDeltaStepDim && rule.by_channel == 0 && conv.taps == kDeltaStepTaps &&
+         conv.plain == 0 &&
+         conv.channels == (2 * rule.key_heads + rule.value_heads) * rule.head_dim;
+}
+
+bool gpu_state_space_takes(int64_t head_dim, int64_t state_dim) {
+  return head_dim % 4 == 0 && head_dim >= 4 && state_dim % 4 == 0 && state_dim >= 4 &&
+         state_dim <= 256;
+}
+
 bool marlin_pair(DType a, DType b) {
   if (a == b) return marlin_takes(a);
 #define KTX_MARLIN_PAIR(first, second)                                                          \

@@ -51,9 +51,9 @@ RowRange pairs_from(const GpuForm& form, int64_t pairs) {
   return {ceil_div(pairs * form.experts, form.top_k), kAnyRows};
 }
 
-// Products of one launch: at most three, of equal columns and at most two formats that go together.
+// Products of one launch: at most kLaunchProducts, of equal columns and at most two formats that go together.
 bool go_together(const GpuForm& form) {
-  if (form.weights.empty() || form.weights.size() > kLaunchProducts) return false;
+  if (form.weights.empty() || std::ssize(form.weights) > kLaunchProducts) return false;
   DType other = form.weights[0].dtype;
   for (const GpuWeight& w : form.weights) {
     if (w.cols != form.weights[0].cols) return false;
@@ -180,6 +180,12 @@ RowRange rope_attention(const GpuForm& form, const GpuMachine& machine) {
   // attention_decode.cu; passes that it does not take are launched step by step.
   const bool few = machine.sm >= 90 && a.key_dim == dim && (dim == 64 || dim == 128);
   return few ? RowRange{1, kSkinnyRows} : kOneRow;
+}
+
+// Passes with several tokens of a text are launched step by step.
+RowRange delta_step(const GpuForm& form, const GpuMachine&) {
+  const bool goes = form.alike && !form.bias && gpu_delta_step_takes(form.delta, form.conv);
+  return goes ? RowRange{1, kDeltaStepRows} : kNoRows;
 }
 
 // form.weights: of absorption, of the values.

@@ -6,7 +6,7 @@
 //               % part]
 //
 // y may be x. Sums are taken in a fixed order that depends on the part's width alone. weight and
-// bias are F32[width / groups]; weights of a layer norm may be F32[width], each part's own.
+// bias are F32[width / groups]; weights may be F32[width], each part's own.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ struct RmsNormArgs {
   const float* x = nullptr;
   int64_t x_stride = 0;  // elements
   const float* weight = nullptr;
+  int64_t weight_step = 0;  // from a part's weights to the next one's; 0: all have the same
   float* y = nullptr;
   int64_t y_stride = 0;
   int64_t width = 0;  // all groups together
@@ -35,7 +36,7 @@ struct LayerNormArgs {
   const float* x = nullptr;
   int64_t x_stride = 0;  // elements
   const float* weight = nullptr;
-  int64_t weight_step = 0;      // from a part's weights to the next one's; 0: all have the same
+  int64_t weight_step = 0;      // likewise
   const float* bias = nullptr;  // or none
   float* y = nullptr;
   int64_t y_stride = 0;

@@ -14,11 +14,12 @@ void rms_norm_scalar(const RmsNormArgs& a) {
     for (int64_t g = 0; g < a.attrs.groups; ++g) {
       const float* x = a.x + t * a.x_stride + g * part;
       float* y = a.y + t * a.y_stride + g * part;
+      const float* weight = a.weight + g * a.weight_step;
       double squares = 0;
       for (int64_t j = 0; j < part; ++j) squares += double{x[j]} * x[j];
       const float scale =
           static_cast<float>(1 / std::sqrt(squares / static_cast<double>(part) + a.attrs.eps));
-      for (int64_t j = 0; j < part; ++j) y[j] = x[j] * scale * a.weight[j];
+      for (int64_t j = 0; j < part; ++j) y[j] = x[j] * scale * weight[j];
     }
   }
 }

@@ -22,16 +22,17 @@ void rms_norm(const RmsNormArgs& a) {
     for (int64_t g = 0; g < a.attrs.groups; ++g) {
       const float* x = a.x + t * a.x_stride + g * part;
       float* y = a.y + t * a.y_stride + g * part;
+      const float* weight = a.weight + g * a.weight_step;
       const float mean = sum_of_squares<V>(x, part) / static_cast<float>(part);
       const typename V::F scale = V::set1(1 / __builtin_sqrtf(mean + a.attrs.eps));
       int64_t j = 0;
       for (; j + 16 <= part; j += 16) {
-        V::store(y + j, V::mul(V::mul(V::load(x + j), scale), V::load(a.weight + j)));
+        V::store(y + j, V::mul(V::mul(V::load(x + j), scale), V::load(weight + j)));
       }
       if (j < part) {
         const int64_t n = part - j;
         V::store_part(y + j, n,
-                      V::mul(V::mul(V::load_part(x + j, n), scale), V::load_part(a.weight + j, n)));
+                      V::mul(V::mul(V::load_part(x + j, n), scale), V::load_part(weight + j, n)));
       }
     }
   }

@@ -47,7 +47,7 @@ void check_embed_row(OpCheck& s) {
 // Of a norm over equal groups of a row: the elements of its vectors; none where a rule is broken
 // that they hang on.
 template <class Attrs>
-std::optional<int64_t> check_norm(OpCheck& s, bool own_weights = false) {
+std::optional<int64_t> check_norm(OpCheck& s) {
   const auto& a = s.attrs<Attrs>();
   const OpOperand& x = s.in(0);
   if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<int64_t> check_norm(OpCheck& s, bool own_weights = false) {
     return std::nullopt;
   }
   const int64_t part = x.width / a.groups;
-  if (own_weights && s.weight(0).rows > 1) {
+  if (s.weight(0).rows > 1) {
     s.matrices("weight", s.weight(0), 1, a.groups, part);
   } else {
     s.vector("weight", s.weight(0), part);
@@ -71,7 +71,7 @@ void check_rms_norm(OpCheck& s) {
 }
 
 void check_layer_norm(OpCheck& s) {
-  const auto part = check_norm<LayerNormAttrs>(s, true);
+  const auto part = check_norm<LayerNormAttrs>(s);
   if (part && s.weight(1).present()) s.vector("bias", s.weight(1), *part);
 }
 

@@ -24,7 +24,7 @@ struct NoAttrs {
 
 struct RmsNormAttrs {
   float eps = 0;
-  int32_t groups = 1;  // per row: heads for q/k norms, else 1
+  int32_t groups = 1;  // per row: heads for q/k norms, else 1; weights of all, or rows of each
   template <class F>
   void fields(F&& f) {
     f("eps", eps), f("groups", groups);

@@ -21,6 +21,7 @@
 #include <set>
 
 #include "lib/passes/pass.h"
+#include "lib/program/find_fused.h"
 #include "lib/program/parts.h"
 #include "lib/program/program.h"
 #include "lib/program/stages.h"
@@ -158,25 +159,17 @@ int64_t& bytes_of(program::Buffer& buffer, RowKind rows) {
                                    : buffer.fixed_bytes;
 }
 
-}  // namespace
-
-Status plan_memory(CompileState& state) {
-  program::Program& program = state.program;
+void share_buffers(program::Program& program, const std::vector<std::string>& devices,
+                   const std::vector<Lifetime>& lives, size_t stages) {
   program.buffers.clear();
-  const std::vector<Stage> stages = program::stages_of(program);
-  const std::vector<std::string> devices = program::value_devices(program);
-  std::vector<Lifetime> lives = lifetimes(program, stages);
-  extend_fetched(program, program::find_cpu_waits(program), stages, devices, lives);
-  extend_parts(program, stages, lives);
-  extend_taps(state, stages.size(), lives);
-  std::vector<std::vector<program::ValueId>> born(stages.size()), dead(stages.size());
+  std::vector<std::vector<program::ValueId>> born(stages), dead(stages);
   for (program::ValueId id = 0; id < static_cast<program::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;
     born[lives[id].first].push_back(id);
     dead[lives[id].last].push_back(id);
   }
   std::map<std::pair<std::string, RowKind>, std::vector<int32_t>> free_buffers;
-  for (size_t i = 0; i < stages.size(); ++i) {
+  for (size_t i = 0; i < stages; ++i) {
     for (program::ValueId id : born[i]) {
       program::Value& value = program.values[id];
       const int64_t need = program::row_bytes(value);
@@ -204,6 +197,96 @@ Status plan_memory(CompileState& state) {
       free_buffers[{devices[id], program.values[id].rows}].push_back(program.values[id].buffer);
     }
   }
+}
+
+// Steps that a GPU may compute in one launch, which runs at the place of the last one
+// (lib/program/find_fused.h), if the buffers of their values allow it.
+class Groups {
+ public:
+  Groups(const program::Program& program, const std::vector<Stage>& stages)
+      : uses_(program), parts_(program::cut_parts(program)), stage_of_(program.steps.size()) {
+    program::Program apart = program;
+    for (size_t id = 0; id < apart.values.size(); ++id) {
+      apart.values[id].buffer = static_cast<int32_t>(id);
+    }
+    wanted_ = find(apart);
+    for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+      for (int32_t index : stages[stage].prelude) stage_of_[index] = stage;
+      for (const auto& part : stages[stage].parts) {
+        for (int32_t index : part) stage_of_[index] = stage;
+      }
+    }
+  }
+
+  // Of groups that buffers keep apart: what the steps read of others lives until the last of them,
+  // and what they write for others has memory from the first one on. False: there are none.
+  bool extend(const program::Program& program, std::vector<Lifetime>& lives) const {
+    const std::set<std::vector<int32_t>> found = find(program);
+    bool some = false;
+    for (const std::vector<int32_t>& steps : wanted_) {
+      if (found.contains(steps)) continue;
+      some |= extend(program, steps, lives);
+    }
+    return some;
+  }
+
+ private:
+  std::set<std::vector<int32_t>> find(const program::Program& program) const {
+    std::set<std::vector<int32_t>> found;
+    for (const program::Part& part : parts_) {
+      if (part.kind != program::Part::Kind::Gpu) continue;
+      for (program::FusedGroup& group :
+           program::find_fused(program, uses_, part.first_step, part.step_count)) {
+        found.insert(std::move(group.steps));
+      }
+    }
+    return found;
+  }
+
+  bool extend(const program::Program& program, const std::vector<int32_t>& steps,
+              std::vector<Lifetime>& lives) const {
+    const int first = stage_of_[steps.front()], last = stage_of_[steps.back()];
+    const auto is_member = [&](int32_t i) {
+      return std::binary_search(steps.begin(), steps.end(), i);
+    };
+    bool some = false;
+    for (int32_t i : steps) {
+      for (const program::View& in : program.steps[i].inputs) {
+        if (in.value == program::kAbsent || lives[in.value].last >= last) continue;
+        if (std::ranges::all_of(uses_.writers[in.value], is_member)) continue;
+        lives[in.value].last = last;
+        some = true;
+      }
+      for (const program::View& out : program.steps[i].outputs) {
+        if (lives[out.value].first <= first) continue;
+        if (std::ranges::all_of(uses_.readers[out.value], is_member)) continue;
+        lives[out.value].first = first;
+        some = true;
+      }
+    }
+    return some;
+  }
+
+  program::Uses uses_;
+  std::vector<program::Part> parts_;
+  std::vector<int> stage_of_;
+  std::set<std::vector<int32_t>> wanted_;
+};
+
+}  // namespace
+
+Status plan_memory(CompileState& state) {
+  program::Program& program = state.program;
+  const std::vector<Stage> stages = program::stages_of(program);
+  const std::vector<std::string> devices = program::value_devices(program);
+  std::vector<Lifetime> lives = lifetimes(program, stages);
+  extend_fetched(program, program::find_cpu_waits(program), stages, devices, lives);
+  extend_parts(program, stages, lives);
+  extend_taps(state, stages.size(), lives);
+  const Groups groups(program, stages);
+  do {
+    share_buffers(program, devices, lives, stages.size());
+  } while (groups.extend(program, lives));
   return {};
 }
 

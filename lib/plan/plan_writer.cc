@@ -119,8 +119,14 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
 // 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
-// experts.
+// experts or compute a whole delta net, norms whose groups have weights of their own.
 uint32_t reader_minor(const PlanContents& contents) {
+  const auto launches = [&](FusedOp op) {
+    return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
+      return launch.fused_op == static_cast<uint32_t>(op);
+    });
+  };
+  if (launches(FusedOp::DeltaNet)) return 7;
   uint32_t by_op = 0;
   for (const StepRecord& step : contents.steps) {
     const bool sums = step.op == static_cast<uint32_t>(StepOp::SumExperts);
@@ -130,7 +136,9 @@ uint32_t reader_minor(const PlanContents& contents) {
                         (step.op == static_cast<uint32_t>(StepOp::CausalConv) &&
                          step.attrs_size > CausalConvAttrs::kFirstBytes);
     const bool reduces = step.op == static_cast<uint32_t>(StepOp::AllReduce);
-    by_op = std::max(by_op, reduces ? 7U : newest ? 6U : sums ? 5U : 0U);
+    const bool own_weights = step.op == static_cast<uint32_t>(StepOp::RmsNorm) &&
+                             contents.blobs[contents.weight_uses[step.first_weight]].rows > 1;
+    by_op = std::max(by_op, reduces || own_weights ? 7U : newest ? 6U : sums ? 5U : 0U);
   }
   if (by_op > 0) return by_op;
   if (contents.facts.reads_hidden()) return 4;
@@ -142,11 +150,7 @@ uint32_t reader_minor(const PlanContents& contents) {
     if (step.attrs_size > GroupExpertsAttrs::kFirstBytes) return 2;
     if (step.weight_count > 0 && contents.weight_uses[step.first_weight] != kNone) minor = 1;
   }
-  const auto chooses = [](const LaunchRecord& launch) {
-    return launch.fused_op == static_cast<uint32_t>(FusedOp::Experts);
-  };
-  if (minor == 1 && std::ranges::any_of(contents.launches, chooses)) return 7;
-  return minor;
+  return minor == 1 && launches(FusedOp::Experts) ? 7 : minor;
 }
 
 }  // namespace

@@ -5,25 +5,13 @@
 #include <algorithm>
 
 #include "kernels/delta_net/delta_net.h"
-#include "tests/kernels/cuda_cases.h"
+#include "tests/kernels/cuda_texts_cases.h"
 
 namespace ktx::kernels {
 namespace {
 
 using CudaDeltaNet = CudaTest;
 
-// The tokens of each text, by segments; one_token_each: in a bucket of `rows`.
-struct Pass {
-  std::vector<std::vector<int32_t>> texts;
-  bool has_states = true;         // before the pass
-  int32_t rows = 0;               // 0: no padding, texts of any length
-  std::vector<int32_t> starts{};  // by text, its first position; empty: not known
-};
-const Pass kPasses[] = {{{{1}, {1}, {1}}, true, 8},
-                        {{{1}}, false, 1},
-                        {{{70}}, false},
-                        {{{3, 30, 4}, {1}, {33, 2}}, true},
-                        {{{1}, {64, 1}, {5}, {100}}, false}};
 // More chunks than one slab has; from positions inside chunks; with segments that end between and
 // inside chunks.
 const Pass kChunkPasses[] = {
@@ -32,92 +20,13 @@ const Pass kChunkPasses[] = {
     {{{512, 511, 1}, {1, 62, 1, 64, 5}, {100, 60, 9}, {40, 90}}, true, 0, {0, 64, 28, 1000}},
 };
 
-// A pass in slots of GPU memory: segment by segment, in a random order of slots.
-class Slots {
- public:
-  Slots(Random& random, const Pass& pass, int64_t state_floats)
-      : pass_(pass), floats_((state_floats + 15) / 16 * 16 + 32) {
-    int32_t slots = 0;
-    for (const auto& text : pass.texts) slots += static_cast<int32_t>(text.size() + 1);
-    int32_t next = slots;
-    for (const auto& text : pass.texts) {
-      int32_t in = pass.has_states ? --next : -1;
-      const int32_t first = rows_;
-      for (int32_t tokens : text) {
-        segments_.push_back({rows_, tokens, in, --next});
-        in = next;
-        rows_ += tokens;
-      }
-      const size_t i = begin_.size() - 1;
-      if (!pass.starts.empty()) texts_.push_back({first, rows_ - first, pass.starts[i]});
-      for (int32_t row = first; row < rows_; ++row) {
-        positions_.push_back(pass.starts.empty() ? -1 : pass.starts[i] + row - first);
-      }
-      begin_.push_back(static_cast<int32_t>(segments_.size()));
-    }
-    const size_t texts = pass.rows > 0 ? static_cast<size_t>(pass.rows) : pass.texts.size();
-    begin_.resize(texts + 1, begin_.back());
-    host_ = random.normals(slots * floats_);
-    device_ = std::make_unique<Gpu<float>>(host_);
-    gpu_begin_ = std::make_unique<Gpu<int32_t>>(begin_);
-    gpu_segments_ = std::make_unique<Gpu<StateSegment>>(segments_);
-    gpu_positions_ = std::make_unique<Gpu<int32_t>>(positions_);
-  }
-
-  int64_t rows() const { return std::max(rows_, pass_.rows); }
-  int64_t live_rows() const { return rows_; }
-  const std::vector<StateSegment>& segments() const { return segments_; }
-  CudaTexts texts() const {
-    const auto count = static_cast<int64_t>(begin_.size()) - 1;
-    const bool each = pass_.rows > 0;
-    return {gpu_begin_->data(), gpu_segments_->data(), count, each ? 1 : rows_, each};
-  }
-  std::span<const TextRows> text_rows() const { return texts_; }
-  const int32_t* positions() const { return gpu_positions_->data(); }
-  // The state begins 16 floats into a slot.
-  CudaStates states() { return {device_->data() + 16, floats_}; }
-  // Of the host, where the scalar op computes the same.
-  const float* in(const StateSegment& segment) const {
-    return segment.in < 0 ? nullptr : host_.data() + segment.in * floats_ + 16;
-  }
-  float* out(const StateSegment& segment) { return host_.data() + segment.out * floats_ + 16; }
-  // All slots, those that are not written too.
-  void expect_alike(float epsilon) const {
-    const std::vector<float> found = device_->read();
-    for (size_t i = 0; i < found.size(); ++i) {
-      ASSERT_NEAR(found[i], host_[i], epsilon * (1 + std::fabs(host_[i]))) << "float " << i;
-    }
-  }
-
- private:
-  Pass pass_;
-  int64_t floats_;
-  int32_t rows_ = 0;
-  std::vector<int32_t> begin_{0};
-  std::vector<StateSegment> segments_;
-  std::vector<TextRows> texts_;
-  std::vector<int32_t> positions_;
-  std::vector<float> host_;
-  std::unique_ptr<Gpu<float>> device_;
-  std::unique_ptr<Gpu<int32_t>> gpu_begin_;
-  std::unique_ptr<Gpu<StateSegment>> gpu_segments_;
-  std::unique_ptr<Gpu<int32_t>> gpu_positions_;
-};
-
-// Rows that pad the launch are zeros.
-void expect_rows(const std::vector<float>& found, const std::vector<float>& want, float epsilon) {
-  ASSERT_EQ(found.size(), want.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_NEAR(found[i], want[i], epsilon * (1 + std::fabs(want[i]))) << "element " << i;
-  }
-}
-
 TEST_F(CudaDeltaNet, CausalConvIsTheScalarOne) {
   Random random(91);
   for (const Pass& pass : kPasses) {
     for (const int32_t channels : {83, 512, 1030}) {
       for (const int32_t taps : {2, 4, 5}) {
-        const CausalConvAttrs attrs{0, channels, taps};
+        const int32_t plain = channels == 512;  // a few with a bias, others without silu
+        const CausalConvAttrs attrs{0, channels, taps, plain};
         Slots slots(random, pass, attrs.state_floats());
         const std::vector<float> x = random.normals(slots.rows() * channels);
         const std::vector<float> by_tap = random.normals(int64_t{taps} * channels);
@@ -125,12 +34,14 @@ TEST_F(CudaDeltaNet, CausalConvIsTheScalarOne) {
         for (int32_t c = 0; c < channels; ++c) {
           for (int32_t j = 0; j < taps; ++j) by_channel[c * taps + j] = by_tap[j * channels + c];
         }
-        Gpu<float> gpu_x(x), y(x.size()), weight(by_channel);
+        const std::vector<float> bias = random.normals(channels);
+        Gpu<float> gpu_x(x), y(x.size()), weight(by_channel), gpu_bias(bias);
         CudaCausalConvArgs args;
         args.x = gpu_x.data();
         args.y = y.data();
         args.x_stride = args.y_stride = channels;
         args.weight = weight.data();
+        args.bias = taps == 4 ? gpu_bias.data() : nullptr;
         args.texts = slots.texts();
         args.states = slots.states();
         args.attrs = attrs;
@@ -142,6 +53,7 @@ TEST_F(CudaDeltaNet, CausalConvIsTheScalarOne) {
           host.y = want.data() + int64_t{segment.first} * channels;
           host.x_stride = host.y_stride = host.channel_end = channels;
           host.weight = by_tap.data();
+          host.bias = taps == 4 ? bias.data() : nullptr;
           host.attrs = attrs;
           host.state_in = slots.in(segment);
           host.state_out = slots.out(segment);
@@ -245,6 +157,95 @@ TEST_F(CudaDeltaNet, DeltaRuleByChunksIsTheScalarOne) {
       SCOPED_TRACE(testing::Message() << s.value_heads << " heads of " << s.dim << ", pass " << p);
       const std::vector<float> own(decay.begin(), decay.begin() + s.value_heads);
       compare_rules(random, s, kChunkPasses[p], own);
+    }
+  }
+}
+
+// Convolution, rule, norm of the heads and gate in one launch, against the scalar ops one by one: a
+// matrix a block, and blocks that take several.
+TEST_F(CudaDeltaNet, DeltaStepIsTheScalarOnes) {
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  if (major < 9) GTEST_SKIP() << "a delta net in one launch needs sm_90";
+  Random random(97);
+  constexpr int32_t kDim = 128, kTaps = 4;
+  Pass many{{}, true, 96};
+  for (int32_t i = 0; i < 90; ++i) many.texts.push_back({1});
+  for (const RuleShape& s : {RuleShape{2, 4, kDim, 0, true}, RuleShape{2, 6, kDim, 1, false},
+                             RuleShape{1, 1, kDim, 0, false}}) {
+    for (const Pass& pass : {kPasses[0], kPasses[1], many}) {
+      SCOPED_TRACE(testing::Message()
+                   << s.value_heads << " heads, " << pass.texts.size() << " texts");
+      const int64_t heads = s.value_heads, width = heads * kDim;
+      const auto channels = static_cast<int32_t>((2 * s.key_heads + heads) * kDim);
+      const CausalConvAttrs conv{0, channels, kTaps};
+      const DeltaRuleAttrs rule{1, s.key_heads, s.value_heads, kDim, s.tiled};
+      Slots conv_slots(random, pass, conv.state_floats()), slots(random, pass, rule.state_floats());
+      const int64_t rows = slots.rows(), b_width = s.joined ? 2 * heads : heads;
+      const std::vector<float> x = random.normals(rows * channels),
+                               gate = random.normals(rows * width);
+      const std::vector<float> b = random.normals(rows * b_width),
+                               a = random.normals(rows * heads, 2);
+      const std::vector<float> dt_bias = random.normals(heads), norm = random.normals(kDim);
+      const std::vector<float> by_tap = random.normals(int64_t{kTaps} * channels);
+      std::vector<float> by_channel(by_tap.size()), decay;
+      for (int32_t c = 0; c < channels; ++c) {
+        for (int32_t j = 0; j < kTaps; ++j) by_channel[c * kTaps + j] = by_tap[j * channels + c];
+      }
+      for (int32_t h = 0; h < heads; ++h) decay.push_back(-0.1f - 0.3f * h);
+      Gpu<float> gpu_x(x), gpu_gate(gate), gpu_b(b), gpu_a(a), gpu_dt(dt_bias), gpu_norm(norm);
+      Gpu<float> gpu_taps(by_channel), gpu_decay(decay), y(static_cast<size_t>(rows * width));
+      CudaDeltaStepArgs args;
+      args.conv.x = gpu_x.data(), args.conv.x_stride = channels;
+      args.conv.weight = gpu_taps.data();
+      args.conv.states = conv_slots.states();
+      args.conv.attrs = conv;
+      args.rule.b = gpu_b.data(), args.rule.b_stride = b_width;
+      args.rule.a = s.joined ? nullptr : gpu_a.data(), args.rule.a_stride = heads;
+      args.rule.y = y.data(), args.rule.y_stride = width;
+      args.rule.decay = gpu_decay.data(), args.rule.dt_bias = gpu_dt.data();
+      args.rule.texts = slots.texts();
+      args.rule.states = slots.states();
+      args.rule.attrs = rule;
+      args.norm = gpu_norm.data(), args.eps = 1e-6f;
+      args.gate = gpu_gate.data(), args.gate_stride = width;
+      ASSERT_TRUE(ran(launch_delta_step(args, nullptr)));
+      std::vector<float> mixed(x.size()), want(static_cast<size_t>(rows * width));
+      for (size_t i = 0; i < slots.segments().size(); ++i) {
+        const StateSegment &segment = slots.segments()[i], &other = conv_slots.segments()[i];
+        const int64_t row = segment.first;
+        CausalConvArgs host;
+        host.x = &x[row * channels], host.y = &mixed[row * channels];
+        host.x_stride = host.y_stride = host.channel_end = channels;
+        host.weight = by_tap.data();
+        host.attrs = conv;
+        host.state_in = conv_slots.in(other), host.state_out = conv_slots.out(other);
+        host.tokens = 1;
+        (*find_causal_conv("causal_conv", Isa::Scalar))(host);
+        DeltaRuleArgs of;
+        of.x = &mixed[row * channels], of.x_stride = channels;
+        of.b = &b[row * b_width], of.b_stride = b_width;
+        of.a = s.joined ? nullptr : &a[row * heads], of.a_stride = heads;
+        of.y = &want[row * width], of.y_stride = width;
+        of.decay = decay.data(), of.dt_bias = dt_bias.data();
+        of.attrs = rule;
+        of.state_in = slots.in(segment), of.state_out = slots.out(segment);
+        of.tokens = 1, of.column_end = kDim;
+        for (of.head = 0; of.head < heads; ++of.head) {
+          (*find_delta_rule("delta_rule", Isa::Scalar))(of);
+          float* const head = &want[row * width + of.head * kDim];
+          double squares = 0;
+          for (int32_t c = 0; c < kDim; ++c) squares += double{head[c]} * head[c];
+          const double scale = 1 / std::sqrt(squares / kDim + 1e-6);
+          for (int32_t c = 0; c < kDim; ++c) {
+            const double g = gate[row * width + of.head * kDim + c];
+            head[c] = static_cast<float>(head[c] * scale * norm[c] * g / (1 + std::exp(-g)));
+          }
+        }
+      }
+      expect_rows(y.read(), want, 1e-4f);
+      conv_slots.expect_alike(0);
+      slots.expect_alike(3e-5f);
     }
   }
 }

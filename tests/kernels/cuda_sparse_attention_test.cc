@@ -1,8 +1,9 @@
-// The choice of positions and sparse attention of the GPU against the scalar CPU ops on the same
-// cache.
+// The choice of positions and of blocks, and attention over them, of the GPU against the scalar CPU
+// ops on the same cache.
 #include <algorithm>
 
 #include "kernels/attention/best_positions.h"
+#include "kernels/attention/block_scores.h"
 #include "kernels/attention/position_scores.h"
 #include "tests/kernels/cuda_caches.h"
 
@@ -206,6 +207,141 @@ TEST_F(CudaSparseAttention, AgreesWithTheScalarOp) {
       args.attrs = host.attrs;
       args.chosen = chosen.data();
       args.top_k = s.top_k;
+      args.kv = gpu.view;
+      args.max_positions = *std::max_element(s.lengths.begin(), s.lengths.end());
+      GpuWorkspace workspace(args, cuda_attention_workspace(args));
+      ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+      std::vector<float> found = y.read();
+      found.resize(want.size());
+      EXPECT_LT(relative_error(found, want), type == KvType::F32 ? 3e-6 : 1e-3);
+    }
+  }
+}
+
+struct BlockShape {
+  int32_t heads, kv_heads, dim, top_k, block, local;
+  std::vector<int32_t> lengths;
+  int32_t news;
+};
+const BlockShape kBlockShapes[] = {{4, 4, 128, 4, 128, 1, {2000, 513, 512, 100}, 1},
+                                   {64, 4, 128, 3, 64, 2, {700}, 20},
+                                   {6, 3, 40, 5, 20, 1, {333, 90}, 3},
+                                   {32, 2, 64, 2, 192, 1, {900}, 70}};
+
+// The blocks before the last `local` ones are scored.
+TEST_F(CudaSparseAttention, ChoosesTheBestBlocks) {
+  Random random(97);
+  for (const BlockShape& s : kBlockShapes) {
+    for (const KvType type : kKvTypes) {
+      SCOPED_TRACE(::testing::Message() << s.kv_heads << "x" << s.dim << " " << type_name(type));
+      CacheStep step(random, {type, 64, 1, s.dim, 0}, s.lengths, s.news);
+      const int64_t tokens = step.tokens();
+      add_padding(step);
+      const ChooseBlocksAttrs attrs{0, s.kv_heads, s.dim, s.top_k, s.block, s.local};
+      const std::vector<float> q = random.normals(step.tokens() * s.kv_heads * s.dim);
+      GpuCache cache(step);
+      Gpu<float> gpu_q(q);
+      Gpu<int32_t> chosen(static_cast<size_t>(step.tokens() * s.kv_heads * s.top_k));
+      CudaChooseBlocksArgs args;
+      args.q = gpu_q.data(), args.q_stride = s.kv_heads * s.dim;
+      args.chosen = chosen.data();
+      args.tokens = step.tokens();
+      args.attrs = attrs;
+      args.kv = cache.view;
+      args.max_positions = *std::max_element(s.lengths.begin(), s.lengths.end());
+      GpuWorkspace workspace(args, cuda_choose_blocks_workspace(args));
+      ASSERT_TRUE(ran(launch_choose_blocks(args, nullptr)));
+      const std::vector<int32_t> found = chosen.read();
+
+      BlockScoresArgs host;
+      host.q = q.data(), host.q_stride = s.kv_heads * s.dim;
+      host.attrs = attrs;
+      host.kv = step.view();
+      AlignedBytes scratch(block_scores_scratch_bytes(attrs));
+      host.scratch = scratch.data();
+      std::vector<float> span(static_cast<size_t>(s.kv_heads * span_blocks(attrs)));
+      host.scores = span.data();
+      for (int64_t t = 0; t < step.tokens(); ++t) {
+        const int64_t seen = t < tokens ? step.position[static_cast<size_t>(t)] / s.block + 1 : 0;
+        std::vector<std::vector<float>> scores(static_cast<size_t>(s.kv_heads));
+        host.token_begin = t, host.token_end = t + 1;
+        for (int64_t first = 0; first + s.local < seen; first = host.block_end) {
+          host.block_begin = first;
+          host.block_end = std::min(seen - s.local, first + span_blocks(attrs));
+          (*find_block_scores("choose_blocks", Isa::Scalar))(host);
+          for (int32_t h = 0; h < s.kv_heads; ++h) {
+            for (int64_t b = first; b < host.block_end; ++b) {
+              scores[static_cast<size_t>(h)].push_back(*block_score(host, t, h, b));
+            }
+          }
+        }
+        for (int32_t h = 0; h < s.kv_heads; ++h) {
+          SCOPED_TRACE(::testing::Message() << "token " << t << " head " << h);
+          std::vector<float>& own = scores[static_cast<size_t>(h)];
+          own.resize(static_cast<size_t>(seen), 1e4f);
+          const auto list = std::span(found).subspan(
+              static_cast<size_t>((t * s.kv_heads + h) * s.top_k), static_cast<size_t>(s.top_k));
+          expect_best(list, own, type == KvType::F32 ? 1e-8f : 5e-6f);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaSparseAttention, OverBlocksAgreesWithTheScalarOp) {
+  Random random(98);
+  for (const BlockShape& s : kBlockShapes) {
+    for (const KvType type : kKvTypes) {
+      SCOPED_TRACE(::testing::Message() << s.heads << "x" << s.dim << " " << type_name(type));
+      CacheStep step(random, {type, 64, s.kv_heads, s.dim, s.dim}, s.lengths, s.news);
+      const int64_t tokens = step.tokens();
+      add_padding(step);
+      std::vector<int32_t> lists, last;
+      for (size_t t = 0; t < step.position.size(); ++t) {
+        const int32_t position = step.position[t], own = position < 0 ? -1 : position / s.block;
+        last.push_back(
+            position < 0 ? -1 : static_cast<int32_t>(last_of_blocks(s.top_k, s.block, position)));
+        for (int32_t g = 0; g < s.kv_heads; ++g) {
+          std::vector<int32_t> some;
+          for (int32_t b = 0; b < own; ++b) some.push_back(b);
+          std::shuffle(some.begin(), some.end(), std::mt19937(static_cast<unsigned>(t + 7 * g)));
+          some.resize(std::min<size_t>(some.size(), static_cast<size_t>(s.top_k - 1)));
+          std::sort(some.begin(), some.end());
+          if (own >= 0) some.push_back(own);
+          some.resize(static_cast<size_t>(s.top_k), -1);
+          lists.insert(lists.end(), some.begin(), some.end());
+        }
+      }
+      const std::vector<float> q = random.normals(step.tokens() * s.heads * s.dim);
+      std::vector<float> want(static_cast<size_t>(tokens * s.heads * s.dim));
+      AttentionArgs host;
+      host.q = q.data(), host.q_stride = s.heads * s.dim;
+      host.y = want.data(), host.y_stride = s.heads * s.dim;
+      host.attrs =
+          whole_attention(BlockAttentionAttrs{0, s.heads, s.kv_heads, s.dim, s.dim, s.block, 0.1f});
+      host.kv = step.view();
+      host.kv.position = last.data();
+      host.chosen = lists.data();
+      host.chosen_stride = s.kv_heads * s.top_k;
+      host.chosen_each = s.top_k;
+      host.chosen_block = s.block;
+      host.token_end = tokens;
+      host.head_end = s.heads;
+      AlignedBytes scratch(attention_scratch_bytes(host.attrs));
+      host.scratch = scratch.data();
+      (*find_attention("block_attention", Isa::Scalar))(host);
+
+      GpuCache gpu(step);
+      Gpu<float> gpu_q(q), y(static_cast<size_t>(step.tokens() * s.heads * s.dim));
+      Gpu<int32_t> blocks(lists);
+      CudaAttentionArgs args;
+      args.q = gpu_q.data(), args.q_stride = host.q_stride;
+      args.y = y.data(), args.y_stride = host.y_stride;
+      args.tokens = step.tokens();
+      args.attrs = host.attrs;
+      args.blocks = blocks.data();
+      args.top_k = s.top_k;
+      args.block = s.block;
       args.kv = gpu.view;
       args.max_positions = *std::max_element(s.lengths.begin(), s.lengths.end());
       GpuWorkspace workspace(args, cuda_attention_workspace(args));

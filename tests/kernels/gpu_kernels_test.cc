@@ -51,6 +51,10 @@ GpuForm fused(FusedOp op) {
                  .row_count = 128,
                  .x_stride = 512,
                  .y_stride = 128};
+  if (op == FusedOp::DeltaNet) {
+    form.delta = {.state = 1, .key_heads = 2, .value_heads = 4, .head_dim = 128};
+    form.conv = {.state = 0, .channels = 8 * 128, .taps = 4};
+  }
   if (op == FusedOp::Latent) {
     form.weights.assign(2, {DType::Q8_0, Layout::Marlin, 256, 512});
   }
@@ -73,10 +77,9 @@ std::vector<GpuForm> forms() {
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
     if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
-    constexpr StepOp kOfTheCpu[] = {StepOp::StateSpace,          StepOp::ChooseBlocks,
-                                    StepOp::BlockAttention,      StepOp::Compress,
-                                    StepOp::CompressedAttention, StepOp::StreamWeights,
-                                    StepOp::MixStreams,          StepOp::CollapseStreams};
+    constexpr StepOp kOfTheCpu[] = {StepOp::Compress, StepOp::CompressedAttention,
+                                    StepOp::StreamWeights, StepOp::MixStreams,
+                                    StepOp::CollapseStreams};
     if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);

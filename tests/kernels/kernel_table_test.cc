@@ -47,11 +47,9 @@ TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
     const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
-                        op.op == StepOp::SumExperts || op.op == StepOp::StateSpace ||
-                        op.op == StepOp::ChooseBlocks || op.op == StepOp::BlockAttention ||
-                        op.op == StepOp::Compress || op.op == StepOp::CompressedAttention ||
-                        op.op == StepOp::StreamWeights || op.op == StepOp::CollapseStreams ||
-                        op.op == StepOp::MixStreams;
+                        op.op == StepOp::SumExperts || op.op == StepOp::Compress ||
+                        op.op == StepOp::CompressedAttention || op.op == StepOp::StreamWeights ||
+                        op.op == StepOp::CollapseStreams || op.op == StepOp::MixStreams;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
     const int begin = max(0, from - piece * kPiece);
     for (int p = begin + warp; p < count; p += kThreads / 32) {
       const std::byte* key =
-          kv_key(a.kv, sequence, kv_head, taken_position(a, t, piece * kPiece + p));
+          kv_key(a.kv, sequence, kv_head, taken_position(a, t, kv_head, piece * kPiece + p));
       float score = 0;
       for (int d = lane; d < a.attrs.key_dim; d += 32) {
         score = fmaf(q[d], kv_element(type, key, d), score);
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int p = begin; p < count; ++p) {
       const float w = __expf(weight[p] - m);
       l += w;
-      const int position = taken_position(a, t, piece * kPiece + p);
+      const int position = taken_position(a, t, kv_head, piece * kPiece + p);
       const std::byte* row = a.attrs.value_in_key ? kv_key(a.kv, sequence, kv_head, position)
                                                   : kv_value(a.kv, sequence, kv_head, position);
 #pragma unroll

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   const int g = lane / 4;
   const int split = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.z);
   const int group = a.attrs.heads / a.attrs.kv_heads;
-  const RowShape shape = row_shape(group, kRows, a.one_token_per_sequence);
+  const RowShape shape = row_shape(group, kRows, one_token(a));
   const BlockRows rows(shape, static_cast<int>(blockIdx.y), kRows, group,
                        static_cast<int>(a.tokens));
   const int first_token = rows.first_token, tokens = rows.tokens;
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const bool live = row_head(g + 8 * r) >= 0;
-    positions[r] = live ? a.kv.position[row_token(g + 8 * r)] + 1 : 0;
+    positions[r] = live ? taken_positions(a, row_token(g + 8 * r)) : 0;
     sequence[r] = live ? a.kv.sequence[row_token(g + 8 * r)] : -1;
   }
   AttentionSums<kType, kQuarter> sums;
@@ -106,9 +106,9 @@ __global__ void __launch_bounds__(kThreads)
     const int run_sequence = a.kv.sequence[first_token + begin];
     int end = begin, longest = 0, lowest = INT_MAX;
     for (; end < tokens && a.kv.sequence[first_token + end] == run_sequence; ++end) {
-      const int position = a.kv.position[first_token + end];
-      longest = max(longest, position + 1);
-      lowest = min(lowest, first_seen(a.attrs, max(position, 0)));
+      const int taken = taken_positions(a, first_token + end);
+      longest = max(longest, taken);
+      lowest = min(lowest, first_seen(a.attrs, max(taken - 1, 0)));
     }
     int seen[2], from[2];
 #pragma unroll
@@ -120,12 +120,13 @@ __global__ void __launch_bounds__(kThreads)
     const PieceRange range = piece_range(lowest, longest, parts.splits, split);
     for (int piece = range.begin; piece < range.end; ++piece) {
       const int first = piece * kPiece;
+      const int position = taken_position(a, first_token + begin, kv_head, first);
       // A piece lies in one block of the cache.
       PieceRows cache;
-      cache.keys = cache.values = kv_key(a.kv, run_sequence, kv_head, first);
+      cache.keys = cache.values = kv_key(a.kv, run_sequence, kv_head, position);
       cache.key_bytes = cache.value_bytes = a.kv.layout.key_row_bytes();
       if (!a.attrs.value_in_key) {
-        cache.values = kv_value(a.kv, run_sequence, kv_head, first);
+        cache.values = kv_value(a.kv, run_sequence, kv_head, position);
         cache.value_bytes = a.kv.layout.value_row_bytes();
       }
       cache.last = min(kPiece, longest - first) - 1;
@@ -153,8 +154,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <KvType kType>
 Status launch_tiles(const CudaAttentionArgs& a, const AttentionParts& parts, cudaStream_t stream) {
-  const RowShape shape =
-      row_shape(a.attrs.heads / a.attrs.kv_heads, kRows, a.one_token_per_sequence);
+  const RowShape shape = row_shape(a.attrs.heads / a.attrs.kv_heads, kRows, one_token(a));
   const dim3 grid(parts.splits, static_cast<unsigned>(shape.blocks(a.tokens)), a.attrs.kv_heads);
   const int shared = static_cast<int>(kRows * a.attrs.key_dim * 2 +
                                       (a.prepare.key ? (kRows + 1) * a.attrs.key_dim * 4 : 0));
@@ -177,8 +177,9 @@ Status launch_tiles(const CudaAttentionArgs& a, const AttentionParts& parts, cud
 
 bool attention_tiles_takes(const CudaAttentionArgs& a) {
   const int dim = a.attrs.value_dim;
-  return !a.chosen && a.kv.layout.type != KvType::F32 && a.attrs.key_dim % 32 == 0 &&
-         a.attrs.key_dim <= 1024 && (dim == 64 || dim == 128 || dim == 256 || dim == 512) &&
+  return !a.chosen && a.block % kPiece == 0 && a.kv.layout.type != KvType::F32 &&
+         a.attrs.key_dim % 32 == 0 && a.attrs.key_dim <= 1024 &&
+         (dim == 64 || dim == 128 || dim == 256 || dim == 512) &&
          a.kv.layout.block_tokens % kPiece == 0;
 }
 
@@ -188,8 +189,7 @@ bool attention_prepares(const CudaAttentionArgs& a) {
 }
 
 int64_t attention_tiles_blocks(const CudaAttentionArgs& a) {
-  const RowShape shape =
-      row_shape(a.attrs.heads / a.attrs.kv_heads, kRows, a.one_token_per_sequence);
+  const RowShape shape = row_shape(a.attrs.heads / a.attrs.kv_heads, kRows, one_token(a));
   return shape.blocks(a.tokens) * a.attrs.kv_heads;
 }
 

@@ -3,12 +3,11 @@
 //   scores   a block takes one token and 256 positions. F16 and Q8_0 caches of heads of 64 or 128
 //            on tensor cores: a warp keeps the keys of 16 positions in registers and goes through
 //            the heads, 16 a product. Other caches: a thread a position.
-//   best     a block takes one token. A radix select finds the score of rank top_k, eight bits a
-//            round from the highest; then the positions above it are written in rising order, and
-//            of those that equal it the lowest ones.
+//   best     best_scores.cuh, a block one token.
 //
 // Roofline: tensor cores, 2 * heads * key_dim operations a token and position (DeepSeek-V3.2:
 // 16384). Keys and scores are read from L2 by most blocks.
+#include "kernels/cuda/attention/best_scores.cuh"
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "kernels/cuda/attention/kv_rows.cuh"
 #include "kernels/cuda/common/cuda_launch.cuh"
@@ -17,8 +16,7 @@ namespace ktx::kernels {
 namespace {
 
 constexpr int kScoreThreads = 128;
-constexpr int kScored = 256;  // positions of a block
-constexpr int kChooseThreads = 1024;
+constexpr int kScored = 256;                        // positions of a block
 constexpr int64_t kSliceBytes = int64_t{64} << 20;  // of scores
 
 // Scores are for tokens that see more than they may take.
@@ -123,82 +121,18 @@ __global__ void __launch_bounds__(kScoreThreads)
   }
 }
 
-// Bits of a score that rise with it; those of best_positions.h.
-__device__ __forceinline__ uint32_t rising_bits(float score) {
-  const uint32_t bits = __float_as_uint(score + 0.0f);
-  return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
+// The rows of best_scores.cuh: a token each.
+struct TokenRows {
+  CudaChoosePositionsArgs a;
+  int64_t first_token;
+  const float* all_scores;
+  int64_t pitch;
 
-// In how many of the block's threads before this one `flag` is set, and in how many of all.
-// `counts` has a place for each warp; every thread calls this.
-__device__ __forceinline__ int2 count_before(bool flag, int* counts) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const uint32_t votes = __ballot_sync(~0u, flag);
-  if (lane == 0) counts[warp] = __popc(votes);
-  __syncthreads();
-  int before = __popc(votes & ((1u << lane) - 1)), all = 0;
-#pragma unroll 8
-  for (int w = 0; w < kChooseThreads / 32; ++w) {
-    const int count = counts[w];
-    before += w < warp ? count : 0;
-    all += count;
-  }
-  __syncthreads();
-  return {before, all};
-}
-
-__global__ void __launch_bounds__(kChooseThreads)
-    best_positions(CudaChoosePositionsArgs a, int64_t first_token, const float* scores,
-                   int64_t pitch) {
-  begin_kernel();
-  __shared__ int bins[256];
-  __shared__ int counts[kChooseThreads / 32];
-  __shared__ uint32_t found[2];  // the byte of the score at rank top_k, and how many come before it
-  const int thread = static_cast<int>(threadIdx.x), top_k = a.attrs.top_k;
-  const int64_t t = first_token + blockIdx.x;
-  int32_t* const out = a.chosen + t * top_k;
-  const int seen = scored_positions(a, t);
-  if (seen == 0) {  // it takes all that it sees
-    const int all = max(a.kv.position[t] + 1, 0);
-    for (int i = thread; i < top_k; i += kChooseThreads) out[i] = i < all ? i : -1;
-    return;
-  }
-  const float* const own = scores + blockIdx.x * pitch;
-  uint32_t least = 0;  // the highest bits of the score at rank top_k, as far as they are known
-  int equal = top_k;   // how many with these bits are taken
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int i = thread; i < 256; i += kChooseThreads) bins[i] = 0;
-    __syncthreads();
-    for (int p = thread; p < seen; p += kChooseThreads) {
-      const uint32_t bits = rising_bits(own[p]);
-      const bool same = shift == 24 || bits >> (shift + 8) == least >> (shift + 8);
-      if (same) atomicAdd(&bins[bits >> shift & 255], 1);
-    }
-    __syncthreads();
-    if (thread == 0) {
-      int above = 0, bin = 255;
-      while (bin > 0 && above + bins[bin] < equal) above += bins[bin--];
-      found[0] = static_cast<uint32_t>(bin);
-      found[1] = static_cast<uint32_t>(above);
-    }
-    __syncthreads();
-    least |= found[0] << shift;
-    equal -= static_cast<int>(found[1]);
-    __syncthreads();
-  }
-  int written = 0, ties = 0;
-  for (int first = 0; first < seen && written < top_k; first += kChooseThreads) {
-    const int p = first + thread;
-    const uint32_t bits = p < seen ? rising_bits(own[p]) : 0;
-    const bool is_tie = p < seen && bits == least;
-    const int2 tie = count_before(is_tie, counts);
-    const bool taken = p < seen && (bits > least || (is_tie && ties + tie.x < equal));
-    const int2 place = count_before(taken, counts);
-    if (taken) out[written + place.x] = p;
-    ties += tie.y;
-    written += place.y;
-  }
-}
+  __device__ int most() const { return a.attrs.top_k; }
+  __device__ int count(int64_t row) const { return max(a.kv.position[first_token + row] + 1, 0); }
+  __device__ const float* scores(int64_t row) const { return all_scores + row * pitch; }
+  __device__ int32_t* chosen(int64_t row) const { return a.chosen + (first_token + row) * most(); }
+};
 
 bool tiles_take(const CudaChoosePositionsArgs& a) {
   return a.kv.layout.type != KvType::F32 && (a.attrs.key_dim == 64 || a.attrs.key_dim == 128) &&
@@ -257,8 +191,9 @@ Status launch_choose_positions(const CudaChoosePositionsArgs& a, CudaStream stre
   for (int64_t first = 0; first < a.tokens; first += slice) {
     const int64_t tokens = slice < a.tokens - first ? slice : a.tokens - first;
     if (chooses) KTX_TRY(launch_scores(a, first, tokens, scores, pitch, stream));
-    KTX_TRY(launch("choose_positions: best", best_positions, dim3(static_cast<unsigned>(tokens)),
-                   kChooseThreads, 0, stream, a, first, scores, pitch));
+    KTX_TRY(launch("choose_positions: best", best_scores<TokenRows>,
+                   dim3(static_cast<unsigned>(tokens)), kBestThreads, 0, stream,
+                   TokenRows{a, first, scores, pitch}));
   }
   return {};
 }

@@ -9,7 +9,7 @@
 // sequence. Score, softcap and sinks are those of kernels/attention/attention.h. What a token sees
 // is cut into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
 // launch), merged in rising order. Sparse attention is the same over the positions that a list
-// names, taken by their numbers in it.
+// names, or over those of the blocks that it names, taken by their numbers in it.
 #pragma once
 
 #include "kernels/attention/kv_layout.h"
@@ -63,7 +63,11 @@ struct CudaAttentionArgs {
   AttentionAttrs attrs;
   const float* sinks = nullptr;     // [heads], or none
   const int32_t* chosen = nullptr;  // [T, top_k] positions, rising; null: all
+  // [T, kv_heads, top_k] blocks of `block` positions, rising, of each KV head its own, the last one
+  // the token's; null: all.
+  const int32_t* blocks = nullptr;
   int64_t top_k = 0;
+  int32_t block = 0;
   CudaKvView kv;
   // Upper bound of position[t] + 1 for every launch of this graph; decides the split.
   int64_t max_positions = 0;
@@ -95,6 +99,22 @@ struct CudaChoosePositionsArgs {
 };
 int64_t cuda_choose_positions_workspace(const CudaChoosePositionsArgs& args);
 Status launch_choose_positions(const CudaChoosePositionsArgs& args, CudaStream stream);
+
+// choose_blocks: scores of all blocks of positions before a token's own, by each head, then the
+// best of them (ChooseBlocksAttrs), in slices as above.
+struct CudaChooseBlocksArgs {
+  const float* q = nullptr;  // [T, heads * key_dim]
+  int64_t q_stride = 0;
+  int32_t* chosen = nullptr;  // [T, heads, top_k], rising; -1 behind the last one
+  int64_t tokens = 0;
+  ChooseBlocksAttrs attrs;
+  CudaKvView kv;              // of the indexer's keys
+  int64_t max_positions = 0;  // as above
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+int64_t cuda_choose_blocks_workspace(const CudaChooseBlocksArgs& args);
+Status launch_choose_blocks(const CudaChooseBlocksArgs& args, CudaStream stream);
 
 // Whether launch_attention takes `prepare` for such heads and such a cache.
 bool attention_prepares(const CudaAttentionArgs& args);

@@ -30,16 +30,23 @@ __device__ __forceinline__ PieceRange piece_range(int first, int end, int splits
 // How many positions a token takes: those up to its own, or the chosen ones. None of padding.
 __device__ __forceinline__ int taken_positions(const CudaAttentionArgs& a, int64_t token) {
   const int positions = a.kv.position[token] + 1;
+  if (a.blocks && positions > 0) {
+    return static_cast<int>(last_of_blocks(a.top_k, a.block, positions - 1)) + 1;
+  }
   return a.chosen ? min(positions, static_cast<int>(a.top_k)) : positions;
 }
 // The position that has this number among them.
 __device__ __forceinline__ int taken_position(const CudaAttentionArgs& a, int64_t token,
-                                              int number) {
+                                              int kv_head, int number) {
+  if (a.blocks) {
+    const int32_t* const own = a.blocks + (token * a.attrs.kv_heads + kv_head) * a.top_k;
+    return own[number / a.block] * a.block + number % a.block;
+  }
   return a.chosen ? a.chosen[token * a.top_k + number] : number;
 }
 // Whether a block takes one token: those beside it have other positions.
 __host__ __device__ inline bool one_token(const CudaAttentionArgs& a) {
-  return a.one_token_per_sequence || a.chosen != nullptr;
+  return a.one_token_per_sequence || a.chosen != nullptr || a.blocks != nullptr;
 }
 __device__ __forceinline__ int first_seen(const AttentionAttrs& attrs, int position) {
   return static_cast<int>(first_position(attrs, position));
@@ -62,7 +69,8 @@ __device__ __forceinline__ float finished(const CudaAttentionArgs& a, int head, 
 
 // Most positions that one of `tokens` side by side may see, of a launch's bound.
 inline int64_t seen_positions(const CudaAttentionArgs& a, int64_t tokens) {
-  if (a.chosen) return a.top_k < a.max_positions ? a.top_k : a.max_positions;
+  const int64_t taken = a.blocks ? a.top_k * a.block : a.top_k;
+  if (a.chosen || a.blocks) return taken < a.max_positions ? taken : a.max_positions;
   if (a.attrs.window == 0) return a.max_positions;
   const int64_t window = a.attrs.window + tokens;
   return window < a.max_positions ? window : a.max_positions;

@@ -1,4 +1,4 @@
-// Bulk copies from global to shared memory (sm_90), and the barriers that tell their end.
+// Bulk copies between global and shared memory (sm_90), and the barriers that show their end.
 //
 //   barrier_init(&bar, 1);                 // one arrival: that of who starts the copy
 //   bulk_copy(shared, global, bytes, &bar);
@@ -51,6 +51,28 @@ __device__ __forceinline__ void bulk_copy_once(void* shared, const void* global,
 // asked for behind the next barrier of the warp or block.
 __device__ __forceinline__ void end_reads_before_bulk_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// What this thread has written to shared memory is seen by a bulk copy from there that is asked for
+// behind the next barrier of the warp or block.
+__device__ __forceinline__ void publish_to_bulk_copies() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// From shared to global memory; a group by itself.
+__device__ __forceinline__ void bulk_store(void* global, const void* shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(shared_address(shared)), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// All bulk stores of this thread: have read shared memory; have ended.
+__device__ __forceinline__ void wait_for_bulk_store_reads() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_bulk_stores() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t phase) {
   asm volatile(

@@ -36,8 +36,9 @@ __global__ void __launch_bounds__(kThreads) causal_conv(CudaCausalConvArgs a) {
   };
   const float* const weight = a.weight + int64_t{c} * taps;
   const int from = tile * kTile, to = min(tokens, from + kTile);
+  const float bias = a.bias != nullptr ? a.bias[c] : 0;
   const auto write = [&](int t, float sum) {
-    a.y[(int64_t{first} + t) * a.y_stride + c] = sum / (1 + expf(-sum));
+    a.y[(int64_t{first} + t) * a.y_stride + c] = a.attrs.plain != 0 ? sum : sum / (1 + expf(-sum));
   };
   if constexpr (kTaps > 0) {
     float w[kTaps], window[kTaps];  // the inputs of a token, the oldest first
@@ -50,14 +51,14 @@ __global__ void __launch_bounds__(kThreads) causal_conv(CudaCausalConvArgs a) {
 #pragma unroll
       for (int j = 1; j < kTaps; ++j) window[j - 1] = window[j];
       window[kTaps - 1] = input(t);
-      float sum = 0;
+      float sum = bias;
 #pragma unroll
       for (int j = 0; j < kTaps; ++j) sum = fmaf(w[j], window[j], sum);
       write(t, sum);
     }
   } else {
     for (int t = from; t < to; ++t) {
-      float sum = 0;
+      float sum = bias;
       for (int j = 0; j < taps; ++j) sum = fmaf(weight[j], input(t - past + j), sum);
       write(t, sum);
     }

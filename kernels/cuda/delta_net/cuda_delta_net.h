@@ -1,8 +1,5 @@
 // The two ops of a gated delta net that have a state, on a GPU. Equations: CausalConvAttrs and
 // DeltaRuleAttrs (lib/ops/step_attrs.h); scalar reference: kernels/delta_net.
-//
-// States are in slots of one piece of memory, read before and written behind the segments of a
-// text (state_segment.h). A slot that is written is read by no text of the same launch.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +7,11 @@
 #include <span>
 
 #include "kernels/cuda/common/cuda_stream.h"
-#include "kernels/delta_net/state_segment.h"
+#include "kernels/cuda/common/cuda_texts.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {
-
-// The texts of a launch. All but `texts`, `most_tokens` and `one_token_each` is in GPU memory.
-struct CudaTexts {
-  const int32_t* begin = nullptr;  // [texts + 1]: segments [begin[i], begin[i + 1]) are text i's
-  const StateSegment* segments = nullptr;
-  int64_t texts = 0;            // those behind the pass's own have no segments
-  int64_t most_tokens = 0;      // no text has more
-  bool one_token_each = false;  // row i is text i's: of texts without segments y becomes zeros
-};
-
-// The states of one step.
-struct CudaStates {
-  float* slots = nullptr;   // that of slot 0
-  int64_t slot_floats = 0;  // from slot to slot
-};
 
 struct CudaCausalConvArgs {
   const float* x = nullptr;  // [T, channels]
@@ -37,6 +19,7 @@ struct CudaCausalConvArgs {
   float* y = nullptr;  // likewise; not x
   int64_t y_stride = 0;
   const float* weight = nullptr;  // [channels, taps]
+  const float* bias = nullptr;    // [channels]; null: none
   CudaTexts texts;
   CudaStates states;
   CausalConvAttrs attrs;
@@ -78,5 +61,20 @@ struct CudaDeltaRuleArgs {
 // For a launch with `rows` of so many tokens together; bounded.
 int64_t cuda_delta_rule_workspace(const DeltaRuleAttrs& attrs, int64_t tokens);
 Status launch_delta_rule(const CudaDeltaRuleArgs& args, CudaStream stream);
+
+// For one token of each text, a delta net from its convolution to its gate: launch_causal_conv,
+// launch_delta_rule over its y, rms_norm of the heads, glu(gate, .), by one launch (sm_90). y is
+// the rule's. Where gpu_delta_step_takes (kernels/gpu/gpu_limits.h); states and the convolution's
+// weight begin at multiples of 16 bytes.
+struct CudaDeltaStepArgs {
+  CudaCausalConvArgs conv;      // without y
+  CudaDeltaRuleArgs rule;       // without x; texts.one_token_each
+  const float* norm = nullptr;  // [head_dim]
+  float eps = 0;
+  const float* gate = nullptr;  // [T, value_heads * head_dim]
+  int64_t gate_stride = 0;
+  GluAttrs glu;
+};
+Status launch_delta_step(const CudaDeltaStepArgs& args, CudaStream stream);
 
 }  // namespace ktx::kernels

@@ -1,9 +1,7 @@
 // delta_rule on a GPU (Gated Delta Networks, arXiv 2412.06464): token by token, with the matrix in
 // registers, so that a pass reads and writes it once for each segment of a text.
 //
-// A warp has 8 columns of a head's matrix and no need of any other warp: lane l has columns
-// 4 * (l % 2) .. + 3 of rows 64 * j + 4 * (l / 2) .. + 3 (j < kGroups). So a load of a warp takes
-// whole sectors of 32 bytes, the warps of a block whole lines, and one round of shuffles gives all
+// A warp has 8 columns of a head's matrix (state_matrix.cuh), and one round of shuffles gives all
 // sums of a token. These are taken over the matrix M as it was before the token:
 //
 //   known = k^T M, read = q^T M, k^T k, q^T q, q^T k            one round
@@ -21,6 +19,7 @@
 // here what is before and behind those.
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/common/state_matrix.cuh"
 #include "kernels/cuda/delta_net/delta_chunks.cuh"
 #include "kernels/cuda/delta_net/delta_gates.cuh"
 #include "kernels/gpu/gpu_limits.h"
@@ -28,31 +27,11 @@
 namespace ktx::kernels {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kWarpColumns = 8;
-constexpr unsigned kAllLanes = 0xFFFFFFFF;
-
-__device__ __forceinline__ float4 load4(const float* p) {
-  return *reinterpret_cast<const float4*>(p);
-}
-__device__ __forceinline__ void store4(float* p, float4 v) {
-  *reinterpret_cast<float4*>(p) = v;
-}
-__device__ __forceinline__ float part(const float4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
 // What a lane needs of a token: its rows of q, k and, by channel, of a; its columns of v.
 template <int kGroups, bool kByChannel>
 struct TokenPart {
   float4 q[kGroups], k[kGroups], v;
   float4 a[kByChannel ? kGroups : 1];
-};
-
-// A lane's part of the matrix: rows 64 * j + 4 * (lane / 2) + e.
-template <int kGroups>
-struct MatrixPart {
-  float4 rows[kGroups][4];
 };
 
 // The sums of a token over all rows; a lane's own columns.
@@ -136,18 +115,16 @@ __device__ __forceinline__ float4 take_token(MatrixPart<kGroups>& m,
 }
 
 template <int kGroups, bool kByChannel>
-__global__ void __launch_bounds__(32 * kWarps, kGroups <= 2 ? 4 : 1)
+__global__ void __launch_bounds__(32 * kMatrixWarps, kGroups <= 2 ? 4 : 1)
     delta_rule(CudaDeltaRuleArgs a, DeltaPart part) {
   begin_kernel();
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int dim = a.attrs.head_dim;
-  const int warp_column = (static_cast<int>(blockIdx.x) * kWarps + warp) * kWarpColumns;
+  const MatrixLane place(dim, dim);
   const int head = static_cast<int>(blockIdx.y), text = static_cast<int>(blockIdx.z);
-  if (warp_column >= dim) return;  // the whole warp
-  const int column = warp_column + lane % 2 * 4, own_row = lane / 2 * 4;
-  const bool has_column = column < dim;  // dim is a multiple of 4
-  const bool writes = own_row == 0 && has_column;
-  float* const y = a.y + head * dim + column;
+  if (!place.warp_has_columns()) return;  // the whole warp
+  const bool writes = place.row == 0 && place.has_columns();
+  float* const y = a.y + head * dim + place.column;
   const int begin = a.texts.begin[text], end = a.texts.begin[text + 1];
   if (begin == end) {  // the whole block
     if (a.texts.one_token_each && writes) store4(y + text * a.y_stride, float4{});
@@ -163,20 +140,13 @@ __global__ void __launch_bounds__(32 * kWarps, kGroups <= 2 ? 4 : 1)
   const int to = part == DeltaPart::Tail ? tokens : chunks.begin;
   if (from == to) return;  // the whole block
 
-  const int64_t matrix = int64_t{head} * dim * dim + column;  // in a slot's state
+  const auto matrix_of = [&](int slot) {
+    return a.states.slots + slot * a.states.slot_floats + int64_t{head} * dim * dim;
+  };
   MatrixPart<kGroups> m;
   // Between two launches the text's last state lies where it will be behind the pass.
   const int in = from == 0 ? segments[begin].in : segments[end - 1].out;
-  const float* const before = a.states.slots + in * a.states.slot_floats + matrix;
-#pragma unroll
-  for (int j = 0; j < kGroups; ++j) {
-    const int row = 64 * j + own_row;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const bool there = in >= 0 && has_column && row < dim;
-      m.rows[j][e] = there ? load4(before + int64_t{row + e} * dim) : float4{};
-    }
-  }
+  m.load(place, in >= 0 ? matrix_of(in) : nullptr);
 
   const int key_head = a.attrs.tiled != 0 ? head % a.attrs.key_heads
                                           : head / (a.attrs.value_heads / a.attrs.key_heads);
@@ -187,16 +157,13 @@ __global__ void __launch_bounds__(32 * kWarps, kGroups <= 2 ? 4 : 1)
     const float* const k = q + a.attrs.key_heads * dim;
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
-      const int row = 64 * j + own_row;
-      token.q[j] = row < dim ? load4(q + row) : float4{};
-      token.k[j] = row < dim ? load4(k + row) : float4{};
+      token.q[j] = place.rows_of(q, j);
+      token.k[j] = place.rows_of(k, j);
       if constexpr (kByChannel) {
-        const float* const rates = a.a + (first + t) * a.a_stride + head * dim;
-        token.a[j] = row < dim ? load4(rates + row) : float4{};
+        token.a[j] = place.rows_of(a.a + (first + t) * a.a_stride + head * dim, j);
       }
     }
-    const float* const v = x + (2 * a.attrs.key_heads + head) * dim;
-    token.v = has_column ? load4(v + column) : float4{};
+    token.v = place.columns_of(x + (2 * a.attrs.key_heads + head) * dim);
     return token;
   };
   const float head_scale = 1 / sqrtf(static_cast<float>(dim));
@@ -205,22 +172,8 @@ __global__ void __launch_bounds__(32 * kWarps, kGroups <= 2 ? 4 : 1)
   if constexpr (kByChannel) {
     decay = a.decay[head];
 #pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int row = 64 * j + own_row;
-      dt_bias[j] = row < dim ? load4(a.dt_bias + head * dim + row) : float4{};
-    }
+    for (int j = 0; j < kGroups; ++j) dt_bias[j] = place.rows_of(a.dt_bias + head * dim, j);
   }
-  const auto store_matrix = [&](int slot) {
-    float* const behind = a.states.slots + slot * a.states.slot_floats + matrix;
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j) {
-      const int row = 64 * j + own_row;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if (has_column && row < dim) store4(behind + int64_t{row + e} * dim, m.rows[j][e]);
-      }
-    }
-  };
   TokenPart<kGroups, kByChannel> token = fetch(from);
   float lane_kept, lane_strength;  // of the token with the lane's number among 32
   const auto read_gates = [&](int t) {
@@ -244,9 +197,9 @@ __global__ void __launch_bounds__(32 * kWarps, kGroups <= 2 ? 4 : 1)
       if (writes) store4(y + (first + t) * a.y_stride, read);
       token = next;
     }
-    if (t == segment_end) store_matrix(segments[s].out);
+    if (t == segment_end) m.store(place, matrix_of(segments[s].out));
   }
-  if (to < tokens) store_matrix(segments[end - 1].out);
+  if (to < tokens) m.store(place, matrix_of(segments[end - 1].out));
 }
 
 using Kernel = void (*)(CudaDeltaRuleArgs, DeltaPart);
@@ -255,22 +208,15 @@ constexpr Kernel kByGroups[] = {delta_rule<1, false>, delta_rule<2, false>, delt
 constexpr Kernel kChannelsByGroups[] = {delta_rule<1, true>, delta_rule<2, true>,
                                         delta_rule<3, true>, delta_rule<4, true>};
 
-bool by_four(std::initializer_list<const void*> pointers, std::initializer_list<int64_t> strides) {
-  bool yes = true;
-  for (const void* p : pointers) yes = yes && reinterpret_cast<uintptr_t>(p) % 16 == 0;
-  for (int64_t stride : strides) yes = yes && stride % 4 == 0;
-  return yes;
-}
-
 }  // namespace
 
 Status launch_delta_tokens(const CudaDeltaRuleArgs& a, DeltaPart part, CudaStream stream) {
   const int dim = a.attrs.head_dim;
-  const dim3 grid(static_cast<unsigned>(ceil_div(dim, kWarps * kWarpColumns)),
+  const dim3 grid(static_cast<unsigned>(ceil_div(dim, kBlockColumns)),
                   static_cast<unsigned>(a.attrs.value_heads), static_cast<unsigned>(a.texts.texts));
   const bool by_channel = a.attrs.by_channel != 0;
   const Kernel kernel = (by_channel ? kChannelsByGroups : kByGroups)[(dim - 1) / 64];
-  return launch("delta_rule", kernel, grid, 32 * kWarps, 0, stream, a, part);
+  return launch("delta_rule", kernel, grid, 32 * kMatrixWarps, 0, stream, a, part);
 }
 
 Status launch_delta_rule(const CudaDeltaRuleArgs& a, CudaStream stream) {
@@ -278,11 +224,12 @@ Status launch_delta_rule(const CudaDeltaRuleArgs& a, CudaStream stream) {
   if (!gpu_delta_rule_takes(dim)) {
     return Error{"delta_rule: no GPU kernel takes heads of " + std::to_string(dim)};
   }
-  if (!by_four({a.x, a.y, a.states.slots}, {a.x_stride, a.y_stride, a.states.slot_floats})) {
+  if (!four_floats_at_a_time({a.x, a.y, a.states.slots},
+                             {a.x_stride, a.y_stride, a.states.slot_floats})) {
     return Error{"delta_rule: rows or states that do not begin at multiples of 16 bytes"};
   }
   const bool by_channel = a.attrs.by_channel != 0;
-  if (by_channel && !by_four({a.a, a.dt_bias}, {a.a_stride})) {
+  if (by_channel && !four_floats_at_a_time({a.a, a.dt_bias}, {a.a_stride})) {
     return Error{"delta_rule: rates of channels that do not begin at multiples of 16 bytes"};
   }
   if (a.rows.empty() || !delta_chunks_run(a.attrs)) {

@@ -34,7 +34,7 @@ int64_t gemm_workspace(int64_t tokens, int64_t cols) {
 }
 
 bool gemm_products_take(const CudaSkinnyProductsArgs& a) {
-  if (a.count < 1 || a.count > 3 || !takes(a.x)) return false;
+  if (a.count < 1 || a.count > kLaunchProducts || !takes(a.x)) return false;
   for (int i = 0; i < a.count; ++i) {
     const CudaWeight& w = a.outputs[i].w;
     if (!is_marlin(w) || w.cols != a.outputs[0].w.cols) return false;

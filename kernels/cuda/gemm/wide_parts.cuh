@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/matmul/marlin_products.cuh"
+#include "kernels/gpu/gpu_limits.h"
 
 namespace ktx::kernels {
 
@@ -21,8 +22,8 @@ struct WidePart {
 // In the place of the product's own matrix, if there are any.
 struct WideParts {
   int count = 0;
-  int first[3] = {};  // block of rows
-  WidePart parts[3];
+  int first[kLaunchProducts] = {};  // block of rows
+  WidePart parts[kLaunchProducts];
 
   // Blocks of rows of all.
   int add(const WidePart& part, int blocks) {

@@ -3,7 +3,7 @@
 // composition of launchers of this folder, and rounds as that does but for the order of two
 // factors.
 //
-//   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to three matmuls
+//   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to kLaunchProducts matmuls
 //   launch_one_gate_up    y = glu(gate . norm(x), up . norm(x))
 //   launch_one_router     n = norm(x), logits = w . n             rms_norm, a product in F32
 //   launch_one_choices    ids, weights = router(logits); h = the experts' gate and up of x
@@ -18,6 +18,7 @@
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/gpu/gpu_limits.h"
 
 namespace ktx::kernels {
 
@@ -36,7 +37,7 @@ struct CudaOneOutput {
 
 struct CudaOneProductsArgs {
   CudaOneX x;
-  CudaOneOutput outputs[3];
+  CudaOneOutput outputs[kLaunchProducts];
   int count = 0;
 };
 bool one_products_take(const CudaOneProductsArgs& args);

@@ -38,7 +38,7 @@ OneProduct product_of(const CudaOneX& x, int64_t cols) {
 }  // namespace
 
 bool one_products_take(const CudaOneProductsArgs& a) {
-  return a.count >= 1 && a.count <= kOneParts && aligned_16(a.x.x) && aligned_16(a.x.norm) &&
+  return a.count >= 1 && a.count <= kLaunchProducts && aligned_16(a.x.x) && aligned_16(a.x.norm) &&
          products_go_together(
              a.outputs, a.count, [](const CudaWeight& w) { return marlin(w, 1); }, one_formats);
 }

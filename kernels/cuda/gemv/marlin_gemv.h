@@ -20,10 +20,9 @@
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/gpu/gpu_limits.h"
 
 namespace ktx::kernels {
-
-constexpr int kOneParts = 3;
 
 // Rows of one matrix, or of gate and up: then y = glu(gate . x, up . x).
 struct OneRows {
@@ -48,7 +47,7 @@ struct OneRows {
 enum class OneWork { Heads, Pairs, Choices, Sum };
 
 struct OneProduct {
-  OneRows rows[kOneParts];
+  OneRows rows[kLaunchProducts];
   int parts = 1;  // of at most two formats that go together (one_formats)
   int cols = 0;
   const float* x = nullptr;  // 16-byte aligned, x_stride a multiple of 4

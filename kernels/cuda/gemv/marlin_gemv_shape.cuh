@@ -22,10 +22,10 @@ constexpr int kSumWarps = 32;  // of a block of a strip of the sum, at most
 // What the launcher decides. A unit is a strip, a pair of gate and up, or a strip of every
 // expert of the sum.
 struct OneShape {
-  int first_block[kOneParts] = {};  // of each part
-  int blocks[kOneParts] = {};       // of each part; they have its units in equal shares:
-  int least[kOneParts] = {};        // as many units each, and
-  uint32_t more[kOneParts] = {};    // so many 2^-32 of one. Divisions are the host's
+  int first_block[kLaunchProducts] = {};  // of each part
+  int blocks[kLaunchProducts] = {};       // of each part; they have its units in equal shares:
+  int least[kLaunchProducts] = {};        // as many units each, and
+  uint32_t more[kLaunchProducts] = {};    // so many 2^-32 of one. Divisions are the host's
   int ring_bytes = 0;               // of a warp
   int stages[2] = {};               // of the ring, by format
   int most_strips = 0;              // of a block

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
     for (int r = warp; r < kPiece; r += kLatentWarps) {
       const std::byte* row;
       if constexpr (kChosen) {
-        const int position = taken_position(a, token, piece * kPiece + min(r, last));
+        const int position = taken_position(a, token, 0, piece * kPiece + min(r, last));
         row = kv_key(a.kv, sequence, kv_head, position);
       } else {
         row = from + min(r, last) * row_bytes;

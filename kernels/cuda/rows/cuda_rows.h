@@ -24,6 +24,7 @@ struct CudaRmsNormArgs {
   const float* x = nullptr;
   int64_t x_stride = 0;
   const float* weight = nullptr;    // [width / groups]
+  int64_t weight_step = 0;          // from a group's weights to the next one's, where they differ
   const float* residual = nullptr;  // y = residual + the norm of x; null: y = the norm of x
   int64_t residual_stride = 0;
   float* y = nullptr;  // may be x or the residual
@@ -38,7 +39,7 @@ struct CudaLayerNormArgs {
   const float* x = nullptr;
   int64_t x_stride = 0;
   const float* weight = nullptr;  // [width / groups]
-  int64_t weight_step = 0;        // from a group's weights to the next one's, where they differ
+  int64_t weight_step = 0;        // likewise
   const float* bias = nullptr;    // [width / groups], or none
   float* y = nullptr;             // may be x
   int64_t y_stride = 0;

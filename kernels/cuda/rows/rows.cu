@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
   const float* x = a.x + t * a.x_stride + g * part;
   const float* residual = a.residual ? a.residual + t * a.residual_stride + g * part : nullptr;
   float* y = a.y + t * a.y_stride + g * part;
+  const float* weight = a.weight + g * a.weight_step;
   constexpr int kStep = kFour ? 4 : 1;
   float squares = 0;
   for (int j = kStep * thread; j < part; j += kStep * 32 * kWarps) {
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
   for (int j = kStep * thread; j < part; j += kStep * 32 * kWarps) {
     if constexpr (kFour) {
       const float4 v = load4(x + j);
-      const float4 w = load4(a.weight + j);
+      const float4 w = load4(weight + j);
       const float4 r = residual ? load4(residual + j) : float4{};
       const float4 n = {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w};
       // Rounded before it is added, as by two steps.
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(256) rms_norm(CudaRmsNormArgs a) {
                                       __fadd_rn(r.w, n.w)}
                              : n);
     } else {
-      const float n = x[j] * scale * a.weight[j];
+      const float n = x[j] * scale * weight[j];
       y[j] = residual ? __fadd_rn(residual[j], n) : n;
     }
   }

@@ -2,7 +2,7 @@
 // (skinny_x.h) and one launch for every 32. Each is the composition of launchers of this folder,
 // and rounds as that does but for the order of two factors.
 //
-//   launch_skinny_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to three matmuls
+//   launch_skinny_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to kLaunchProducts matmuls
 //   launch_skinny_gate_up    y = glu(gate . norm(x), up . norm(x))
 //
 // The norm is left out where `norm` is null. takes() says whether this GPU and the formats do.
@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/gpu/gpu_limits.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 
@@ -35,7 +36,7 @@ struct CudaSkinnyOutput {
 
 struct CudaSkinnyProductsArgs {
   CudaSkinnyX x;
-  CudaSkinnyOutput outputs[3];
+  CudaSkinnyOutput outputs[kLaunchProducts];
   int count = 0;
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;

@@ -70,7 +70,7 @@ int64_t skinny_workspace(int64_t tokens, int64_t cols) {
 }
 
 bool skinny_products_take(const CudaSkinnyProductsArgs& a) {
-  return a.count >= 1 && a.count <= kBatchParts && takes(a.x) &&
+  return a.count >= 1 && a.count <= kLaunchProducts && takes(a.x) &&
          products_go_together(a.outputs, a.count, is_marlin, batch_formats);
 }
 

@@ -56,7 +56,7 @@ constexpr int kBatchWarps = BatchMemory<kFirst, kColumns, kSources, 16>::kFits&&
 // cluster of each part.
 struct BatchShape {
   int strips = 1, splits = 1;
-  int first[kBatchParts] = {};
+  int first[kLaunchProducts] = {};
 };
 
 #if __CUDA_ARCH__ >= 900

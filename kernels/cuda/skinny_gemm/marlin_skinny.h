@@ -11,12 +11,11 @@
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/gpu/gpu_limits.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 
 namespace ktx::kernels {
-
-constexpr int kBatchParts = 3;
 
 // Rows of one matrix, or of gate and up: then y = glu(gate . x, up . x).
 struct BatchRows {
@@ -34,7 +33,7 @@ struct BatchRows {
 };
 
 struct BatchProduct {
-  BatchRows rows[kBatchParts];
+  BatchRows rows[kLaunchProducts];
   int parts = 1;  // of at most two formats that go together (batch_formats)
   int cols = 0;
   int tokens = 0;                // 2 to 32

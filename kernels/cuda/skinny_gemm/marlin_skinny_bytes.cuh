@@ -37,7 +37,7 @@ struct BytesShape {
   int log_phases = 0;           // units at once
   int stages = 1;               // tiles of a warp on their way
   int own_bytes = 0;            // of a warp: x on its way to registers, then sums
-  int first[kBatchParts] = {};  // cluster of each part
+  int first[kLaunchProducts] = {};  // cluster of each part
   __host__ __device__ int ranges() const { return 1 << log_ranges; }
   __host__ __device__ int warps() const { return columns << log_phases; }
   // Of a cluster's units those that a block writes, at most.
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(32 * kBytesWarps, kBytesBlocks<kFirst, kSecond
 }
 
 // Clusters of a product at `units` units each, and the first of each part.
-inline int bytes_clusters(const BatchProduct& p, int units, int (&first)[kBatchParts]) {
+inline int bytes_clusters(const BatchProduct& p, int units, int (&first)[kLaunchProducts]) {
   int all = 0;
   for (int i = 0; i < p.parts; ++i) {
     first[i] = all;
@@ -297,7 +297,7 @@ inline int bytes_clusters(const BatchProduct& p, int units, int (&first)[kBatchP
 template <DType kFirst, DType kSecond, int kGroups, bool kPaired, bool kNorm>
 Status launch_bytes_as(const BatchProduct& p, const BytesShape& shape, int bytes,
                        cudaStream_t stream) {
-  int first[kBatchParts];
+  int first[kLaunchProducts];
   const int clusters = bytes_clusters(p, shape.units, first);
   return launch_clusters(
       "products of few tokens", marlin_skinny_bytes<kFirst, kSecond, kGroups, kPaired, kNorm>,

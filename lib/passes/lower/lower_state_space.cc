@@ -29,28 +29,10 @@ Result<Lowering::Term> Lowering::lower_state_space(const Module& space, View in)
   emit(space, StepOp::StateSpace, {x, dt}, {out}, {decay, skip, dt_bias},
        StateSpaceAttrs{states_++, s->heads, s->head_dim, s->groups, s->state_dim});
 
-  if (s->norm_first) KTX_TRY(norm_groups(space, out));
+  if (s->norm_first) KTX_TRY(optional_norm(space, Role::SsmNorm, out));
   emit(space, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{});
-  if (!s->norm_first) KTX_TRY(norm_groups(space, out));
+  if (!s->norm_first) KTX_TRY(optional_norm(space, Role::SsmNorm, out));
   return term(space, Role::OProj, out, "ssm_out");
-}
-
-// Each group of the row with weights of its own, which are a row of the norm's; beside the state,
-// whose output no step on another device writes parts of.
-Status Lowering::norm_groups(const Module& space, View view) {
-  const Module* module = modules_.child(space, Role::SsmNorm);
-  if (!module) return {};
-  const ir::NormInfo* info = KTX_TRY(info_of<ir::NormInfo>(*module));
-  const Param* weight = module->param("weight");
-  if (!weight) return Error{fmt::format("module '{}' has no weight", module->path)};
-  const std::string& device = space.decision.device;
-  for (int32_t group = 0; group < info->groups; ++group) {
-    const View part{view.value, view.offset + group * info->width, info->width};
-    const Param own = info->groups == 1 ? *weight : KTX_TRY(rows_of(*module, *weight, group, 1));
-    const BlobId row = KTX_TRY(blob_on(device, *module, &own));
-    emit_on(device, *module, StepOp::RmsNorm, {part}, {part}, {row}, RmsNormAttrs{info->eps, 1});
-  }
-  return {};
 }
 
 }  // namespace ktx::passes

@@ -171,7 +171,6 @@ class Lowering {
 
   // lower_state_space.cc
   Result<Term> lower_state_space(const Module& space, View in);
-  Status norm_groups(const Module& space, View view);
 
   // lower_host_experts.cc
   Result<Term> lower_host_experts(const Module& experts, std::span<const ExpertGroup> groups,

@@ -115,8 +115,9 @@ std::string state_refusal(const ir::Module& module) {
     if (kernels::gpu_delta_rule_takes(net->head_dim)) return "";
     return fmt::format("a gated delta rule of heads of {}", net->head_dim);
   }
-  if (const auto* attention = std::get_if<ir::AttentionInfo>(&module.info)) {
-    if (attention->top_k > 0) return "attention over chosen blocks";
+  if (const auto* space = std::get_if<ir::StateSpaceInfo>(&module.info)) {
+    if (kernels::gpu_state_space_takes(space->head_dim, space->state_dim)) return "";
+    return fmt::format("states of {} by {}", space->state_dim, space->head_dim);
   }
   if (std::holds_alternative<ir::CompressedAttentionInfo>(module.info)) {
     return "attention over compressed entries";
@@ -130,8 +131,6 @@ std::string state_refusal(const ir::Module& module) {
       return "a router of roots of softplus";
     }
   }
-  if (std::holds_alternative<ir::StateSpaceInfo>(module.info)) return "a state-space layer";
-  if (std::holds_alternative<ir::ShortConvInfo>(module.info)) return "a short convolution";
   return "";
 }
 

@@ -55,7 +55,7 @@ void describe_attention(kernels::GpuForm& form, const GroupMembers& steps) {
     const bool of_q = norm->outputs[0].value == attention.inputs[0].value &&
                       norm->outputs[0].offset == attention.inputs[0].offset;
     const int32_t heads = of_q ? form.attention.heads : form.attention.kv_heads;
-    form.alike &= std::get<RmsNormAttrs>(norm->attrs).groups == heads;
+    form.alike &= steps.is_norm_of_heads(*norm, heads);
   }
 }
 

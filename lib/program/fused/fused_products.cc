@@ -1,6 +1,7 @@
-// products: an rms_norm and the one to three matmuls that read it, and nothing else does.
+// products: an rms_norm and the matmuls that read it, and nothing else does.
 #include <algorithm>
 
+#include "kernels/gpu/gpu_limits.h"
 #include "lib/program/fused/fused_rules.h"
 
 namespace ktx::program {
@@ -8,7 +9,7 @@ namespace ktx::program {
 void find_products(GroupSearch& search, int32_t norm) {
   if (!search.is_row_norm(norm)) return;
   const auto users = search.readers_behind(norm);
-  if (!users || users->size() > 3) return;
+  if (!users || std::ssize(*users) > kernels::kLaunchProducts) return;
   GroupSearch::Steps steps = {norm};
   std::vector<int32_t> written;
   for (int32_t i : *users) {

@@ -27,6 +27,10 @@ class GroupMembers {
   bool has_weight(const Step& step, size_t number) const {
     return program_.weight(step, number) != nullptr;
   }
+  // Whether an rms_norm takes so many heads by themselves, all with the same weights.
+  bool is_norm_of_heads(const Step& norm, int32_t heads) const {
+    return std::get<RmsNormAttrs>(norm.attrs).groups == heads && weight(norm).rows == 1;
+  }
   // Whether rows of the operand begin at multiples of `elements` floats; buffers do.
   bool aligned(const View& operand, int64_t elements) const;
 

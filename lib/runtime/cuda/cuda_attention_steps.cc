@@ -1,4 +1,5 @@
-// kv_store, attention, text_attention, sparse attention and its choice of positions on a GPU.
+// kv_store, attention, text_attention, attention over chosen positions and blocks and their choice
+// on a GPU.
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
@@ -6,15 +7,15 @@
 
 namespace ktx::runtime {
 
-kernels::CudaAttentionArgs attention_args(const CudaBind& context) {
+kernels::CudaAttentionArgs attention_args(const CudaBind& context, const AttentionAttrs& attrs) {
   const CudaView q = context.input(0), y = context.output(0);
   kernels::CudaAttentionArgs args;
   args.q = q.f32();
   args.q_stride = q.stride;
   args.y = y.f32();
   args.y_stride = y.stride;
-  args.attrs = context.attrs<AttentionAttrs>();
-  args.kv = context.kv_view(args.attrs.slot);
+  args.attrs = attrs;
+  args.kv = context.kv_view(attrs.slot);
   return args;
 }
 
@@ -59,15 +60,8 @@ class KvStore final : public GpuStep {
 class Attention : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
-    args_ = attention_args(context);
-    if (context.op() == StepOp::SparseAttention) {
-      const CudaView chosen = context.input(1);
-      KTX_TRY(require_whole(chosen, "positions"));
-      args_.chosen = chosen.i32();
-      args_.top_k = chosen.width;
-    } else {
-      args_.sinks = KTX_TRY(context.vector(0, sinks_));
-    }
+    args_ = attention_args(context, context.attrs<AttentionAttrs>());
+    args_.sinks = KTX_TRY(context.vector(0, sinks_));
     gpu_ = &context.gpu();
     return {};
   }
@@ -84,6 +78,10 @@ class Attention : public GpuStep {
     return kernels::launch_attention(args, gpu_->stream());
   }
 
+ protected:
+  kernels::CudaAttentionArgs args_;
+  CudaGpu* gpu_ = nullptr;
+
  private:
   kernels::CudaAttentionArgs args_of(const GpuShape& shape) const {
     kernels::CudaAttentionArgs args = args_;
@@ -92,9 +90,33 @@ class Attention : public GpuStep {
     args.one_token_per_sequence = shape.one_token_each;
     return args;
   }
-  kernels::CudaAttentionArgs args_;
   GpuMemory sinks_;
-  CudaGpu* gpu_ = nullptr;
+};
+
+struct SparseAttention final : Attention {
+  Status bind(const CudaBind& context) {
+    const CudaView chosen = context.input(1);
+    KTX_TRY(require_whole(chosen, "positions"));
+    args_ = attention_args(context, context.attrs<AttentionAttrs>());
+    args_.chosen = chosen.i32();
+    args_.top_k = chosen.width;
+    gpu_ = &context.gpu();
+    return {};
+  }
+};
+
+struct BlockAttention final : Attention {
+  Status bind(const CudaBind& context) {
+    const auto attrs = context.attrs<BlockAttentionAttrs>();
+    const CudaView blocks = context.input(1);
+    KTX_TRY(require_whole(blocks, "blocks"));
+    args_ = attention_args(context, whole_attention(attrs));
+    args_.blocks = blocks.i32();
+    args_.top_k = blocks.width / attrs.kv_heads;
+    args_.block = attrs.block;
+    gpu_ = &context.gpu();
+    return {};
+  }
 };
 
 class TextAttention final : public Attention {
@@ -106,42 +128,59 @@ class TextAttention final : public Attention {
   }
 };
 
-class ChoosePositions final : public GpuStep {
+// A choice by scores over the keys of a KV slot; Workspace: of so many args, bytes.
+template <class Args, int64_t (*Workspace)(const Args&),
+          Status (*Launch)(const Args&, kernels::CudaStream)>
+class ChooseStep : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
-    const CudaView q = context.input(0), weights = context.input(1), chosen = context.output(0);
-    KTX_TRY(require_whole(chosen, "positions"));
+    const CudaView q = context.input(0), chosen = context.output(0);
+    KTX_TRY(require_whole(chosen, "the choice"));
     args_.q = q.f32();
     args_.q_stride = q.stride;
-    args_.weights = weights.f32();
-    args_.weights_stride = weights.stride;
     args_.chosen = chosen.i32();
-    args_.attrs = context.attrs<ChoosePositionsAttrs>();
+    args_.attrs = context.attrs<decltype(args_.attrs)>();
     args_.kv = context.kv_view(args_.attrs.slot);
     gpu_ = &context.gpu();
     return {};
   }
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    return kernels::cuda_choose_positions_workspace(args_of(shape));
+    return Workspace(args_of(shape));
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
-    kernels::CudaChoosePositionsArgs args = args_of(shape);
+    Args args = args_of(shape);
     args.workspace = workspace;
     args.workspace_bytes = bytes;
     gpu_->use();
-    return kernels::launch_choose_positions(args, gpu_->stream());
+    return Launch(args, gpu_->stream());
   }
 
+ protected:
+  Args args_;
+
  private:
-  kernels::CudaChoosePositionsArgs args_of(const GpuShape& shape) const {
-    kernels::CudaChoosePositionsArgs args = args_;
+  Args args_of(const GpuShape& shape) const {
+    Args args = args_;
     args.tokens = shape.tokens;
     args.max_positions = shape.max_positions;
     return args;
   }
-  kernels::CudaChoosePositionsArgs args_;
   CudaGpu* gpu_ = nullptr;
 };
+
+struct ChoosePositions final
+    : ChooseStep<kernels::CudaChoosePositionsArgs, kernels::cuda_choose_positions_workspace,
+                 kernels::launch_choose_positions> {
+  Status bind(const CudaBind& context) {
+    args_.weights = context.input(1).f32();
+    args_.weights_stride = context.input(1).stride;
+    return ChooseStep::bind(context);
+  }
+};
+
+using ChooseBlocks =
+    ChooseStep<kernels::CudaChooseBlocksArgs, kernels::cuda_choose_blocks_workspace,
+               kernels::launch_choose_blocks>;
 
 }  // namespace
 
@@ -158,8 +197,14 @@ Result<std::unique_ptr<GpuStep>> make_cuda_text_attention(const CudaBind& contex
 Result<std::unique_ptr<GpuStep>> make_cuda_choose_positions(const CudaBind& context) {
   return make_bound<ChoosePositions>(context);
 }
+Result<std::unique_ptr<GpuStep>> make_cuda_choose_blocks(const CudaBind& context) {
+  return make_bound<ChooseBlocks>(context);
+}
 Result<std::unique_ptr<GpuStep>> make_cuda_sparse_attention(const CudaBind& context) {
-  return make_bound<Attention>(context);
+  return make_bound<SparseAttention>(context);
+}
+Result<std::unique_ptr<GpuStep>> make_cuda_block_attention(const CudaBind& context) {
+  return make_bound<BlockAttention>(context);
 }
 
 }  // namespace ktx::runtime

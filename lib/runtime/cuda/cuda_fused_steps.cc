@@ -34,7 +34,7 @@ class Products final : public GpuStep {
 
  private:
   kernels::CudaOneProductsArgs args_;
-  GpuMemory norm_, bias_[3];
+  GpuMemory norm_, bias_[kernels::kLaunchProducts];
   CudaGpu* gpu_ = nullptr;
 };
 
@@ -157,7 +157,7 @@ class RopeAttention final : public GpuStep {
   Result<bool> bind(const Members& members) {
     gpu_ = &members.gpu();
     const CudaBind attention = members.of(StepOp::Attention), store = members.of(StepOp::KvStore);
-    args_ = attention_args(attention);
+    args_ = attention_args(attention, attention.attrs<AttentionAttrs>());
     args_.sinks = KTX_TRY(attention.vector(0, sinks_));
     args_.tokens = 1;
     args_.one_token_per_sequence = true;

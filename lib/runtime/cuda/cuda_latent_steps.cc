@@ -29,7 +29,7 @@ class Latent final : public GpuStep {
     expand_ = KTX_TRY(matmul_heads_args(expand));
     absorb_kernels_ = choices(absorb_);
     expand_kernels_ = choices(expand_);
-    attention_ = attention_args(attention);
+    attention_ = attention_args(attention, attention.attrs<AttentionAttrs>());
     const AttentionAttrs& attrs = attention_.attrs;
     expanded_.latent_dim = attrs.value_dim;
     expanded_.rope_dim = attrs.key_dim - attrs.value_dim;

@@ -75,7 +75,9 @@ struct NormStep : RowsStep<Args, Launch> {
     Args& args = this->args_;
     args.x = x.f32();
     args.x_stride = x.stride;
+    const kernels::CudaWeight weight = KTX_TRY(context.weight(0));
     args.weight = KTX_TRY(context.vector(0, weight_));
+    args.weight_step = weight.rows > 1 ? weight.cols : 0;
     args.y = y.f32();
     args.y_stride = y.stride;
     args.width = y.width;
@@ -90,8 +92,6 @@ using RmsNorm = NormStep<kernels::CudaRmsNormArgs, kernels::launch_rms_norm>;
 struct LayerNorm final : NormStep<kernels::CudaLayerNormArgs, kernels::launch_layer_norm> {
   Status bind(const CudaBind& context) {
     KTX_TRY(NormStep::bind(context));
-    const kernels::CudaWeight weight = KTX_TRY(context.weight(0));
-    args_.weight_step = weight.rows > 1 ? weight.cols : 0;
     args_.bias = KTX_TRY(context.vector(1, bias_));
     return {};
   }

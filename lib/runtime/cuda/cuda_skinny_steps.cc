@@ -59,7 +59,7 @@ class ProductsOfRows : public GpuStep {
   int64_t cols_ = 0;
   RowKind rows_ = RowKind::Token;
   CudaGpu* gpu_ = nullptr;
-  GpuMemory norm_, bias_[3];
+  GpuMemory norm_, bias_[kernels::kLaunchProducts];
 };
 
 template <class Launchers>

@@ -10,6 +10,7 @@
 #include "kernels/cuda/delta_net/cuda_delta_net.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/cuda/matmul/cuda_matmul.h"
+#include "kernels/cuda/state_space/cuda_state_space.h"
 #include "lib/runtime/cuda/cuda_gpu.h"
 #include "lib/runtime/gpu/gpu.h"
 
@@ -71,7 +72,7 @@ Status require_whole(const CudaView& view, const char* name);
 Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context);
 Status require_no_factors(const CudaBind& gate_up);  // of experts_gate_up
 Status require_known_router(const CudaBind& router);
-kernels::CudaAttentionArgs attention_args(const CudaBind& context);
+kernels::CudaAttentionArgs attention_args(const CudaBind& context, const AttentionAttrs& attrs);
 // Enough for so many tokens and for fewer.
 int64_t attention_workspace(kernels::CudaAttentionArgs args);
 

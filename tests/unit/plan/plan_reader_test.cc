@@ -307,7 +307,7 @@ TEST_F(PlanReader, FindsLiesThatHashesDoNotShow) {
       {"part steps", SectionId::Parts, 16, 9999, "part 0: steps 0 to 9999"},
       {"part too short", SectionId::Parts, 16, 3, "the parts end at step 3"},
       {"weight index", SectionId::WeightUses, 4, 9999, "weight 9999"},
-      {"other weight", SectionId::WeightUses, 4, 4, "weight has"},
+      {"other weight", SectionId::WeightUses, 4, 4, "weight is [64, 192]"},
       {"carried weight", SectionId::WeightUses, 4, static_cast<uint32_t>(c.blobs.size() - 1),
        "only carried"},
       {"missing weight", SectionId::WeightUses, 4, kNone, "is missing"},

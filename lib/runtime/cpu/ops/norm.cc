@@ -8,32 +8,40 @@
 namespace ktx::runtime {
 namespace {
 
-struct RmsNormStep final : RowStep<kernels::RmsNormArgs, kernels::RmsNormFn> {
-  Status bind(const BindContext& context) {
-    weight_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
-    point_to(context.input(0), args_.x, args_.x_stride);
-    args_.weight = weight_.data();
-    args_.attrs = context.attrs<RmsNormAttrs>();
-    weight_bytes_ = weight_.bytes();
-    return bind_output(context, kernels::find_rms_norm);
+// A norm but for its bias.
+template <class Args, class Fn>
+struct NormStep : RowStep<Args, Fn> {
+  Status bind_weight(const BindContext& context) {
+    const BoundWeight weight = KTX_TRY(context.weight(0));
+    weight_ = KTX_TRY(SmallWeight::make(weight));
+    Args& args = this->args_;
+    point_to(context.input(0), args.x, args.x_stride);
+    args.weight = weight_.data();
+    args.weight_step = weight.matrix.rows > 1 ? weight.matrix.cols : 0;
+    this->weight_bytes_ = weight_.bytes();
+    return {};
   }
   SmallWeight weight_;
 };
 
-struct LayerNormStep final : RowStep<kernels::LayerNormArgs, kernels::LayerNormFn> {
+struct RmsNormStep final : NormStep<kernels::RmsNormArgs, kernels::RmsNormFn> {
   Status bind(const BindContext& context) {
-    const BoundWeight weight = KTX_TRY(context.weight(0));
-    weight_ = KTX_TRY(SmallWeight::make(weight));
+    KTX_TRY(bind_weight(context));
+    args_.attrs = context.attrs<RmsNormAttrs>();
+    return bind_output(context, kernels::find_rms_norm);
+  }
+};
+
+struct LayerNormStep final : NormStep<kernels::LayerNormArgs, kernels::LayerNormFn> {
+  Status bind(const BindContext& context) {
+    KTX_TRY(bind_weight(context));
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
-    point_to(context.input(0), args_.x, args_.x_stride);
-    args_.weight = weight_.data();
-    args_.weight_step = weight.matrix.rows > 1 ? weight.matrix.cols : 0;
     args_.bias = bias_.data();
     args_.attrs = context.attrs<LayerNormAttrs>();
-    weight_bytes_ = weight_.bytes() + bias_.bytes();
+    weight_bytes_ += bias_.bytes();
     return bind_output(context, kernels::find_layer_norm);
   }
-  SmallWeight weight_, bias_;
+  SmallWeight bias_;
 };
 
 }  // namespace
