@@ -225,9 +225,9 @@ TEST_F(Quality, ScoresComeInOrderWithTheirLinesFields) {
         Json{{"id", i}, {"prompt", "Count from 5 to"}, {"text", std::string(i + 1, '9')}}.dump() +
         (i == 5 ? "\n\n" : "\n");
   }
-  const std::vector<Json> one = scores(plan("qwen3moe"), lines);
-  const std::vector<Json> four = scores(plan("qwen3moe"), lines, {"--max-batch", "4"});
-  EXPECT_EQ(one, four);  // bit for bit
+  const std::vector<Json> one = scores(plan("qwen3moe"), lines, {"--max-batch", "1"});
+  EXPECT_EQ(scores(plan("qwen3moe"), lines), one);  // eight side by side; bit for bit
+  EXPECT_EQ(scores(plan("qwen3moe"), lines, {"--max-batch", "3", "--chunk", "16"}), one);
   ASSERT_EQ(one.size(), 12u);
   for (int i = 0; i < 12; ++i) {
     EXPECT_EQ(one[i]["id"], i);
@@ -236,6 +236,24 @@ TEST_F(Quality, ScoresComeInOrderWithTheirLinesFields) {
     for (const Json& logprob : one[i]["logprobs"]) sum += logprob.get<double>();
     EXPECT_NEAR(one[i]["logprob"].get<double>(), sum, 1e-9);
     EXPECT_EQ(one[i]["tokens"].get<size_t>(), one[i]["ids"].size());
+  }
+}
+
+// What stands before a text is computed without logits; its own figures are the same.
+TEST_F(Quality, ScoresOfATextAreThoseOfTheWhole) {
+  std::vector<int> all(700);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = 300 + static_cast<int>(i * i % 997);
+  const Json whole = scores(plan("qwen3moe"), Json{{"ids", all}}.dump())[0];
+  for (const int64_t before : {1, 63, 64, 65, 512, 699}) {
+    const std::vector<int> prompt(all.begin(), all.begin() + before);
+    const std::vector<int> text(all.begin() + before, all.end());
+    const std::vector<Json> found =
+        scores(plan("qwen3moe"), Json{{"prompt_ids", prompt}, {"ids", text}}.dump() +
+                                     Json{{"ids", {300, 301}}}.dump().insert(0, "\n"));
+    ASSERT_EQ(found[0]["logprobs"].size(), text.size());
+    for (size_t i = 0; i < text.size(); ++i) {
+      EXPECT_EQ(found[0]["logprobs"][i], whole["logprobs"][i + prompt.size()]) << before;
+    }
   }
 }
 
@@ -282,8 +300,10 @@ TEST_F(Quality, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(error(R"({"ids": [5, 2048]})"), HasSubstr("token 2048 is not in the vocabulary"));
   EXPECT_THAT(error(R"({"text": ""})"), HasSubstr("the text has no tokens"));
   EXPECT_THAT(error("\n\n"), HasSubstr("has no lines"));
-  EXPECT_THAT(error(Json{{"ids", std::vector<int>(65, 7)}}.dump()),
-              HasSubstr("65 tokens, the context 64; a larger one: --ctx 65"));
+  const std::string longer =
+      error(Json{{"ids", std::vector<int>(65, 7)}}.dump() + "\n{\"text\": \"\"}\n");
+  EXPECT_THAT(longer, HasSubstr("input:1: the text has 65 tokens, the context 64; a larger one: "));
+  EXPECT_THAT(longer, HasSubstr("standard input:2: the text has no tokens"));
 }
 
 TEST_F(Quality, WhatCannotBeMeasuredIsRefused) {

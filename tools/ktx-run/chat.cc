@@ -345,7 +345,7 @@ int run_chat(const Options& options) {
   if (!record) return fail(record.error().message);
   Result<LoadedModel> model = load_model(options.plan, options.engine, options.draft);
   if (!model) return fail(model.error().message);
-  if (const Status yes = check_generates(options.plan, *model); !yes) {
+  if (const Status yes = check_generates(options.plan, model->engine->plan().facts); !yes) {
     return fail(yes.error().message);
   }
   for (const std::string& line : model->notes) note(line);

@@ -38,7 +38,7 @@ Result<Side> open_side(const std::string& path, EngineFlags flags, bool layers) 
     };
   }
   Side side{path, KTX_TRY(load_model(path, flags)), std::move(streams)};
-  KTX_TRY(check_generates(path, side.model));
+  KTX_TRY(check_generates(path, side.model.engine->plan().facts));
   for (const std::string& line : side.model.notes) note(fmt::format("{}: {}", path, line));
   return side;
 }

@@ -79,7 +79,7 @@ Result<bool> generate(const Options& options) {
   const std::string text = KTX_TRY(prompt_text(options));
   ExpertRecord record = KTX_TRY(ExpertRecord::open(options.engine.record_experts));
   LoadedModel model = KTX_TRY(load_model(options.plan, options.engine, options.draft));
-  KTX_TRY(check_generates(options.plan, model));
+  KTX_TRY(check_generates(options.plan, model.engine->plan().facts));
   if (options.chat) KTX_TRY(choose_template(options.plan, options.chat_template, model));
   for (const std::string& line : model.notes) note(line);
   const std::vector<int32_t> prompt = KTX_TRY(prompt_ids(options, text, model));

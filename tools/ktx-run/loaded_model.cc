@@ -42,10 +42,23 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   return options;
 }
 
-Status check_generates(const std::string& plan, const LoadedModel& model) {
-  const std::string why = plan::no_text_reason(model.engine->plan().facts);
+Result<text::Tokenizer> tokenizer_of(const std::string& path, const plan::PlanView& plan) {
+  Result<text::TokenizerData> data = text::parse_tokenizer_data(plan.tokenizer);
+  if (!data) return Error{fmt::format("{}: {}", path, data.error().message)};
+  Result<text::Tokenizer> tokenizer = text::Tokenizer::create(data.take());
+  if (!tokenizer) return Error{fmt::format("{}: {}", path, tokenizer.error().message)};
+  if (tokenizer->size() > plan.facts.vocab_size) {
+    return Error{
+        fmt::format("{}: the tokenizer has {} tokens, the model {}; compile the plan again", path,
+                    tokenizer->size(), plan.facts.vocab_size)};
+  }
+  return tokenizer;
+}
+
+Status check_generates(const std::string& path, const plan::PlanFacts& facts) {
+  const std::string why = plan::no_text_reason(facts);
   if (why.empty()) return {};
-  return Error{fmt::format("{}: {}", plan, why)};
+  return Error{fmt::format("{}: {}", path, why)};
 }
 
 Status choose_template(const std::string& plan, const ChatTemplateFlags& flags,
@@ -65,15 +78,7 @@ Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags
   runtime::EngineOptions options = engine_options(flags);
   KTX_TRY(make_room_for_drafts(draft, plan, options));
   std::unique_ptr<runtime::Engine> engine = KTX_TRY(runtime::Engine::open(plan, options));
-  Result<text::TokenizerData> data = text::parse_tokenizer_data(engine->plan().tokenizer);
-  if (!data) return Error{fmt::format("{}: {}", plan, data.error().message)};
-  Result<text::Tokenizer> tokenizer = text::Tokenizer::create(data.take());
-  if (!tokenizer) return Error{fmt::format("{}: {}", plan, tokenizer.error().message)};
-  if (tokenizer->size() > engine->vocab_size()) {
-    return Error{
-        fmt::format("{}: the tokenizer has {} tokens, the model {}; compile the plan again", plan,
-                    tokenizer->size(), engine->vocab_size())};
-  }
+  text::Tokenizer tokenizer = KTX_TRY(tokenizer_of(plan, engine->plan()));
   std::optional<text::ChatTemplate> chat_template;
   const plan::PlanChatTemplate& source = engine->plan().chat_template;
   if (!source.source.empty()) {
@@ -81,7 +86,8 @@ Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags
     // One that does not parse was a warning when the plan was compiled.
     if (parsed) chat_template = parsed.take();
   }
-  LoadedModel model{std::move(engine), tokenizer.take(), std::move(chat_template), 0, {}, {}, {}};
+  LoadedModel model{
+      std::move(engine), std::move(tokenizer), std::move(chat_template), 0, {}, {}, {}};
   model.notes = model.engine->notes();
   model.drafter =
       KTX_TRY(open_drafter(draft, plan, flags, *model.engine, model.tokenizer, model.notes));

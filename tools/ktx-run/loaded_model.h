@@ -26,8 +26,10 @@ struct LoadedModel {
   std::unique_ptr<runtime::Speculation> speculation;  // with it; for Session::speculate()
 };
 
+// Messages begin with the plan's path.
+Result<text::Tokenizer> tokenizer_of(const std::string& path, const plan::PlanView& plan);
 // Fails where the model generates no text: an encoder, a reranker.
-Status check_generates(const std::string& plan, const LoadedModel& model);
+Status check_generates(const std::string& path, const plan::PlanFacts& facts);
 // Makes what --chat-template and its file say the model's chat template. Fails where it has none
 // then.
 Status choose_template(const std::string& plan, const ChatTemplateFlags& flags, LoadedModel& model);

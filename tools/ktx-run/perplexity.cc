@@ -95,7 +95,7 @@ Result<bool> measure_perplexity(const Options& options) {
     flags.ctx = kScoredContext;
   }
   LoadedModel model = KTX_TRY(load_model(options.plan, scoring_flags(flags, flags.ctx)));
-  KTX_TRY(check_generates(options.plan, model));
+  KTX_TRY(check_generates(options.plan, model.engine->plan().facts));
   runtime::Engine& engine = *model.engine;
   for (const std::string& line : model.notes) note(line);
   const Contexts contexts = files.base

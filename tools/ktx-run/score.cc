@@ -1,7 +1,8 @@
 // ktx-run score: log-probabilities of given texts.
 //
 // Texts are requests to the batch scheduler, as those of `echo` are to the server: as many side by
-// side as --max-batch allows, and the answers in the order of the lines.
+// side as --max-batch allows, in a context as long as the longest needs it, and the answers in the
+// order of the lines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "lib/runtime/scheduler/batch_scheduler.h"
 #include "lib/support/piped_text.h"
 #include "lib/support/signal_block.h"
+#include "lib/support/strings.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
@@ -22,9 +24,12 @@
 namespace ktx::tools {
 namespace {
 
+// Texts side by side where --max-batch does not say: those of a few words fill a pass together.
+constexpr int64_t kTogether = 8;
+
 struct Scored {
   ScoreTokens tokens;
-  std::vector<runtime::Logprobs> logprobs;  // of all tokens but the first
+  std::vector<runtime::Logprobs> logprobs;  // of the text's tokens, but of the first of all
   bool ended = false;
   std::string error;
 };
@@ -41,6 +46,7 @@ runtime::GenerationRequest request_for(Board& board, size_t at) {
   request.prompt = board.scored[at].tokens.ids;
   request.max_tokens = 0;
   request.prompt_logprobs = 1;
+  request.first_prompt_logprobs = board.scored[at].tokens.begin;
   request.on_prompt_logprobs = [&board, at](int64_t, const runtime::Logprobs& logprobs) {
     board.scored[at].logprobs.push_back(logprobs);
   };
@@ -56,22 +62,34 @@ runtime::GenerationRequest request_for(Board& board, size_t at) {
   return request;
 }
 
+// The context is as long as the longest text and a token more, which the scheduler holds ready for
+// an answer, or what --ctx says. Fails with the lines that are too long for it, or have nothing to
+// score.
 Status tokens_of_lines(const std::vector<ScoreLine>& lines, const std::string& name,
-                       const LoadedModel& model, Board& board) {
-  const int64_t ctx = model.engine->ctx();
+                       const std::string& path, EngineFlags& flags, Board& board) {
+  const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
+  const plan::PlanFacts& facts = plan->facts;
+  KTX_TRY(check_generates(path, facts));
+  const text::Tokenizer tokenizer = KTX_TRY(tokenizer_of(path, plan.view()));
+  int64_t longest = 1;
+  std::vector<std::string> errors;
   for (const ScoreLine& line : lines) {
-    const auto at = [&](const std::string& what) {
-      return Error{fmt::format("{}:{}: {}", name, line.number, what)};
-    };
-    auto tokens = score_tokens(line, model.tokenizer, model.engine->vocab_size());
-    if (!tokens) return at(tokens.error().message);
-    const auto size = std::ssize(tokens->ids);
-    if (size > ctx) {
-      return at(fmt::format("the text has {} tokens, the context {}; a larger one: --ctx {}", size,
-                            ctx, size));
+    auto tokens = score_tokens(line, tokenizer, facts.vocab_size);
+    const int64_t size = tokens ? std::ssize(tokens->ids) : 0;
+    if (!tokens) {
+      errors.push_back(fmt::format("{}:{}: {}", name, line.number, tokens.error().message));
+    } else if (flags.ctx > 0 && size >= flags.ctx) {
+      errors.push_back(
+          fmt::format("{}:{}: the text has {} tokens, the context {}; a larger one: --ctx {}", name,
+                      line.number, size, flags.ctx, size + 1));
+    } else {
+      longest = std::max(longest, size);
+      board.scored.push_back({tokens.take(), {}, false, {}});
     }
-    board.scored.push_back({tokens.take(), {}, false, {}});
+    if (errors.size() == kMostErrors) break;
   }
+  if (!errors.empty()) return Error{join(errors, "\n")};
+  if (flags.ctx == 0) flags.ctx = longest + 1;
   return {};
 }
 
@@ -103,12 +121,12 @@ Result<bool> score(const Options& options) {
   const PipedText input = KTX_TRY(read_piped_text(options.score.file, size_t{1} << 30));
   const std::vector<ScoreLine> lines = KTX_TRY(parse_score_lines(input.text, name));
   EngineFlags flags = options.engine;
-  flags.sequence_logits = runtime::kScoredRows;
-  LoadedModel model = KTX_TRY(load_model(options.plan, flags));
-  KTX_TRY(check_generates(options.plan, model));
-  for (const std::string& line : model.notes) note(line);
   Board board;
-  KTX_TRY(tokens_of_lines(lines, name, model, board));
+  KTX_TRY(tokens_of_lines(lines, name, options.plan, flags, board));
+  if (flags.max_batch == 0) flags.max_batch = std::min<int64_t>(kTogether, std::ssize(lines));
+  flags.sequence_logits = std::max<int64_t>(1, runtime::kScoredRows / flags.max_batch);
+  LoadedModel model = KTX_TRY(load_model(options.plan, flags));
+  for (const std::string& line : model.notes) note(line);
   catch_interrupts(SecondInterrupt::Ends);
   runtime::SchedulerOptions together;
   together.max_queue = std::ssize(lines);

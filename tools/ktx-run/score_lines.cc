@@ -68,7 +68,6 @@ Result<ScoreLine> parse_line(std::string_view text) {
 }  // namespace
 
 Result<std::vector<ScoreLine>> parse_score_lines(std::string_view text, const std::string& name) {
-  constexpr size_t kMostErrors = 20;
   std::vector<ScoreLine> lines;
   std::vector<std::string> errors;
   int64_t number = 0;
@@ -122,7 +121,8 @@ std::string score_answer(const ScoreLine& line, const ScoreTokens& tokens,
       each.push_back(nullptr);
       continue;
     }
-    const runtime::Logprobs& found = logprobs[static_cast<size_t>(i - 1)];
+    const auto at = static_cast<size_t>(i - std::max<int64_t>(1, tokens.begin));
+    const runtime::Logprobs& found = logprobs[at];
     each.push_back(found.logprob);
     sum += found.logprob;
     greedy = greedy && found.top[0].id == id;

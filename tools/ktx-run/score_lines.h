@@ -20,6 +20,8 @@
 
 namespace ktx::tools {
 
+inline constexpr size_t kMostErrors = 20;  // lines that a message names
+
 struct ScoreLine {
   int64_t number = 0;           // from 1 on
   nlohmann::ordered_json rest;  // the fields that are the caller's
@@ -28,7 +30,7 @@ struct ScoreLine {
   bool of_ids = false;
 };
 
-// Empty lines are left out. Fails with all wrong lines, "NAME:3: ...". Safe for untrusted text.
+// Empty lines are left out. Fails with the wrong lines, "NAME:3: ...". Safe for untrusted text.
 Result<std::vector<ScoreLine>> parse_score_lines(std::string_view text, const std::string& name);
 
 // All tokens of a line, and from which on they are scored.
@@ -40,7 +42,7 @@ struct ScoreTokens {
 Result<ScoreTokens> score_tokens(const ScoreLine& line, const text::Tokenizer& tokenizer,
                                  int64_t vocabulary);
 
-// `logprobs`: of all tokens but the first, each with the likeliest token of its place.
+// `logprobs`: of the text's tokens, but of the first of all, each with the likeliest one there.
 std::string score_answer(const ScoreLine& line, const ScoreTokens& tokens,
                          const std::vector<runtime::Logprobs>& logprobs);
 

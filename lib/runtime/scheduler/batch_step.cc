@@ -395,6 +395,8 @@ void BatchScheduler::limit_rows(std::vector<int64_t>& shares) const {
   };
   int64_t rows = engine_.max_outputs(), all = 0;
   for (size_t i = 0; i < running_.size(); ++i) {
+    const int64_t before = running_[i]->tokens_before_told();
+    if (before > 0) shares[i] = std::min(shares[i], before);
     all += wants_all(i);
     if (!wants_all(i)) rows -= 1 + max_draft_tokens();
   }

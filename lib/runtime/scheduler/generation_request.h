@@ -101,8 +101,10 @@ struct GenerationRequest {
   int logprobs = -1;  // how many of the best tokens to tell; -1: none
   // Tells these of what the token was drawn from, instead of the model's own distribution.
   bool sampled_logprobs = false;
-  // Likewise for each token of the prompt but the first, whose position comes with them, in order.
+  // Likewise for each token of the prompt from this one on, whose position comes with them, in
+  // order; nothing stands before the first, 0.
   int prompt_logprobs = -1;
+  int64_t first_prompt_logprobs = 1;
   std::function<void(int64_t position, const Logprobs&)> on_prompt_logprobs;
   std::function<bool(int32_t)> is_end;         // null: no token ends the answer
   bool tell_end = false;                       // on_token is called for that token, too

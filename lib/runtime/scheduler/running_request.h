@@ -46,12 +46,18 @@ struct BatchScheduler::Running : TextRun {
       : TextRun(std::move(sampler)), id(id), request(std::move(request)) {
     owner = this->request.owner;
     tokens = this->request.prompt;
+    next_told = std::max<int64_t>(1, this->request.first_prompt_logprobs);
     result.prompt_tokens = static_cast<int64_t>(tokens.size());
   }
 
   bool in_prompt() const { return result.completion_tokens == 0; }
   // Its next rows of logits are those of the prompt's tokens, of which each is needed.
-  bool tells_prompt() const {
+  bool tells_prompt() const { return has_untold() && begun() >= next_told - 1; }
+  // Tokens in front of those, of which no row is needed; 0: none.
+  int64_t tokens_before_told() const {
+    return has_untold() ? std::max<int64_t>(0, next_told - 1 - begun()) : 0;
+  }
+  bool has_untold() const {
     return request.prompt_logprobs >= 0 && next_told < static_cast<int64_t>(request.prompt.size());
   }
   // Tokens of the answer, with those that an interrupted one had before; of a text that was
@@ -101,7 +107,7 @@ struct BatchScheduler::Running : TextRun {
   int64_t parting = -1;          // of its text and others, as known when snapshots were chosen
   std::vector<float> pooled;     // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;
-  int64_t next_told = 1;  // the token of the prompt whose log-probabilities are told next
+  int64_t next_told;  // the token of the prompt whose log-probabilities are told next
   bool asked_cache = false;
   bool gives_way = false;    // no step begins with it: another one gets its place
   int64_t overtaken = 0;     // by requests of other keys, for want of blocks
