@@ -57,8 +57,11 @@ const EVP_MD* digest_of(EVP_PKEY* key) {
   return nullptr;
 }
 
-Result<BundleKey> checked_key(EVP_PKEY* pkey) {
+// `given`: what it was read from; `other`: what a key is called that was given in its place.
+Result<BundleKey> checked_key(EVP_PKEY* pkey, std::string_view given, std::string_view other,
+                              const char* instead) {
   BundleKey key{std::shared_ptr<EVP_PKEY>(pkey, EVP_PKEY_free), ""};
+  if (!pkey && given.find(other) != given.npos) return Error{instead};
   if (!pkey || !digest_of(pkey)) {
     return Error{
         "not a key of ECDSA over P-256, P-384 or P-521 in PEM without a password; make one "
@@ -302,7 +305,10 @@ int no_password(char*, int, int, void*) {
 Result<BundleKey> parse_bundle_key(std::string_view pem) {
   if (pem.size() > kMostText) return Error{"larger than any key"};
   const Bio in = bio_of(pem);
-  return checked_key(PEM_read_bio_PUBKEY(in.get(), nullptr, no_password, nullptr));
+  return checked_key(PEM_read_bio_PUBKEY(in.get(), nullptr, no_password, nullptr), pem,
+                     "PRIVATE KEY-----",
+                     "a private key; give the public one: openssl ec -in key.pem -pubout -out "
+                     "key.pub");
 }
 
 Status verify_bundle(const BundleKey& key, std::string_view bundle, const std::string& name,
@@ -314,8 +320,9 @@ Status verify_bundle(const BundleKey& key, std::string_view bundle, const std::s
 Result<std::string> sign_bundle(std::string_view private_pem, const std::string& name,
                                 std::span<const std::byte> bytes) {
   const Bio in = bio_of(private_pem);
-  const BundleKey key =
-      KTX_TRY(checked_key(PEM_read_bio_PrivateKey(in.get(), nullptr, no_password, nullptr)));
+  const BundleKey key = KTX_TRY(
+      checked_key(PEM_read_bio_PrivateKey(in.get(), nullptr, no_password, nullptr), private_pem,
+                  "PUBLIC KEY-----", "a public key; give the private one, which it was made of"));
   const Digest256 digest = KTX_TRY(sha256(bytes));
   // The digest of all digests, of which there is one.
   const Digest256 all = KTX_TRY(sha256(std::as_bytes(std::span(digest))));

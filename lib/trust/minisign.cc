@@ -60,6 +60,10 @@ std::string id_text(std::span<const unsigned char> id) {
 Result<MinisignKey> parse_minisign_key(std::string_view text) {
   const std::vector<std::string_view> lines = lines_of(text);
   const bool commented = lines.size() == 2 && lines[0].starts_with(kUntrusted);
+  if (commented && lines[0].find("secret key") != lines[0].npos) {
+    return Error{
+        "a secret key of minisign; give the public one, which minisign -R -s KEY -p FILE writes"};
+  }
   if (lines.size() != 1 && !commented) {
     return Error{
         "not a public key of minisign, which has a comment and a line that begins with RW"};

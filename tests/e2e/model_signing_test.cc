@@ -1,7 +1,7 @@
 // model-signing (https://github.com/sigstore/model-transparency) verifies our bundles, and we
 // verify its. It is not part of this repository:
 //
-//   python3 -m venv ms && ms/bin/pip install model-signing
+//   python3 -m venv ms && ms/bin/pip install model-signing pyopenssl
 //   KTX_MODEL_SIGNING=ms/bin/model_signing build-release/tests/test_e2e
 //   --gtest_filter='ModelSigning.*'
 #include <gmock/gmock.h>
@@ -95,7 +95,24 @@ TEST_F(ModelSigning, BundlesAreRequiredByServe) {
 TEST_F(ModelSigning, ReportsKeysThatCannotSign) {
   const Finished run = run_program({ktx_run(), "inspect", plan_, "--sign", open_});
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.err, HasSubstr("not a key of ECDSA over P-256, P-384 or P-521"));
+  EXPECT_THAT(run.err, HasSubstr("key.pub: a public key; give the private one"));
+  const Finished other =
+      run_program({ktx_run(), "inspect", plan_, "--sign", dir_.write("x", "RWQ")});
+  EXPECT_THAT(other.err, HasSubstr("not a key of ECDSA over P-256, P-384 or P-521"));
+  const Finished secret = run_program({ktx_run(), "inspect", plan_, "--verify-signature", secret_});
+  EXPECT_EQ(secret.status, 1);
+  EXPECT_THAT(secret.err, HasSubstr("key.pem: a private key; give the public one: openssl ec"));
+}
+
+// What was asked for, and no tables.
+TEST_F(ModelSigning, SigningPrintsNothingElse) {
+  const Finished run = run_program({ktx_run(), "inspect", plan_, "--sign", secret_});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("m.ktxplan.sig: written"));
+  const Finished check = run_program({ktx_run(), "inspect", plan_, "--verify-signature", open_});
+  EXPECT_EQ(check.out, "");
+  EXPECT_THAT(check.err, HasSubstr("all of it is signed with the key"));
 }
 
 }  // namespace

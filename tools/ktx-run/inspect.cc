@@ -122,6 +122,10 @@ Result<std::string> text_of(const plan::PlanFile& plan, const Options& options) 
   if (options.provenance) {
     return options.json ? trust::provenance_json(plan.view()) : trust::provenance_text(plan.view());
   }
+  // Who signs, checks a signature or writes a file asked for no tables.
+  const bool other_work =
+      !options.verify_signature.empty() || !options.sign.empty() || !options.cyclonedx.empty();
+  if (other_work && !options.json) return std::string();
   return options.json ? json_text(plan.view())
                       : plan::plan_tables(plan.view()) + template_lines(plan.view());
 }

@@ -107,6 +107,9 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   if (serve.profile.empty() && (serve.profile_every > 1 || serve.profile_size_bytes > 0)) {
     mistakes.emplace_back("--profile-every and --profile-size go with --profile FILE");
   }
+  if (serve.weights_meanwhile && serve.require_signature.empty()) {
+    mistakes.emplace_back("--signed-weights goes with --require-signature KEY");
+  }
   if (serve.tls_cert.empty() != serve.tls_key.empty()) {
     mistakes.emplace_back("--tls-cert and --tls-key belong together");
   }

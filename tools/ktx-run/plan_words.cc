@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -177,6 +178,12 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
                         printable(line.words[0]))};
   }
   if (line.words.empty() && (command == Command::Doctor || command == Command::Probe)) return {};
+  const auto is_diff = [](std::string_view arg) { return arg == "--diff"; };
+  if (line.words.empty() && command == Command::Inspect && std::ranges::any_of(args, is_diff)) {
+    return {
+        "--diff has the first of two plans; name the second, too: ktx-run inspect --diff "
+        "old.ktxplan new.ktxplan"};
+  }
   if (line.words.empty()) {
     return {fmt::format("no plan given; try: ktx-run {} {}", name, some_plan())};
   }

@@ -94,12 +94,15 @@ std::vector<std::string> plans_of(const std::string& plan, const DraftFlags& dra
   return paths;
 }
 
-// Before the port opens: those that were named. What a folder holds is verified when it is loaded.
-Status verify_named_plans(Common& common) {
+// Before the port opens: those that were named, their signatures and tables. What a folder holds is
+// checked when it is loaded.
+Status check_named_plans(Common& common) {
   for (const std::string& source : common.options.serve.sources) {
     std::error_code ignored;
     if (std::filesystem::is_directory(source, ignored)) continue;
-    KTX_TRY(common.signature->verify(plans_of(source, common.options.draft)));
+    const std::vector<std::string> paths = plans_of(source, common.options.draft);
+    KTX_TRY(common.signature->verify(paths));
+    for (const std::string& path : paths) KTX_TRY(plan::PlanFile::open(path));
   }
   return {};
 }
@@ -275,7 +278,7 @@ Status serve(const Options& options) {
   }
   if (options.serve.sandbox) KTX_TRY(restrict_files(paths_of(options)));
   common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
-  KTX_TRY(verify_named_plans(common));
+  KTX_TRY(check_named_plans(common));
   auto models = std::make_shared<server::ModelStore>(
       store_options(options.serve),
       [&common](const server::OfferedPlan& plan) { return load(plan, common); });
