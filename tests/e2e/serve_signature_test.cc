@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 
+#include "lib/trust/signed_plan.h"
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
 #include "tests/unit/plan/plan_bytes.h"
@@ -170,6 +172,44 @@ TEST_F(ServeSignature, ForgedPlansOfASignedRootAreRefused) {
   EXPECT_GE(forged, 40);
 }
 
+// Any byte, wherever it is: header, tables, text, weights, what is between them. Changed as it is,
+// under a signature of all bytes; and with all hashes corrected, under one of the root.
+TEST_F(ServeSignature, HundredsOfChangedBytesAreRefused) {
+  constexpr unsigned kSeed = 20261130;
+  constexpr int kBytes = 400;
+  const trust::SignatureKey key = trust::read_signature_key(signer_.public_key()).take();
+  const auto refused = [&](const std::vector<std::byte>& forged) {
+    replace(forged);
+    return !trust::verify_plan(key, plan_, {.threads = 1}).ok();
+  };
+  const std::vector<std::byte> whole = bytes();
+  const size_t weights = plan::find_section(whole, plan::SectionId::WeightData)->offset;
+  std::mt19937 random(kSeed);
+  std::vector<std::pair<size_t, std::byte>> changes;
+  for (int i = 0; i < kBytes; ++i) {
+    // Half of them in front of the weights, which would leave few of these.
+    const size_t end = i % 2 == 0 ? whole.size() : weights;
+    changes.emplace_back(random() % end, std::byte(1 + random() % 255));
+  }
+  for (const bool of_root : {false, true}) {
+    of_root ? signer_.sign(plan_ + ".root", root()) : signer_.sign(plan_);
+    ASSERT_FALSE(refused(whole));
+    for (const auto& [at, change] : changes) {
+      std::vector<std::byte> forged = whole;
+      forged[at] ^= change;
+      EXPECT_TRUE(refused(forged)) << "byte " << at << ", seed " << kSeed;
+      // The header says where hashes are: one that does not fit the file cannot be corrected.
+      if (!of_root || at < plan::prefix(forged).header_bytes) continue;
+      plan::fix_weight_hashes(forged);
+      if (random() % 2 == 0) plan::fix_digests(forged);
+      plan::fix_hashes(forged);
+      if (forged == whole) continue;  // a hash, which is right again
+      EXPECT_TRUE(refused(forged)) << "byte " << at << ", seed " << kSeed;
+    }
+    replace(whole);
+  }
+}
+
 // Weights that are checked while the server answers: a wrong one ends it.
 TEST_F(ServeSignature, WeightsCheckedMeanwhileEndTheServer) {
   signer_.sign(plan_ + ".root", root());
@@ -192,6 +232,21 @@ TEST_F(ServeSignature, WeightsCheckedMeanwhileEndTheServer) {
   const Finished run = run_program(command);
   EXPECT_EQ(run.status, 1) << run.err;
   EXPECT_THAT(run.err, HasSubstr("m.ktxplan: "));
+}
+
+TEST_F(ServeSignature, OfWeightsNeedsAKey) {
+  const Finished run = run_program({ktx_run(), "serve", plan_, "--signed-weights", "meanwhile"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("--signed-weights goes with --require-signature KEY"));
+}
+
+// The tables of a plan are read before the port opens.
+TEST_F(ServeSignature, WithoutOneACutPlanIsRefusedBeforeThePortOpens) {
+  fs::resize_file(plan_, fs::file_size(plan_) / 2);
+  const Finished run = run_program({ktx_run(), "serve", plan_, "--port", "0"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("the file was cut off"));
+  EXPECT_EQ(run.err.find("listening"), run.err.npos) << run.err;
 }
 
 // What a folder holds is verified when it is loaded; a key that cannot be read, at once.

@@ -95,19 +95,25 @@ inline void fix_digests(std::vector<std::byte>& bytes) {
 }
 
 // The plan as a compiler of format 3.`minor` wrote it. Records are those of all versions of 3; what
-// came later are sections: draft-tokens with 3.4, digests with 3.7.
+// came later are sections: draft-tokens with 3.4; digests, source-hashes and self-test, which ends
+// the file, with 3.7.
 inline std::vector<std::byte> as_format(std::vector<std::byte> bytes, uint16_t minor) {
   std::vector<SectionEntry> kept;
   for (const SectionEntry& section : sections(bytes)) {
-    const bool later = (section.id == static_cast<uint32_t>(SectionId::Digests) && minor < 7) ||
-                       (section.id == static_cast<uint32_t>(SectionId::DraftTokens) && minor < 4);
-    if (later) {
+    const auto id = static_cast<SectionId>(section.id);
+    const bool of_7 =
+        id == SectionId::Digests || id == SectionId::SourceHashes || id == SectionId::SelfTest;
+    if ((of_7 && minor < 7) || (id == SectionId::DraftTokens && minor < 4)) {
       std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(section.offset), section.size,
                   std::byte{0});
     } else {
       kept.push_back(section);
     }
   }
+  uint64_t end = 0;
+  for (const SectionEntry& section : kept) end = std::max(end, section.offset + section.size);
+  bytes.resize(end);
+  prefix(bytes).file_bytes = end;
   const auto all = sections(bytes);
   std::fill(all.begin(), all.end(), SectionEntry());
   std::copy(kept.begin(), kept.end(), all.begin());
