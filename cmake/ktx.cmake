@@ -156,7 +156,7 @@ function(ktx_quick target)
 endfunction()
 
 # Folders in which nothing is computed that a user waits for: -O1, which g++ has done in two thirds of the time.
-set(KTX_CONTROL ops ir families input arch rules launches steps plan passes server c_api)
+set(KTX_CONTROL ops ir families input arch rules program plan passes server c_api)
 
 # KTX_PLAIN_FROM=build-check: with KTX_SANITIZE the checks are in the folders that read what others wrote, and in
 # those that execute it, and nowhere else; those of threads, where threads are. The rest is taken from that build, as it is;
