@@ -51,7 +51,8 @@ RowRange pairs_from(const GpuForm& form, int64_t pairs) {
   return {ceil_div(pairs * form.experts, form.top_k), kAnyRows};
 }
 
-// Products of one launch: at most kLaunchProducts, of equal columns and at most two formats that go together.
+// Products of one launch: at most kLaunchProducts, of equal columns and at most two formats that go
+// together.
 bool go_together(const GpuForm& form) {
   if (form.weights.empty() || std::ssize(form.weights) > kLaunchProducts) return false;
   DType other = form.weights[0].dtype;

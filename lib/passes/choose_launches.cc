@@ -51,9 +51,8 @@ Status choose_launches(CompileState& state) {
   // A plan stores groups with their launches.
   std::set<std::vector<int32_t>> launched;
   for (const program::Launch& launch : state.program.launches) launched.insert(launch.steps);
-  std::erase_if(state.program.groups, [&](const program::FusedGroup& group) {
-    return !launched.contains(group.steps);
-  });
+  std::erase_if(state.program.groups,
+                [&](const program::FusedGroup& group) { return !launched.contains(group.steps); });
   return {};
 }
 

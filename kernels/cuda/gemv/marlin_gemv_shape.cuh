@@ -26,11 +26,11 @@ struct OneShape {
   int blocks[kLaunchProducts] = {};       // of each part; they have its units in equal shares:
   int least[kLaunchProducts] = {};        // as many units each, and
   uint32_t more[kLaunchProducts] = {};    // so many 2^-32 of one. Divisions are the host's
-  int ring_bytes = 0;               // of a warp
-  int stages[2] = {};               // of the ring, by format
-  int most_strips = 0;              // of a block
-  int cluster = 1;                  // Sum: blocks that share units, each with some of the choices
-  int bytes = 0;                    // dynamic shared memory
+  int ring_bytes = 0;                     // of a warp
+  int stages[2] = {};                     // of the ring, by format
+  int most_strips = 0;                    // of a block
+  int cluster = 1;  // Sum: blocks that share units, each with some of the choices
+  int bytes = 0;    // dynamic shared memory
 };
 
 __device__ __forceinline__ int part_of_block(const OneProduct& p, const OneShape& shape) {

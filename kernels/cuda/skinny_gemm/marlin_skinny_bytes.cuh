@@ -31,12 +31,12 @@ constexpr int kBytesWarps = 16, kBytesTokens = 8, kMostRanges = 8, kBytesStages 
 
 // What the launcher decides.
 struct BytesShape {
-  int units = 1;                // of a cluster
-  int log_ranges = 0;           // of columns: blocks of a cluster
-  int columns = 1;              // tiles of a range, at most: warps that share a unit
-  int log_phases = 0;           // units at once
-  int stages = 1;               // tiles of a warp on their way
-  int own_bytes = 0;            // of a warp: x on its way to registers, then sums
+  int units = 1;                    // of a cluster
+  int log_ranges = 0;               // of columns: blocks of a cluster
+  int columns = 1;                  // tiles of a range, at most: warps that share a unit
+  int log_phases = 0;               // units at once
+  int stages = 1;                   // tiles of a warp on their way
+  int own_bytes = 0;                // of a warp: x on its way to registers, then sums
   int first[kLaunchProducts] = {};  // cluster of each part
   __host__ __device__ int ranges() const { return 1 << log_ranges; }
   __host__ __device__ int warps() const { return columns << log_phases; }
