@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include "lib/passes/cost/host_links.h"
 #include "lib/passes/lower/prefill_device.h"
@@ -48,11 +47,7 @@ Status choose_launches(CompileState& state) {
     const program::Step& step = state.program.steps[static_cast<size_t>(launch.steps[0])];
     return target::is_cpu(step.device) && kept.contains(step.module);
   });
-  // A plan stores groups with their launches.
-  std::set<std::vector<int32_t>> launched;
-  for (const program::Launch& launch : state.program.launches) launched.insert(launch.steps);
-  std::erase_if(state.program.groups,
-                [&](const program::FusedGroup& group) { return !launched.contains(group.steps); });
+  state.program.groups = program::groups_of(state.program.launches);
   return {};
 }
 

@@ -162,6 +162,7 @@ int64_t& bytes_of(program::Buffer& buffer, RowKind rows) {
 void share_buffers(program::Program& program, const std::vector<std::string>& devices,
                    const std::vector<Lifetime>& lives, size_t stages) {
   program.buffers.clear();
+  for (program::Value& value : program.values) value.buffer = program::kAbsent;
   std::vector<std::vector<program::ValueId>> born(stages), dead(stages);
   for (program::ValueId id = 0; id < static_cast<program::ValueId>(lives.size()); ++id) {
     if (lives[id].first < 0) continue;
@@ -203,13 +204,10 @@ void share_buffers(program::Program& program, const std::vector<std::string>& de
 // (lib/program/find_fused.h), if the buffers of their values allow it.
 class Groups {
  public:
+  // Each value has a buffer of its own.
   Groups(const program::Program& program, const std::vector<Stage>& stages)
       : uses_(program), parts_(program::cut_parts(program)), stage_of_(program.steps.size()) {
-    program::Program apart = program;
-    for (size_t id = 0; id < apart.values.size(); ++id) {
-      apart.values[id].buffer = static_cast<int32_t>(id);
-    }
-    wanted_ = find(apart);
+    wanted_ = find(program);
     for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
       for (int32_t index : stages[stage].prelude) stage_of_[index] = stage;
       for (const auto& part : stages[stage].parts) {
@@ -283,6 +281,9 @@ Status plan_memory(CompileState& state) {
   extend_fetched(program, program::find_cpu_waits(program), stages, devices, lives);
   extend_parts(program, stages, lives);
   extend_taps(state, stages.size(), lives);
+  for (size_t id = 0; id < program.values.size(); ++id) {
+    program.values[id].buffer = static_cast<int32_t>(id);
+  }
   const Groups groups(program, stages);
   do {
     share_buffers(program, devices, lives, stages.size());

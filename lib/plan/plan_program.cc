@@ -6,6 +6,7 @@
 
 #include "lib/plan/check_step_records.h"
 #include "lib/plan/plan_hosts.h"
+#include "lib/program/launch_choice.h"
 #include "lib/program/verify_launches.h"
 
 namespace ktx::plan {
@@ -121,17 +122,6 @@ program::Step step_of(const PlanView& plan, const StepRecord& record) {
   return step;
 }
 
-// Those whose launches the program has; launches of one group follow each other.
-std::vector<program::FusedGroup> groups_of(std::span<const program::Launch> launches) {
-  std::vector<program::FusedGroup> groups;
-  for (const program::Launch& launch : launches) {
-    if (!launch.op) continue;
-    const program::FusedGroup group{*launch.op, launch.steps};
-    if (groups.empty() || groups.back() != group) groups.push_back(group);
-  }
-  return groups;
-}
-
 }  // namespace
 
 void add_launches(PlanContents& contents, std::span<const program::Part> parts,
@@ -189,7 +179,7 @@ program::Program program_of(const PlanView& plan) {
   program::Program program = steps_of(plan);
   program.parts = parts_of(plan);
   program.launches = launches_of(plan);
-  program.groups = groups_of(program.launches);
+  program.groups = program::groups_of(program.launches);
   return program;
 }
 

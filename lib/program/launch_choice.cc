@@ -163,6 +163,16 @@ Result<Preferences> parse_preferences(std::string_view text) {
   return preferences;
 }
 
+std::vector<FusedGroup> groups_of(std::span<const Launch> launches) {
+  std::vector<FusedGroup> groups;
+  for (const Launch& launch : launches) {
+    if (!launch.op) continue;
+    const FusedGroup group{*launch.op, launch.steps};
+    if (groups.empty() || groups.back() != group) groups.push_back(group);
+  }
+  return groups;
+}
+
 std::vector<Launch> choose_launches(const Program& program, std::span<const GpuMachine> machines,
                                     const Preferences& preferences) {
   std::vector<Launch> all;

@@ -150,6 +150,56 @@ TEST_F(CudaSparseAttention, OfEqualScoresTheEarlierPositionsAreChosen) {
   }
 }
 
+// What the step's tokens choose: [rows][lists of a row][top_k], and by row the number of the last
+// position that it takes.
+struct Lists {
+  int64_t top_k;
+  int32_t block = 0;  // 0: of positions
+  std::vector<int32_t> numbers{}, last{};
+};
+
+// Attention over them by the scalar op and on the GPU; the step's last row is padding.
+void expect_the_scalar_attention(Random& random, std::string_view op, const CacheStep& step,
+                                 const AttentionAttrs& attrs, const Lists& lists, int64_t bound) {
+  const int64_t tokens = step.tokens() - 1, each = lists.block > 0 ? attrs.kv_heads : 1;
+  const std::vector<float> q = random.normals(step.tokens() * attrs.heads * attrs.key_dim);
+  std::vector<float> want(static_cast<size_t>(tokens * attrs.heads * attrs.value_dim));
+  AttentionArgs host;
+  host.q = q.data(), host.q_stride = int64_t{attrs.heads} * attrs.key_dim;
+  host.y = want.data(), host.y_stride = int64_t{attrs.heads} * attrs.value_dim;
+  host.attrs = attrs;
+  host.kv = step.view();
+  host.kv.position = lists.last.data();
+  host.chosen = lists.numbers.data();
+  host.chosen_stride = each * lists.top_k;
+  if (lists.block > 0) host.chosen_each = lists.top_k, host.chosen_block = lists.block;
+  host.token_end = tokens;
+  host.head_end = attrs.heads;
+  AlignedBytes scratch(attention_scratch_bytes(attrs));
+  host.scratch = scratch.data();
+  (*find_attention(op, Isa::Scalar))(host);
+
+  GpuCache gpu(step);
+  Gpu<float> gpu_q(q);
+  Gpu<float> y(static_cast<size_t>(step.tokens() * attrs.heads * attrs.value_dim));
+  Gpu<int32_t> numbers(lists.numbers);
+  CudaAttentionArgs args;
+  args.q = gpu_q.data(), args.q_stride = host.q_stride;
+  args.y = y.data(), args.y_stride = host.y_stride;
+  args.tokens = step.tokens();
+  args.attrs = attrs;
+  (lists.block > 0 ? args.blocks : args.chosen) = numbers.data();
+  args.top_k = lists.top_k;
+  args.block = lists.block;
+  args.kv = gpu.view;
+  args.max_positions = bound;
+  GpuWorkspace workspace(args, cuda_attention_workspace(args));
+  ASSERT_TRUE(ran(launch_attention(args, nullptr)));
+  std::vector<float> found = y.read();
+  found.resize(want.size());
+  EXPECT_LT(relative_error(found, want), step.layout.type == KvType::F32 ? 3e-6 : 1e-3);
+}
+
 TEST_F(CudaSparseAttention, AgreesWithTheScalarOp) {
   Random random(95);
   struct Shape {
@@ -163,57 +213,22 @@ TEST_F(CudaSparseAttention, AgreesWithTheScalarOp) {
     for (const KvType type : kKvTypes) {
       SCOPED_TRACE(::testing::Message() << s.heads << "x" << s.key_dim << " " << type_name(type));
       CacheStep step(random, {type, 64, 1, s.key_dim, 0}, s.lengths, s.news);
-      const int64_t tokens = step.tokens();
       add_padding(step);
-      std::vector<int32_t> lists, last;
+      Lists lists{s.top_k};
       for (const int32_t position : step.position) {
         std::vector<int32_t> all(static_cast<size_t>(position + 1));
         for (int32_t p = 0; p <= position; ++p) all[static_cast<size_t>(p)] = p;
         std::shuffle(all.begin(), all.end(), std::mt19937(static_cast<unsigned>(position)));
         all.resize(std::min<size_t>(all.size(), s.top_k));
         std::sort(all.begin(), all.end());
-        last.push_back(static_cast<int32_t>(all.size()) - 1);
+        lists.last.push_back(static_cast<int32_t>(all.size()) - 1);
         all.resize(static_cast<size_t>(s.top_k), -1);
-        lists.insert(lists.end(), all.begin(), all.end());
+        lists.numbers.insert(lists.numbers.end(), all.begin(), all.end());
       }
-      const std::vector<float> q = random.normals(step.tokens() * s.heads * s.key_dim);
-      std::vector<float> want(static_cast<size_t>(tokens * s.heads * s.value_dim));
-      AttentionArgs host;
-      host.q = q.data();
-      host.q_stride = s.heads * s.key_dim;
-      host.y = want.data();
-      host.y_stride = s.heads * s.value_dim;
-      host.attrs = {
+      const AttentionAttrs attrs{
           0, s.heads, 1, s.key_dim, s.value_dim, 1, 1 / std::sqrt(static_cast<float>(s.key_dim))};
-      host.kv = step.view();
-      host.kv.position = last.data();
-      host.chosen = lists.data();
-      host.chosen_stride = s.top_k;
-      host.token_end = tokens;
-      host.head_end = s.heads;
-      AlignedBytes scratch(attention_scratch_bytes(host.attrs));
-      host.scratch = scratch.data();
-      (*find_attention("sparse_attention", Isa::Scalar))(host);
-
-      GpuCache gpu(step);
-      Gpu<float> gpu_q(q), y(static_cast<size_t>(step.tokens() * s.heads * s.value_dim));
-      Gpu<int32_t> chosen(lists);
-      CudaAttentionArgs args;
-      args.q = gpu_q.data();
-      args.q_stride = host.q_stride;
-      args.y = y.data();
-      args.y_stride = host.y_stride;
-      args.tokens = step.tokens();
-      args.attrs = host.attrs;
-      args.chosen = chosen.data();
-      args.top_k = s.top_k;
-      args.kv = gpu.view;
-      args.max_positions = *std::max_element(s.lengths.begin(), s.lengths.end());
-      GpuWorkspace workspace(args, cuda_attention_workspace(args));
-      ASSERT_TRUE(ran(launch_attention(args, nullptr)));
-      std::vector<float> found = y.read();
-      found.resize(want.size());
-      EXPECT_LT(relative_error(found, want), type == KvType::F32 ? 3e-6 : 1e-3);
+      expect_the_scalar_attention(random, "sparse_attention", step, attrs, lists,
+                                  *std::max_element(s.lengths.begin(), s.lengths.end()));
     }
   }
 }
@@ -294,12 +309,11 @@ TEST_F(CudaSparseAttention, OverBlocksAgreesWithTheScalarOp) {
     for (const KvType type : kKvTypes) {
       SCOPED_TRACE(::testing::Message() << s.heads << "x" << s.dim << " " << type_name(type));
       CacheStep step(random, {type, 64, s.kv_heads, s.dim, s.dim}, s.lengths, s.news);
-      const int64_t tokens = step.tokens();
       add_padding(step);
-      std::vector<int32_t> lists, last;
+      Lists lists{s.top_k, s.block};
       for (size_t t = 0; t < step.position.size(); ++t) {
         const int32_t position = step.position[t], own = position < 0 ? -1 : position / s.block;
-        last.push_back(
+        lists.last.push_back(
             position < 0 ? -1 : static_cast<int32_t>(last_of_blocks(s.top_k, s.block, position)));
         for (int32_t g = 0; g < s.kv_heads; ++g) {
           std::vector<int32_t> some;
@@ -309,46 +323,12 @@ TEST_F(CudaSparseAttention, OverBlocksAgreesWithTheScalarOp) {
           std::sort(some.begin(), some.end());
           if (own >= 0) some.push_back(own);
           some.resize(static_cast<size_t>(s.top_k), -1);
-          lists.insert(lists.end(), some.begin(), some.end());
+          lists.numbers.insert(lists.numbers.end(), some.begin(), some.end());
         }
       }
-      const std::vector<float> q = random.normals(step.tokens() * s.heads * s.dim);
-      std::vector<float> want(static_cast<size_t>(tokens * s.heads * s.dim));
-      AttentionArgs host;
-      host.q = q.data(), host.q_stride = s.heads * s.dim;
-      host.y = want.data(), host.y_stride = s.heads * s.dim;
-      host.attrs =
-          whole_attention(BlockAttentionAttrs{0, s.heads, s.kv_heads, s.dim, s.dim, s.block, 0.1f});
-      host.kv = step.view();
-      host.kv.position = last.data();
-      host.chosen = lists.data();
-      host.chosen_stride = s.kv_heads * s.top_k;
-      host.chosen_each = s.top_k;
-      host.chosen_block = s.block;
-      host.token_end = tokens;
-      host.head_end = s.heads;
-      AlignedBytes scratch(attention_scratch_bytes(host.attrs));
-      host.scratch = scratch.data();
-      (*find_attention("block_attention", Isa::Scalar))(host);
-
-      GpuCache gpu(step);
-      Gpu<float> gpu_q(q), y(static_cast<size_t>(step.tokens() * s.heads * s.dim));
-      Gpu<int32_t> blocks(lists);
-      CudaAttentionArgs args;
-      args.q = gpu_q.data(), args.q_stride = host.q_stride;
-      args.y = y.data(), args.y_stride = host.y_stride;
-      args.tokens = step.tokens();
-      args.attrs = host.attrs;
-      args.blocks = blocks.data();
-      args.top_k = s.top_k;
-      args.block = s.block;
-      args.kv = gpu.view;
-      args.max_positions = *std::max_element(s.lengths.begin(), s.lengths.end());
-      GpuWorkspace workspace(args, cuda_attention_workspace(args));
-      ASSERT_TRUE(ran(launch_attention(args, nullptr)));
-      std::vector<float> found = y.read();
-      found.resize(want.size());
-      EXPECT_LT(relative_error(found, want), type == KvType::F32 ? 3e-6 : 1e-3);
+      const BlockAttentionAttrs attrs{0, s.heads, s.kv_heads, s.dim, s.dim, s.block, 0.1f};
+      expect_the_scalar_attention(random, "block_attention", step, whole_attention(attrs), lists,
+                                  *std::max_element(s.lengths.begin(), s.lengths.end()));
     }
   }
 }

@@ -8,7 +8,8 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
+
+#include "kernels/cuda/common/four_floats.cuh"
 
 namespace ktx::kernels {
 
@@ -17,26 +18,11 @@ inline constexpr int kWarpColumns = 8;
 inline constexpr int kBlockColumns = kMatrixWarps * kWarpColumns;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFF;
 
-__device__ __forceinline__ float4 load4(const float* p) {
-  return *reinterpret_cast<const float4*>(p);
-}
-__device__ __forceinline__ void store4(float* p, float4 v) {
-  *reinterpret_cast<float4*>(p) = v;
-}
 __device__ __forceinline__ float part(const float4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 __device__ __forceinline__ float softplus(float x) {
   return x > 20 ? x : log1pf(expf(x));
-}
-
-// Whether rows that begin there, so many floats apart, are loaded and stored as above.
-inline bool four_floats_at_a_time(std::initializer_list<const void*> pointers,
-                                  std::initializer_list<int64_t> strides) {
-  bool yes = true;
-  for (const void* p : pointers) yes = yes && reinterpret_cast<uintptr_t>(p) % 16 == 0;
-  for (int64_t stride : strides) yes = yes && stride % 4 == 0;
-  return yes;
 }
 
 // Where a lane's part of a matrix [rows, columns] is.

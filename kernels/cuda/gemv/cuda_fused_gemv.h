@@ -3,12 +3,12 @@
 // composition of launchers of this folder, and rounds as that does but for the order of two
 // factors.
 //
-//   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to kLaunchProducts
-//   matmuls launch_one_gate_up    y = glu(gate . norm(x), up . norm(x)) launch_one_router     n =
-//   norm(x), logits = w . n             rms_norm, a product in F32 launch_one_choices    ids,
-//   weights = router(logits); h = the experts' gate and up of x launch_one_sum        y (+)= the
-//   chosen experts' down of h, weighted launch_one_experts    the last two: the second asks for its
-//   weights while the first still
+//   launch_one_products   y_i (+)= w_i . norm(x) + bias_i         rms_norm, up to four matmuls
+//   launch_one_gate_up    y = glu(gate . norm(x), up . norm(x))
+//   launch_one_router     n = norm(x), logits = w . n             rms_norm, a product in F32
+//   launch_one_choices    ids, weights = router(logits); h = the experts' gate and up of x
+//   launch_one_sum        y (+)= the chosen experts' down of h, weighted
+//   launch_one_experts    the last two: the second asks for its weights while the first still
 //                         runs
 //
 // The norm is left out where `norm` is null. Products, and gate and up, take exactly one token;

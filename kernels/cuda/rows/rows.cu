@@ -3,6 +3,7 @@
 #include "kernels/cuda/rows/cuda_rows.h"
 
 #include "kernels/cuda/common/cuda_launch.cuh"
+#include "kernels/cuda/common/four_floats.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/rows/row_ops.h"
 
@@ -11,17 +12,7 @@ namespace {
 
 bool by_four(int64_t width, std::initializer_list<int64_t> strides,
              std::initializer_list<const void*> pointers) {
-  bool yes = width % 4 == 0;
-  for (int64_t stride : strides) yes = yes && stride % 4 == 0;
-  for (const void* p : pointers) yes = yes && reinterpret_cast<uintptr_t>(p) % 16 == 0;
-  return yes;
-}
-
-__device__ __forceinline__ float4 load4(const float* p) {
-  return *reinterpret_cast<const float4*>(p);
-}
-__device__ __forceinline__ void store4(float* p, float4 v) {
-  *reinterpret_cast<float4*>(p) = v;
+  return width % 4 == 0 && four_floats_at_a_time(pointers, strides);
 }
 
 // kWarps warps take one group of one token. The sum of squares: each thread its elements

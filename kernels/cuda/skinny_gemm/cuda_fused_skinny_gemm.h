@@ -2,8 +2,8 @@
 // (skinny_x.h) and one launch for every 32. Each is the composition of launchers of this folder,
 // and rounds as that does but for the order of two factors.
 //
-//   launch_skinny_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to kLaunchProducts
-//   matmuls launch_skinny_gate_up    y = glu(gate . norm(x), up . norm(x))
+//   launch_skinny_products   y_i (+)= w_i . norm(x) + bias_i      rms_norm, up to four matmuls
+//   launch_skinny_gate_up    y = glu(gate . norm(x), up . norm(x))
 //
 // The norm is left out where `norm` is null. takes() says whether this GPU and the formats do.
 #pragma once

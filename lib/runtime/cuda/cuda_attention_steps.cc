@@ -60,9 +60,8 @@ class KvStore final : public GpuStep {
 class Attention : public GpuStep {
  public:
   Status bind(const CudaBind& context) {
-    args_ = attention_args(context, context.attrs<AttentionAttrs>());
+    begin(context, context.attrs<AttentionAttrs>());
     args_.sinks = KTX_TRY(context.vector(0, sinks_));
-    gpu_ = &context.gpu();
     return {};
   }
   // Each token sees what its sequence's last one of the pass does.
@@ -79,8 +78,11 @@ class Attention : public GpuStep {
   }
 
  protected:
+  void begin(const CudaBind& context, const AttentionAttrs& attrs) {
+    args_ = attention_args(context, attrs);
+    gpu_ = &context.gpu();
+  }
   kernels::CudaAttentionArgs args_;
-  CudaGpu* gpu_ = nullptr;
 
  private:
   kernels::CudaAttentionArgs args_of(const GpuShape& shape) const {
@@ -91,16 +93,16 @@ class Attention : public GpuStep {
     return args;
   }
   GpuMemory sinks_;
+  CudaGpu* gpu_ = nullptr;
 };
 
 struct SparseAttention final : Attention {
   Status bind(const CudaBind& context) {
     const CudaView chosen = context.input(1);
     KTX_TRY(require_whole(chosen, "positions"));
-    args_ = attention_args(context, context.attrs<AttentionAttrs>());
+    begin(context, context.attrs<AttentionAttrs>());
     args_.chosen = chosen.i32();
     args_.top_k = chosen.width;
-    gpu_ = &context.gpu();
     return {};
   }
 };
@@ -110,11 +112,10 @@ struct BlockAttention final : Attention {
     const auto attrs = context.attrs<BlockAttentionAttrs>();
     const CudaView blocks = context.input(1);
     KTX_TRY(require_whole(blocks, "blocks"));
-    args_ = attention_args(context, whole_attention(attrs));
+    begin(context, whole_attention(attrs));
     args_.blocks = blocks.i32();
     args_.top_k = blocks.width / attrs.kv_heads;
     args_.block = attrs.block;
-    gpu_ = &context.gpu();
     return {};
   }
 };

@@ -189,17 +189,12 @@ class RopeAttention final : public GpuStep {
       const kernels::CudaAttentionArgs args = args_of(shape, tokens);
       if (fuses(args)) most = std::max(most, kernels::cuda_attention_workspace(args));
     }
-    if (shape.tokens > 1) {
-      for (const auto& step : one_by_one_) most = std::max(most, step->workspace_bytes(shape));
-    }
+    if (shape.tokens > 1) most = std::max(most, one_by_one_.workspace_bytes(shape));
     return most;
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     kernels::CudaAttentionArgs args = args_of(shape, shape.tokens);
-    if (!fuses(args)) {
-      for (const auto& step : one_by_one_) KTX_TRY(step->launch(shape, workspace, bytes));
-      return {};
-    }
+    if (!fuses(args)) return one_by_one_.launch(shape, workspace, bytes);
     args.workspace = workspace;
     args.workspace_bytes = bytes;
     gpu_->use();
@@ -227,7 +222,7 @@ class RopeAttention final : public GpuStep {
     return args;
   }
   kernels::CudaAttentionArgs args_;
-  std::vector<std::unique_ptr<GpuStep>> one_by_one_;
+  OneByOne one_by_one_;
   GpuMemory norm_[2], inv_freq_, other_inv_freq_, sinks_;
   CudaGpu* gpu_ = nullptr;
 };

@@ -23,6 +23,20 @@ kernels::CudaTexts texts_of(const GpuBatch& batch, const GpuShape& shape) {
   return texts;
 }
 
+// What all have: attributes, x, y, states.
+template <class Args>
+Args state_args(const CudaBind& context) {
+  const CudaView x = context.input(0), y = context.output(0);
+  Args args;
+  args.attrs = context.attrs<decltype(args.attrs)>();
+  args.x = x.f32();
+  args.x_stride = x.stride;
+  args.y = y.f32();
+  args.y_stride = y.stride;
+  args.states = context.states(args.attrs.state);
+  return args;
+}
+
 template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
 class StateStep : public GpuStep {
  public:
@@ -31,15 +45,11 @@ class StateStep : public GpuStep {
   }
 
  protected:
-  void begin(const CudaBind& context) {
-    const CudaView x = context.input(0), y = context.output(0);
-    args_.x = x.f32();
-    args_.x_stride = x.stride;
-    args_.y = y.f32();
-    args_.y_stride = y.stride;
-    args_.states = context.states(args_.attrs.state);
+  Status begin(const CudaBind& context, Result<Args> args) {
+    args_ = KTX_TRY(std::move(args));
     batch_ = context.batch();
     gpu_ = &context.gpu();
+    return {};
   }
   Status launch_args(Args args, const GpuShape& shape) {
     args.texts = texts_of(batch_, shape);
@@ -53,45 +63,42 @@ class StateStep : public GpuStep {
   CudaGpu* gpu_ = nullptr;
 };
 
-struct CausalConv final : StateStep<kernels::CudaCausalConvArgs, kernels::launch_causal_conv> {
-  Status bind(const CudaBind& context) {
-    args_.attrs = context.attrs<CausalConvAttrs>();
-    args_.weight = KTX_TRY(context.vector(0, weight_));
-    if (context.weight_count() > 1) args_.bias = KTX_TRY(context.vector(1, bias_));
-    begin(context);
-    return {};
-  }
-  GpuMemory weight_, bias_;
-};
-
-// All but the texts of a pass. `decay` and `dt_bias` hold the weights.
+// All but the texts of a pass; `weight`, `bias` and the like hold the weights.
+Result<kernels::CudaCausalConvArgs> conv_args(const CudaBind& context, GpuMemory& weight,
+                                              GpuMemory& bias) {
+  auto args = state_args<kernels::CudaCausalConvArgs>(context);
+  args.weight = KTX_TRY(context.vector(0, weight));
+  if (context.weight_count() > 1) args.bias = KTX_TRY(context.vector(1, bias));
+  return args;
+}
 Result<kernels::CudaDeltaRuleArgs> delta_rule_args(const CudaBind& context, GpuMemory& decay,
                                                    GpuMemory& dt_bias) {
-  kernels::CudaDeltaRuleArgs args;
-  args.attrs = context.attrs<DeltaRuleAttrs>();
+  auto args = state_args<kernels::CudaDeltaRuleArgs>(context);
   if (!kernels::gpu_delta_rule_takes(args.attrs.head_dim)) {
     return Error{
         "larger heads than a GPU's delta rule takes; put the delta net on the CPU by a rule"};
   }
-  const CudaView b = context.input(1), a = context.input(2), y = context.output(0);
+  const CudaView b = context.input(1), a = context.input(2);
   args.b = b.f32();
   args.b_stride = b.stride;
   args.a = a.f32();
   args.a_stride = a.stride;
-  args.y = y.f32();
-  args.y_stride = y.stride;
   args.position = context.batch().position;
   args.decay = KTX_TRY(context.vector(0, decay));
   args.dt_bias = KTX_TRY(context.vector(1, dt_bias));
-  args.states = context.states(args.attrs.state);
   return args;
 }
 
+struct CausalConv final : StateStep<kernels::CudaCausalConvArgs, kernels::launch_causal_conv> {
+  Status bind(const CudaBind& context) {
+    return begin(context, conv_args(context, weight_, bias_));
+  }
+  GpuMemory weight_, bias_;
+};
+
 struct DeltaRule final : StateStep<kernels::CudaDeltaRuleArgs, kernels::launch_delta_rule> {
   Status bind(const CudaBind& context) {
-    args_ = KTX_TRY(delta_rule_args(context, decay_, dt_bias_));
-    begin(context);
-    return {};
+    return begin(context, delta_rule_args(context, decay_, dt_bias_));
   }
   int64_t workspace_bytes(const GpuShape& shape) const override {
     if (shape.one_token_each) return 0;
@@ -117,20 +124,19 @@ struct DeltaRule final : StateStep<kernels::CudaDeltaRuleArgs, kernels::launch_d
 
 struct StateSpace final : StateStep<kernels::CudaStateSpaceArgs, kernels::launch_state_space> {
   Status bind(const CudaBind& context) {
-    args_.attrs = context.attrs<StateSpaceAttrs>();
-    if (!kernels::gpu_state_space_takes(args_.attrs.head_dim, args_.attrs.state_dim)) {
+    auto args = state_args<kernels::CudaStateSpaceArgs>(context);
+    if (!kernels::gpu_state_space_takes(args.attrs.head_dim, args.attrs.state_dim)) {
       return Error{
           "larger states than a GPU's state space takes; put the state-space layer on the CPU by a "
           "rule"};
     }
     const CudaView dt = context.input(1);
-    args_.dt = dt.f32();
-    args_.dt_stride = dt.stride;
-    args_.decay = KTX_TRY(context.vector(0, decay_));
-    args_.skip = KTX_TRY(context.vector(1, skip_));
-    args_.dt_bias = KTX_TRY(context.vector(2, dt_bias_));
-    begin(context);
-    return {};
+    args.dt = dt.f32();
+    args.dt_stride = dt.stride;
+    args.decay = KTX_TRY(context.vector(0, decay_));
+    args.skip = KTX_TRY(context.vector(1, skip_));
+    args.dt_bias = KTX_TRY(context.vector(2, dt_bias_));
+    return begin(context, args);
   }
 
  private:
@@ -145,11 +151,7 @@ class DeltaStep final : public GpuStep {
     const CudaBind norm = members.of(StepOp::RmsNorm), glu = members.of(StepOp::Glu);
     gpu_ = &members.gpu();
     batch_ = conv.batch();
-    args_.conv.x = conv.input(0).f32();
-    args_.conv.x_stride = conv.input(0).stride;
-    args_.conv.attrs = conv.attrs<CausalConvAttrs>();
-    args_.conv.weight = KTX_TRY(conv.vector(0, taps_));
-    args_.conv.states = conv.states(args_.conv.attrs.state);
+    args_.conv = KTX_TRY(conv_args(conv, taps_, bias_));
     args_.rule = KTX_TRY(delta_rule_args(rule, decay_, dt_bias_));
     args_.norm = KTX_TRY(norm.vector(0, norm_));
     args_.eps = norm.attrs<RmsNormAttrs>().eps;
@@ -157,20 +159,14 @@ class DeltaStep final : public GpuStep {
     args_.gate_stride = glu.input(0).stride;
     args_.glu = glu.attrs<GluAttrs>();
     one_by_one_ = KTX_TRY(members.one_by_one());
-    return kernels::gpu_delta_step_takes(args_.rule.attrs, args_.conv.attrs) &&
+    return !args_.conv.bias && kernels::gpu_delta_step_takes(args_.rule.attrs, args_.conv.attrs) &&
            norm.attrs<RmsNormAttrs>().groups == args_.rule.attrs.value_heads;
   }
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    int64_t most = 0;
-    if (shape.one_token_each) return most;
-    for (const auto& step : one_by_one_) most = std::max(most, step->workspace_bytes(shape));
-    return most;
+    return shape.one_token_each ? 0 : one_by_one_.workspace_bytes(shape);
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
-    if (!shape.one_token_each) {
-      for (const auto& step : one_by_one_) KTX_TRY(step->launch(shape, workspace, bytes));
-      return {};
-    }
+    if (!shape.one_token_each) return one_by_one_.launch(shape, workspace, bytes);
     kernels::CudaDeltaStepArgs args = args_;
     args.rule.texts = texts_of(batch_, shape);
     gpu_->use();
@@ -179,9 +175,9 @@ class DeltaStep final : public GpuStep {
 
  private:
   kernels::CudaDeltaStepArgs args_;
-  std::vector<std::unique_ptr<GpuStep>> one_by_one_;
+  OneByOne one_by_one_;
   GpuBatch batch_;
-  GpuMemory taps_, decay_, dt_bias_, norm_;
+  GpuMemory taps_, bias_, decay_, dt_bias_, norm_;
   CudaGpu* gpu_ = nullptr;
 };
 
@@ -192,13 +188,13 @@ Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::DeltaStep>(
     const FusedMembers& members) {
   return make_fused_step<DeltaStep>(members);
 }
+
 Result<std::unique_ptr<GpuStep>> make_cuda_causal_conv(const CudaBind& context) {
   return make_bound<CausalConv>(context);
 }
 Result<std::unique_ptr<GpuStep>> make_cuda_delta_rule(const CudaBind& context) {
   return make_bound<DeltaRule>(context);
 }
-
 Result<std::unique_ptr<GpuStep>> make_cuda_state_space(const CudaBind& context) {
   return make_bound<StateSpace>(context);
 }

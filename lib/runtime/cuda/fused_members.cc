@@ -1,5 +1,7 @@
 #include "lib/runtime/cuda/fused_members.h"
 
+#include <algorithm>
+
 namespace ktx::runtime {
 
 FusedMembers::FusedMembers(CudaGpu& gpu, const GpuBindContext& context)
@@ -25,10 +27,20 @@ bool FusedMembers::gate_is_first() const {
   return of(StepOp::Matmul, 0).output(0).data == of(StepOp::Glu).input(0).data;
 }
 
-Result<std::vector<std::unique_ptr<GpuStep>>> FusedMembers::one_by_one() const {
-  std::vector<std::unique_ptr<GpuStep>> steps;
+int64_t OneByOne::workspace_bytes(const GpuShape& shape) const {
+  int64_t most = 0;
+  for (const auto& step : steps_) most = std::max(most, step->workspace_bytes(shape));
+  return most;
+}
+Status OneByOne::launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) const {
+  for (const auto& step : steps_) KTX_TRY(step->launch(shape, workspace, bytes));
+  return {};
+}
+
+Result<OneByOne> FusedMembers::one_by_one() const {
+  OneByOne steps;
   for (const GpuBindContext& context : contexts_) {
-    steps.push_back(KTX_TRY(make_cuda_step(gpu_, context)));
+    steps.add(KTX_TRY(make_cuda_step(gpu_, context)));
   }
   return steps;
 }

@@ -11,6 +11,17 @@
 
 namespace ktx::runtime {
 
+// Launches of the steps one by one, for passes that the fused launcher does not take.
+class OneByOne {
+ public:
+  void add(std::unique_ptr<GpuStep> step) { steps_.push_back(std::move(step)); }
+  int64_t workspace_bytes(const GpuShape& shape) const;
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) const;
+
+ private:
+  std::vector<std::unique_ptr<GpuStep>> steps_;
+};
+
 class FusedMembers {
  public:
   FusedMembers(CudaGpu& gpu, const GpuBindContext& context);
@@ -25,8 +36,7 @@ class FusedMembers {
   CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
   CudaBind up() const { return of(StepOp::Matmul, gate_is_first() ? 1 : 0); }
 
-  // Launches of the steps one by one, for passes that the fused launcher does not take.
-  Result<std::vector<std::unique_ptr<GpuStep>>> one_by_one() const;
+  Result<OneByOne> one_by_one() const;
 
   // Of x as the products take it: what the norm reads, or `plain` where there is none. `keep`
   // holds the norm's weight.

@@ -107,7 +107,7 @@ struct BatchScheduler::Running : TextRun {
   int64_t parting = -1;          // of its text and others, as known when snapshots were chosen
   std::vector<float> pooled;     // embeddings: the sum of `pooled_rows` hidden rows
   int64_t pooled_rows = 0;
-  int64_t next_told;  // the token of the prompt whose log-probabilities are told next
+  int64_t next_told;  // log-probabilities of the prompt go on with this one of its tokens
   bool asked_cache = false;
   bool gives_way = false;    // no step begins with it: another one gets its place
   int64_t overtaken = 0;     // by requests of other keys, for want of blocks
