@@ -318,9 +318,9 @@ TEST_P(RandomWeights, StayOnTheCpuBesideAGpu) {
   options.open_gpu = HostGpu::opener({}, &log);
   const auto engine = open(64, options);
   ASSERT_TRUE(engine);
-  constexpr StepOp kOfTheCpu[] = {StepOp::BlockAttention,      StepOp::Compress,
-                                  StepOp::CompressedAttention, StepOp::StreamWeights,
-                                  StepOp::CollapseStreams,     StepOp::MixStreams};
+  constexpr StepOp kOfTheCpu[] = {StepOp::Compress, StepOp::CompressedAttention,
+                                  StepOp::StreamWeights, StepOp::CollapseStreams,
+                                  StepOp::MixStreams};
   for (const plan::StepRecord& step : engine->plan().steps) {
     if (std::ranges::count(kOfTheCpu, static_cast<StepOp>(step.op)) == 0) continue;
     EXPECT_EQ(engine->plan().string(step.device), "cpu");
