@@ -7,6 +7,7 @@
 //     return {};
 //   }
 //
+// An error of another kind is the second argument, as server::ApiError is (api_error.h).
 // For the user's many mistakes use DiagSink (diag.h); for our bugs KTX_ASSERT.
 // Message form: "file: what, with numbers; what to do", lower-case, no full stop.
 #pragma once
@@ -23,17 +24,18 @@ struct Error {
   std::string message;
 };
 
-// Either a T or an Error. value() on an error is our bug and aborts.
-template <class T>
+// Either a T or an E. value() on an error is our bug and aborts.
+template <class T, class E = Error>
 class [[nodiscard]] Result {
  public:
   using Value = T;
+  using Failure = E;
   Result(T value) : value_(std::move(value)) {}
-  Result(Error error) : error_(std::move(error)) {}
+  Result(E error) : error_(std::move(error)) {}
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const { return error_; }
+  const E& error() const { return error_; }
   T& value() { return *value_; }
   const T& value() const { return *value_; }
   T& operator*() { return *value_; }
@@ -44,22 +46,23 @@ class [[nodiscard]] Result {
 
  private:
   std::optional<T> value_;
-  Error error_;
+  E error_;
 };
 
-template <>
-class [[nodiscard]] Result<void> {
+template <class E>
+class [[nodiscard]] Result<void, E> {
  public:
   using Value = void;
+  using Failure = E;
   Result() = default;
-  Result(Error error) : error_(std::move(error)), ok_(false) {}
+  Result(E error) : error_(std::move(error)), ok_(false) {}
   bool ok() const { return ok_; }
   explicit operator bool() const { return ok_; }
-  const Error& error() const { return error_; }
+  const E& error() const { return error_; }
   void take() {}
 
  private:
-  Error error_;
+  E error_;
   bool ok_ = true;
 };
 
@@ -69,11 +72,13 @@ using Status = Result<void>;
 
 // The value of a Result, or return its error from the enclosing function.
 // (A statement expression: g++ and clang both have it.)
-#define KTX_TRY(expression)                                        \
-  __extension__({                                                  \
-    auto ktx_result = (expression);                                \
-    if (!ktx_result.ok()) return ::ktx::Error{ktx_result.error()}; \
-    ktx_result.take();                                             \
+#define KTX_TRY(expression)                                              \
+  __extension__({                                                        \
+    auto ktx_result = (expression);                                      \
+    if (!ktx_result.ok()) {                                              \
+      return typename decltype(ktx_result)::Failure{ktx_result.error()}; \
+    }                                                                    \
+    ktx_result.take();                                                   \
   })
 
 // A broken promise between our own functions. Never used on input data.
