@@ -104,8 +104,7 @@ bool equal_in_constant_time(std::string_view expected, std::string_view given) {
   return different == 0 && !expected.empty();
 }
 
-std::optional<ApiError> check_access(const AccessOptions& options, const HttpRequest& request,
-                                     bool open) {
+ApiStatus check_access(const AccessOptions& options, const HttpRequest& request, bool open) {
   if (!own_host(options, request.header("host"))) {
     return ApiError{403,
                     fmt::format("this server is not called '{}'; --allow-host adds names",
@@ -119,7 +118,7 @@ std::optional<ApiError> check_access(const AccessOptions& options, const HttpReq
   if (!open && !options.keys.empty() && key_of(options, request) == nullptr) {
     return ApiError{401, "the API key is missing or wrong", "", "invalid_api_key"};
   }
-  return std::nullopt;
+  return {};
 }
 
 std::string owner_of(const ApiKey* key) {

@@ -25,8 +25,7 @@ struct AccessOptions {
 };
 
 // Why not; nothing when the request may go on. `open`: needs no key.
-std::optional<ApiError> check_access(const AccessOptions& options, const HttpRequest& request,
-                                     bool open);
+ApiStatus check_access(const AccessOptions& options, const HttpRequest& request, bool open);
 
 // The key that the request has; null: none, or a wrong one.
 const ApiKey* key_of(const AccessOptions& options, const HttpRequest& request);

@@ -32,15 +32,15 @@ struct ServerContext {
   bool draining = false;
   std::string failure;  // why nothing can be answered any more; "": nothing has failed
   bool show_slots = true;
-  // Why the request may not copy and delete plans; none: it may.
-  std::optional<ApiError> no_edits;
+  ApiStatus may_edit;  // whether the request may copy and delete plans
 };
 
-using Endpoint = void (*)(const ServerContext& context, const HttpRequest& request,
-                          const HttpReplyPtr& reply);
+// An error that it returns is sent in the form of its protocol (send_in_shape).
+using Endpoint = ApiStatus (*)(const ServerContext& context, const HttpRequest& request,
+                               const HttpReplyPtr& reply);
 
 #define KTX_ROUTE(method, path, function, access, speed, model) \
-  void function(const ServerContext&, const HttpRequest&, const HttpReplyPtr&);
+  ApiStatus function(const ServerContext&, const HttpRequest&, const HttpReplyPtr&);
 #include "lib/server/routes.def"
 
 // The table, looked up. A path ending in '*' stands for all that begin so.
@@ -60,6 +60,8 @@ RouteMatch find_route(const HttpRequest& request);
 // "; did you mean '/v1/messages'?" for a path that is unknown, such as /v1/v1/messages, or "".
 std::string near_route(const std::string& path);
 
+// The error as clients of the request's protocol read it.
+void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError& error);
 // With status 200.
 void send_json(const HttpReplyPtr& reply, const nlohmann::ordered_json& json);
 

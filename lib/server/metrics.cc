@@ -35,15 +35,14 @@ std::vector<Metric> metrics_of(const ServerContext& context, const SchedulerStat
 
 }  // namespace
 
-void get_health(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
-  if (!context.failure.empty()) return send_error(*reply, {503, context.failure, "", "failed", 0});
+ApiStatus get_health(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+  if (!context.failure.empty()) return ApiError{503, context.failure, "", "failed", 0};
   const std::string lost = context.models ? context.models->failure() : "";
-  if (!lost.empty()) return send_error(*reply, {503, lost, "", "model_lost", 5});
-  if (context.models && !context.draining) {
-    return reply->send(200, "application/json", R"({"status":"ok"})");
-  }
-  send_error(*reply, {503, context.models ? "the server is shutting down" : "the model is loading",
-                      "", context.models ? "shutdown" : "loading", 1});
+  if (!lost.empty()) return ApiError{503, lost, "", "model_lost", 5};
+  if (!context.models) return ApiError{503, "the model is loading", "", "loading", 1};
+  if (context.draining) return ApiError{503, "the server is shutting down", "", "shutdown", 1};
+  reply->send(200, "application/json", R"({"status":"ok"})");
+  return {};
 }
 
 namespace {
@@ -116,7 +115,7 @@ void write_infos(PrometheusText& out, const ServerContext& context,
 }  // namespace
 
 // One that is not loaded has no figures: looking at it must not load it.
-void get_metrics(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+ApiStatus get_metrics(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
   const std::vector<ModelStatus> list = context.models->list();  // holds the models
   std::vector<LoadedModel> models;
   for (const ModelStatus& status : list) {
@@ -140,12 +139,13 @@ void get_metrics(const ServerContext& context, const HttpRequest&, const HttpRep
   write_histograms(out, models);
   context.figures->write(out);
   reply->send(200, "text/plain; version=0.0.4; charset=utf-8", std::move(out).text());
+  return {};
 }
 
-void get_stats(const ServerContext& context, const HttpRequest& request,
-               const HttpReplyPtr& reply) {
+ApiStatus get_stats(const ServerContext& context, const HttpRequest& request,
+                    const HttpReplyPtr& reply) {
   const ModelStore::Found found = context.models->peek(request.query_value("model"));
-  if (found.error) return send_error(*reply, *found.error);
+  if (found.error) return *found.error;
   const auto stats = found.model ? found.model->scheduler->stats() : SchedulerStats();
   Json json;
   for (const Metric& metric : metrics_of(context, stats)) json[metric.name] = metric.value;
@@ -157,9 +157,10 @@ void get_stats(const ServerContext& context, const HttpRequest& request,
   json["time_between_tokens_seconds_mean"] = mean(stats.between_tokens);
   json["request_seconds_mean"] = mean(stats.whole_time);
   reply->send(200, "application/json", dump(json));
+  return {};
 }
 
-void get_plan(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+ApiStatus get_plan(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
   const plan::PlanView& plan = model.engine->plan();
   Json json;
@@ -190,6 +191,7 @@ void get_plan(const ServerContext& context, const HttpRequest&, const HttpReplyP
         {{"layer", where.first}, {"device", where.second}, {"bytes", bytes}});
   }
   reply->send(200, "application/json", dump(json));
+  return {};
 }
 
 }  // namespace ktx::server

@@ -143,26 +143,25 @@ Status Server::log_state() {
   return log_ ? log_->finish() : Status();
 }
 
-namespace {
-
 void send_in_shape(const HttpRequest& request, HttpReply& reply, const ApiError& error) {
   if (takes_anthropic_errors(request)) return send_anthropic_error(reply, error, request.id);
   const bool ollama = request.path.rfind("/api/", 0) == 0;
   ollama ? send_ollama_error(reply, error) : send_error(reply, error);
 }
 
+namespace {
+
 // Where there are several keys, figures of all would tell one client what others do.
-std::optional<ApiError> no_figures(const Route& route, const std::vector<ApiKey>& keys,
-                                   const ApiKey* key) {
+ApiStatus may_see_figures(const Route& route, const std::vector<ApiKey>& keys, const ApiKey* key) {
   const bool asked = route.endpoint == get_metrics || route.endpoint == get_stats;
-  if (!asked || keys.size() < 2 || (key != nullptr && key->sees_figures)) return std::nullopt;
+  if (!asked || keys.size() < 2 || (key != nullptr && key->sees_figures)) return {};
   return ApiError{403,
                   "these figures count all keys together: the line of this key in the key file "
                   "needs figures=all",
                   "", "no_figures"};
 }
 
-std::optional<ApiError> no_edits(const ServerOptions& options, const ApiKey* key) {
+ApiStatus may_edit(const ServerOptions& options, const ApiKey* key) {
   if (!options.edit_models) {
     return ApiError{403,
                     "plans are not copied and deleted over HTTP, unless the server is started with "
@@ -173,7 +172,7 @@ std::optional<ApiError> no_edits(const ServerOptions& options, const ApiKey* key
     return ApiError{403, "this key may not copy and delete plans; its line needs models=edit", "",
                     "no_edits"};
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
@@ -188,10 +187,10 @@ bool Server::admit(const HttpRequest& request, const HttpReplyPtr& reply) {
       match.route != nullptr &&
       (match.route->open || (options_.public_models && match.route->endpoint == get_models));
   const bool preflight = request.method == "OPTIONS";
-  const auto error = check_access(*access(), request, open || preflight);
+  const ApiStatus access = check_access(*this->access(), request, open || preflight);
   // A page that may not call learns so from the headers that its preflight lacks.
-  const bool refused = error && !(preflight && error->code == "wrong_origin");
-  if (refused) return fail(*error);
+  const bool refused = !access && !(preflight && access.error().code == "wrong_origin");
+  if (refused) return fail(access.error());
   if (preflight) {
     reply->send(200, "", "");
     return false;
@@ -233,8 +232,8 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
       return send_in_shape(request, *reply, error);
     }
   }
-  if (const auto error = no_figures(route, access->keys, key)) {
-    return send_in_shape(request, *reply, *error);
+  if (const ApiStatus may = may_see_figures(route, access->keys, key); !may) {
+    return send_in_shape(request, *reply, may.error());
   }
   if (route.endpoint == get_page && !options_.web_ui) {
     return send_error(*reply, {404, "this server has no page (--web-ui off)", "", "no_page"});
@@ -245,7 +244,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
       if (!owner.empty()) limits_.add_tokens(owner, tokens);
     });
   }
-  now.no_edits = no_edits(options_, key);
+  now.may_edit = may_edit(options_, key);
   if (!route.model) return answer(route, std::move(now), request, reply);
   const std::string model = now.models->needs_names() ? requested_model(request) : "";
   ModelStore::Found found = now.models->use(model);
@@ -261,7 +260,8 @@ void Server::answer(const Route& route, ServerContext context, const HttpRequest
   // The JSON library throws on fields of a type that was not checked before use; that
   // is the request's mistake, and must not be the end of the server.
   try {
-    route.endpoint(context, request, reply);
+    const ApiStatus answered = route.endpoint(context, request, reply);
+    if (!answered) send_in_shape(request, *reply, answered.error());
   } catch (const Json::exception& error) {
     send_in_shape(
         request, *reply,

@@ -5,10 +5,11 @@
 
 namespace ktx::server {
 
-void get_page(const ServerContext&, const HttpRequest& request, const HttpReplyPtr& reply) {
+ApiStatus get_page(const ServerContext&, const HttpRequest& request, const HttpReplyPtr& reply) {
   // Clients of Ollama ask whether it runs.
   if (request.header("accept").find("text/html") == std::string_view::npos) {
-    return reply->send(200, "text/plain; charset=utf-8", "Ollama is running");
+    reply->send(200, "text/plain; charset=utf-8", "Ollama is running");
+    return {};
   }
   reply->send(200, "text/html; charset=utf-8", std::string(web_page()),
               {{"Content-Security-Policy",
@@ -17,6 +18,7 @@ void get_page(const ServerContext&, const HttpRequest& request, const HttpReplyP
                {"X-Content-Type-Options", "nosniff"},
                {"Referrer-Policy", "no-referrer"},
                {"Cache-Control", "no-cache"}});
+  return {};
 }
 
 }  // namespace ktx::server

@@ -38,10 +38,9 @@ std::string seen(std::string_view bytes, size_t piece) {
           break;
         }
         if (scan.size() > kHeaderBytes) return out + "large";
-        head = HttpHead();
-        if (auto fault = read_head(std::string_view(held).substr(0, scan.size()), head)) {
-          return out + std::to_string(fault->status) + fault->message;
-        }
+        auto read = read_head(std::string_view(held).substr(0, scan.size()));
+        if (!read) return out + std::to_string(read.error().status) + read.error().message;
+        head = read.take();
         held.erase(0, scan.size());
         scan = HeadScan();
         body = std::make_unique<BodyReader>(head, kMostBytes);

@@ -27,7 +27,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   if (const Json* options = in.object("stream_options")) {
     FieldReader inner(*options, "stream_options.");
     fields.include_usage = inner.flag("include_usage", false);
-    if (inner.error()) in.fail("stream_options", inner.error()->message);
+    if (!inner.status()) in.fail("stream_options", inner.status().error().message);
   }
   fields.max_tokens = model.max_tokens;
   // Zero is a request for the prompt's computation alone; -1 is "no limit".
@@ -55,9 +55,8 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   return fields;
 }
 
-std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFields& fields,
-                                   const std::vector<int32_t>& prompt,
-                                   std::vector<AnswerSpec>& specs) {
+ApiStatus make_specs(const ServerContext& context, const AnswerFields& fields,
+                     const std::vector<int32_t>& prompt, std::vector<AnswerSpec>& specs) {
   const int64_t limit_seconds = context.request_seconds;
   for (int64_t i = 0; i < fields.n; ++i) {
     AnswerSpec spec;
@@ -87,13 +86,11 @@ std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFie
     if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
       spec.max_seconds = fields.max_seconds;
     }
-    if (auto error = make_filter(*context.model, fields.constraint, fields.ignore_eos, spec.filter,
-                                 i == 0 ? &spec.notes : nullptr)) {
-      return error;
-    }
+    KTX_TRY(make_filter(*context.model, fields.constraint, fields.ignore_eos, spec.filter,
+                        i == 0 ? &spec.notes : nullptr));
     specs.push_back(std::move(spec));
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace ktx::server

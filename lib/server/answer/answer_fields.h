@@ -48,8 +48,7 @@ ReasoningLimit read_reasoning_limit(const ServedModel& model, FieldReader& in);
 
 // A spec for each of `fields.n` choices with this prompt; seeds differ. Owner and time limit are
 // the context's. Fails where the filter cannot be made.
-std::optional<ApiError> make_specs(const ServerContext& context, const AnswerFields& fields,
-                                   const std::vector<int32_t>& prompt,
-                                   std::vector<AnswerSpec>& specs);
+ApiStatus make_specs(const ServerContext& context, const AnswerFields& fields,
+                     const std::vector<int32_t>& prompt, std::vector<AnswerSpec>& specs);
 
 }  // namespace ktx::server

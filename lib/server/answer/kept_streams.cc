@@ -61,7 +61,7 @@ class KeptStream {
     for (const HttpReplyPtr& reader : readers) reader->end();
   }
 
-  std::optional<ApiError> read(int64_t from, const HttpReplyPtr& reply) {
+  ApiStatus read(int64_t from, const HttpReplyPtr& reply) {
     // Held while the first bytes are written: those that come meanwhile come behind them.
     const std::lock_guard lock(mutex_);
     if (phase_ == Phase::Waiting) {
@@ -82,7 +82,7 @@ class KeptStream {
       if (readers_.size() >= 8) readers_.erase(readers_.begin());
       readers_.push_back(reply);
     }
-    return std::nullopt;
+    return {};
   }
 
   // Ends the computation when the last client of the answer has gone.
@@ -265,8 +265,8 @@ void KeptStreams::forget_old(const std::string& owner) {
   }
 }
 
-std::optional<ApiError> KeptStreams::read(const std::string& owner, const std::string& name,
-                                          int64_t from, const HttpReplyPtr& reply) {
+ApiStatus KeptStreams::read(const std::string& owner, const std::string& name, int64_t from,
+                            const HttpReplyPtr& reply) {
   std::shared_ptr<KeptStream> stream;
   {
     const std::lock_guard lock(mutex_);

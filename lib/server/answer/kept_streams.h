@@ -45,8 +45,8 @@ class KeptStreams {
                     std::function<void(int64_t tokens)> count);
 
   // Sends what there is from byte `from` on, and then what comes.
-  std::optional<ApiError> read(const std::string& owner, const std::string& name, int64_t from,
-                               const HttpReplyPtr& reply);
+  ApiStatus read(const std::string& owner, const std::string& name, int64_t from,
+                 const HttpReplyPtr& reply);
   // Ends the answer and forgets it; nothing where there is none.
   void drop(const std::string& owner, const std::string& name);
   // Of those with these names, and NAME::anything.

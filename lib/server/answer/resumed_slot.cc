@@ -10,9 +10,9 @@ std::optional<int64_t> read_resume_slot(const ServedModel& model, FieldReader& i
   return in.maybe_whole("resume_slot", 0, model.engine->max_batch() - 1);
 }
 
-std::optional<ApiError> read_resumed(const ServerContext& context, const Json& body,
-                                     const char* prompt_field, int64_t slot, FieldReader& in,
-                                     AnswerFields& fields, runtime::SlotText& text) {
+ApiStatus read_resumed(const ServerContext& context, const Json& body, const char* prompt_field,
+                       int64_t slot, FieldReader& in, AnswerFields& fields,
+                       runtime::SlotText& text) {
   const ServedModel& model = *context.model;
   text = model.scheduler->slot_text(static_cast<int>(slot), context.owner);
   if (text.tokens.empty()) {
@@ -27,14 +27,13 @@ std::optional<ApiError> read_resumed(const ServerContext& context, const Json& b
   }
   fields.sampling = text.sampling;
   read_sampling(in, 0, *model.tokenizer, fields.sampling);
-  return in.error();
+  return in.status();
 }
 
-std::optional<ApiError> check_unfinished(const ServedModel& model, int64_t slot,
-                                         const runtime::SlotText& text,
-                                         const AnswerFields& fields) {
+ApiStatus check_unfinished(const ServedModel& model, int64_t slot, const runtime::SlotText& text,
+                           const AnswerFields& fields) {
   const bool over = text.answered > 0 && model.tokenizer->is_eog(text.tokens.back());
-  if (!over || fields.ignore_eos) return std::nullopt;
+  if (!over || fields.ignore_eos) return {};
   return ApiError{400,
                   fmt::format("the answer in slot {} has ended; send its messages and the new one "
                               "instead",

@@ -19,13 +19,13 @@ std::optional<int64_t> read_resume_slot(const ServedModel& model, FieldReader& i
 
 // The text that the context's owner has in the slot. `prompt_field` is what the request may not
 // have then ("prompt").
-std::optional<ApiError> read_resumed(const ServerContext& context, const Json& body,
-                                     const char* prompt_field, int64_t slot, FieldReader& in,
-                                     AnswerFields& fields, runtime::SlotText& text);
+ApiStatus read_resumed(const ServerContext& context, const Json& body, const char* prompt_field,
+                       int64_t slot, FieldReader& in, AnswerFields& fields,
+                       runtime::SlotText& text);
 
 // An answer that ended by itself has nothing to go on with, unless ends are ignored.
-std::optional<ApiError> check_unfinished(const ServedModel& model, int64_t slot,
-                                         const runtime::SlotText& text, const AnswerFields& fields);
+ApiStatus check_unfinished(const ServedModel& model, int64_t slot, const runtime::SlotText& text,
+                           const AnswerFields& fields);
 
 // What of the text was the prompt, as text.
 std::string prompt_text(const ServedModel& model, const runtime::SlotText& text);

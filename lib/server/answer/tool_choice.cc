@@ -41,7 +41,7 @@ std::string chosen_name(const Json& choice) {
   return string_or(function != choice.end() ? *function : choice, "name", "");
 }
 
-std::optional<ApiError> read_allowed_tools(const Json& given, ToolChoice& choice) {
+ApiResult<ToolChoice> read_allowed_tools(const Json& given) {
   const auto inner = given.find("allowed_tools");
   const Json& allowed = inner != given.end() && inner->is_object() ? *inner : given;
   const ModeRow* mode = find_mode(string_or(allowed, "mode", ""));
@@ -52,85 +52,32 @@ std::optional<ApiError> read_allowed_tools(const Json& given, ToolChoice& choice
   if (list == allowed.end() || !list->is_array() || list->empty()) {
     return bad_choice("'tool_choice.tools' of allowed_tools must be a list of tools");
   }
-  choice.mode = mode->mode;
+  ToolChoice choice = {mode->mode, {}};
   for (const Json& tool : *list) {
     choice.names.push_back(chosen_name(tool));
     if (choice.names.back().empty())
       return bad_choice("'tool_choice.tools' has a tool without a name");
   }
-  return std::nullopt;
+  return choice;
 }
 
-std::optional<ApiError> read_choice(const Json& given, ToolChoice& choice) {
+ApiResult<ToolChoice> read_choice(const Json& given) {
   const bool object = given.is_object();
   const std::string type = object              ? string_or(given, "type", "")
                            : given.is_string() ? given.get<std::string>()
                                                : "";
-  if (const ModeRow* row = find_mode(type)) {
-    choice.mode = row->mode;
-    return std::nullopt;
-  }
-  if (object && type == "allowed_tools") return read_allowed_tools(given, choice);
+  if (const ModeRow* row = find_mode(type)) return ToolChoice{row->mode, {}};
+  if (object && type == "allowed_tools") return read_allowed_tools(given);
   // {"function": {"name": n}} without a type is one, too.
   if (object &&
       (type == "function" || type == "tool" || (type.empty() && !given.contains("type")))) {
-    choice.mode = ToolChoice::Mode::Required;
-    choice.names.push_back(chosen_name(given));
-    if (choice.names[0].empty()) return bad_choice("'tool_choice' names no function");
-    return std::nullopt;
+    const std::string name = chosen_name(given);
+    if (name.empty()) return bad_choice("'tool_choice' names no function");
+    return ToolChoice{ToolChoice::Mode::Required, {name}};
   }
   return bad_choice(
       fmt::format("'tool_choice' is {}, expected none, auto, required, any or a function",
                   object && given.contains("type") ? show(given["type"]) : show(given)));
-}
-
-bool asks_for_reasoning(const ChatInput& input) {
-  const auto asked = input.extra.find("enable_thinking");
-  return asked != input.extra.end() && *asked == Json(true);
-}
-
-// A model may reason first; the grammar binds only its answer.
-void reason_first(const ServedModel& model, const ChatPrompt& prompt, AnswerSpec& spec) {
-  spec.split_reasoning = true;
-  if (model.speaks_harmony()) {
-    auto watch = ReasoningWatch::create(*model.tokenizer, model.reasoning_form(), prompt.ids, false,
-                                        spec.tools);
-    spec.filter = std::make_unique<HarmonyFilter>(*model.tokenizer, std::move(*watch),
-                                                  std::move(spec.filter));
-    return;
-  }
-  spec.reasoning_open = prompt.reasoning_open;
-  spec.filter = std::make_unique<ReasoningFilter>(*model.reasoning_tokens, prompt.reasoning_open,
-                                                  std::move(spec.filter));
-}
-
-// Reasoning and tool calls are split off an answer to `input`.
-void use_chat_parsers(const ServedModel& model, const ChatInput& input, const ChatPrompt& prompt,
-                      const Constraint& constraint, AnswerSpec& spec) {
-  const bool constrained =
-      constraint.kind != Constraint::Kind::None && constraint.kind != Constraint::Kind::ToolAnswer;
-  if (constrained) {
-    spec.forced_call = constraint.kind == Constraint::Kind::ToolCall;
-    if (constraint.or_call) {
-      spec.parse_tools = spec.or_format = true;
-      spec.tools = offered_tools(input.tools);
-      // The grammar leaves Harmony's calls alone: they are messages of their own.
-      if (!model.speaks_harmony()) {
-        spec.filter = std::make_unique<CallFilter>(*model.call_tokens, std::move(spec.filter));
-      }
-    }
-    const bool reasons = prompt.reasoning_open || asks_for_reasoning(input) ||
-                         (constraint.or_call && model.speaks_harmony());
-    if (reasons && model.reasons()) reason_first(model, prompt, spec);
-    return;
-  }
-  spec.split_reasoning = model.reasons();
-  spec.reasoning_open = prompt.reasoning_open;
-  spec.parse_tools = !input.tools.is_null();
-  if (!spec.parse_tools) return;
-  spec.tools = offered_tools(input.tools);
-  spec.or_format = !constraint.schema.is_null();
-  if (spec.filter && model.reasons()) reason_first(model, prompt, spec);
 }
 
 // Calls beside what constrains the answer.
@@ -159,19 +106,16 @@ void allow_calls(text::ToolCallFormat form, bool is_format,
 
 }  // namespace
 
-std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* given,
-                                          ToolForm form, Json& tools, Constraint& constraint) {
-  ToolChoice choice;
-  if (given != nullptr) {
-    if (auto error = read_choice(*given, choice)) return error;
-  }
+ApiStatus apply_tool_choice(const ServedModel& model, const Json* given, ToolForm form, Json& tools,
+                            Constraint& constraint) {
+  const ToolChoice choice = given == nullptr ? ToolChoice() : KTX_TRY(read_choice(*given));
   if (choice.mode == ToolChoice::Mode::None) {
     tools = nullptr;
-    return std::nullopt;
+    return {};
   }
   const bool forced = choice.mode == ToolChoice::Mode::Required;
   if (tools.is_null()) {
-    if (!forced && choice.names.empty()) return std::nullopt;
+    if (!forced && choice.names.empty()) return {};
     return bad_choice("'tool_choice' is given without 'tools'");
   }
   if (model.tool_format == text::ToolCallFormat::None && !forced) {
@@ -207,7 +151,7 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
                          constraint.kind == Constraint::Kind::JsonObject;
   if (!forced) {
     allow_calls(model.tool_format, is_format, std::move(callable), tools, constraint);
-    return std::nullopt;
+    return {};
   }
   if (constraint.kind != Constraint::Kind::None && !is_format) {
     return bad_choice(fmt::format(
@@ -217,51 +161,16 @@ std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* 
   constraint.kind = Constraint::Kind::ToolCall;
   constraint.tools = std::move(callable);
   constraint.field = "tools";
-  return std::nullopt;
+  return {};
 }
 
-std::optional<ApiError> use_tools(const ServedModel& model, const Json* choice, ToolForm form,
-                                  const RequestTools& tools, ChatInput& input,
-                                  Constraint& constraint) {
+ApiStatus use_tools(const ServedModel& model, const Json* choice, ToolForm form,
+                    const RequestTools& tools, ChatInput& input, Constraint& constraint) {
   input.notes.insert(input.notes.end(), tools.notes.begin(), tools.notes.end());
   input.tools = tools.functions;
   const Json shown = choice == nullptr ? Json() : shown_choice(*choice, tools);
   return apply_tool_choice(model, choice == nullptr ? nullptr : &shown, form, input.tools,
                            constraint);
-}
-
-std::optional<ApiError> make_chat_specs(const ServerContext& context, const AnswerFields& fields,
-                                        ChatInput input, std::vector<AnswerSpec>& specs) {
-  const ServedModel& model = *context.model;
-  const Constraint& constraint = fields.constraint;
-  apply_reasoning_default(model, input);
-  const bool answers = constraint.kind == Constraint::Kind::ToolAnswer;
-  if (constraint.kind != Constraint::Kind::None && !answers &&
-      !input.extra.contains("enable_thinking")) {
-    input.extra["enable_thinking"] = false;
-  }
-  // A grammar is that of a whole answer.
-  if (constraint.kind != Constraint::Kind::None) {
-    input.continue_last = false;
-    input.answer_at_once = !asks_for_reasoning(input) && !constraint.or_call;
-  }
-  // DeepSeek's templates have another name for it.
-  if (const auto asked = input.extra.find("enable_thinking");
-      asked != input.extra.end() && !input.extra.contains("thinking")) {
-    const Json value = *asked;
-    input.extra["thinking"] = value;
-  }
-  input.forced_call = constraint.kind == Constraint::Kind::ToolCall;
-  ChatPrompt prompt;
-  if (auto error = make_prompt(model, input, prompt)) return error;
-  if (auto error = make_specs(context, fields, prompt.ids, specs)) return error;
-  for (AnswerSpec& spec : specs) {
-    use_chat_parsers(model, input, prompt, constraint, spec);
-    spec.reasoning_limit = fields.reasoning;
-  }
-  Notes& notes = specs.front().notes;
-  notes.insert(notes.begin(), input.notes.begin(), input.notes.end());
-  return std::nullopt;
 }
 
 }  // namespace ktx::server

@@ -1,4 +1,4 @@
-// Which tools the model may call, and how tool calls are parsed from its answer.
+// Which tools the model may call.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,11 @@ namespace ktx::server {
 // "name": n} or {"type": "tool", "name": n}; {"type": "allowed_tools", "mode": m, "tools":
 // [...]}, which leaves the named tools (also with both in an "allowed_tools"). "none" drops the
 // tools; a forced call is a constraint of the answer. `form`: how the request has its tools.
-std::optional<ApiError> apply_tool_choice(const ServedModel& model, const Json* choice,
-                                          ToolForm form, Json& tools, Constraint& constraint);
+ApiStatus apply_tool_choice(const ServedModel& model, const Json* choice, ToolForm form,
+                            Json& tools, Constraint& constraint);
 
 // The tools of a request and its tool_choice, in the client's names, become those of `input`.
-std::optional<ApiError> use_tools(const ServedModel& model, const Json* choice, ToolForm form,
-                                  const RequestTools& tools, ChatInput& input,
-                                  Constraint& constraint);
-
-// From a conversation to a spec for each choice, as make_specs() does from a prompt: the
-// prompt is rendered, reasoning and tool calls will be split off the answers. A
-// constrained answer begins at once: a model that reasons is asked not to, unless the
-// request says otherwise.
-std::optional<ApiError> make_chat_specs(const ServerContext& context, const AnswerFields& fields,
-                                        ChatInput input, std::vector<AnswerSpec>& specs);
+ApiStatus use_tools(const ServedModel& model, const Json* choice, ToolForm form,
+                    const RequestTools& tools, ChatInput& input, Constraint& constraint);
 
 }  // namespace ktx::server

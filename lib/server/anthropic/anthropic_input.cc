@@ -19,7 +19,7 @@ struct MessageReader {
   Json calls = Json::array();
   ContentText said = {};
 
-  std::optional<ApiError> block(const Json& block, const std::string& where) {
+  ApiStatus block(const Json& block, const std::string& where) {
     const HeldRow* row =
         block.is_object() ? find_held(Protocol::Messages, Held::Part, string_or(block, "type", ""))
                           : nullptr;
@@ -29,12 +29,12 @@ struct MessageReader {
     if (as == HeldAs::Tools) return added_tool(block, where);
     if (as == HeldAs::Summary) {
       summary(block);
-      return std::nullopt;
+      return {};
     }
     return read_part(block, {Protocol::Messages, where, own, begins_prompt}, input.notes, said);
   }
 
-  std::optional<ApiError> call(const Json& block, const std::string& where) {
+  ApiStatus call(const Json& block, const std::string& where) {
     const std::string name = string_or(block, "name", "");
     if (name.empty()) return bad_place(where, "has no name");
     const auto given = block.find("input");
@@ -43,26 +43,26 @@ struct MessageReader {
          {"type", "function"},
          {"function",
           {{"name", name}, {"arguments", given == block.end() ? Json::object() : Json(*given)}}}});
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<ApiError> result(const Json& block, const std::string& where) {
+  ApiStatus result(const Json& block, const std::string& where) {
     ContentText text;
     if (const auto content = block.find("content"); content != block.end()) {
       const ContentPlace place = {Protocol::Messages, where + ".content"};
-      if (auto error = read_content(*content, place, input.notes, text)) return error;
+      KTX_TRY(read_content(*content, place, input.notes, text));
     }
     Json message = {{"role", "tool"}, {"content", text.text}};
     if (block.contains("tool_use_id")) message["tool_call_id"] = block["tool_use_id"];
     input.messages.push_back(std::move(message));
-    return std::nullopt;
+    return {};
   }
 
   // A definition in the conversation; a reference is to a tool that is offered anyway.
-  std::optional<ApiError> added_tool(const Json& block, const std::string& where) {
+  ApiStatus added_tool(const Json& block, const std::string& where) {
     const auto tool = block.find("tool");
     if (tool == block.end() || !tool->is_object() || !tool->contains("definition")) {
-      return std::nullopt;
+      return {};
     }
     const Json list = Json::array({(*tool)["definition"]});
     return read_tools(list, ToolForm::Anthropic, where + ".tool.definition", tools);
@@ -91,8 +91,8 @@ struct MessageReader {
   }
 };
 
-std::optional<ApiError> read_message(const Json& from, const std::string& where, ChatInput& input,
-                                     RequestTools& tools) {
+ApiStatus read_message(const Json& from, const std::string& where, ChatInput& input,
+                       RequestTools& tools) {
   if (!from.is_object() || !from.contains("role") || !from.contains("content")) {
     return bad_place(where, "needs a role and a content");
   }
@@ -106,9 +106,9 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
   if (!content.is_array()) {
     const ContentPlace place = {Protocol::Messages, where + ".content", false,
                                 reader.begins_prompt};
-    if (auto error = read_content(content, place, input.notes, reader.said)) return error;
+    KTX_TRY(read_content(content, place, input.notes, reader.said));
     input.messages.push_back({{"role", role}, {"content", reader.said.text}});
-    return std::nullopt;
+    return {};
   }
   // What stands beside the results of tools comes from the client, as a page that a tool has read.
   reader.own =
@@ -116,23 +116,21 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
         return string_or(block, "type", "") == "tool_result";
       });
   for (size_t i = 0; i < content.size(); ++i) {
-    if (auto error = reader.block(content[i], fmt::format("{}.content[{}]", where, i))) {
-      return error;
-    }
+    KTX_TRY(reader.block(content[i], fmt::format("{}.content[{}]", where, i)));
   }
   reader.end();
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
 
-std::optional<ApiError> read_anthropic_messages(const Json* system, const Json& list,
-                                                ChatInput& input, RequestTools& tools) {
+ApiStatus read_anthropic_messages(const Json* system, const Json& list, ChatInput& input,
+                                  RequestTools& tools) {
   input.messages = Json::array();
   if (system != nullptr) {
     ContentText said;
     const ContentPlace place = {Protocol::Messages, "system", false, true};
-    if (auto error = read_content(*system, place, input.notes, said)) return error;
+    KTX_TRY(read_content(*system, place, input.notes, said));
     if (!said.text.empty()) {
       input.messages.push_back({{"role", "system"}, {"content", said.text}});
     }
@@ -141,9 +139,7 @@ std::optional<ApiError> read_anthropic_messages(const Json* system, const Json& 
     return bad_place("messages", "is empty; the model needs at least one");
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    if (auto error = read_message(list[i], fmt::format("messages[{}]", i), input, tools)) {
-      return error;
-    }
+    KTX_TRY(read_message(list[i], fmt::format("messages[{}]", i), input, tools));
   }
   return check_messages(input.messages, "messages");
 }

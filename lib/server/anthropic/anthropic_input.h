@@ -10,7 +10,7 @@
 namespace ktx::server {
 
 // `system`: null for none. Tools that the messages bring are added to `tools`.
-std::optional<ApiError> read_anthropic_messages(const Json* system, const Json& list,
-                                                ChatInput& input, RequestTools& tools);
+ApiStatus read_anthropic_messages(const Json* system, const Json& list, ChatInput& input,
+                                  RequestTools& tools);
 
 }  // namespace ktx::server

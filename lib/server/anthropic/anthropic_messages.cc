@@ -1,5 +1,6 @@
 // POST /v1/messages: Anthropic's protocol (text, thinking, tools that the client runs).
 #include "lib/server/answer/answer_fields.h"
+#include "lib/server/answer/chat_specs.h"
 #include "lib/server/answer/tool_choice.h"
 #include "lib/server/anthropic/anthropic_error.h"
 #include "lib/server/anthropic/anthropic_input.h"
@@ -179,8 +180,10 @@ void read_output_format(FieldReader& in, Constraint& constraint) {
 }
 
 // `counts`: only the prompt is wanted, so that `max_tokens` may be missing.
-std::optional<ApiError> read_request(const ServerContext& context, const Json& body, bool counts,
-                                     MessageRequest& request) {
+ApiResult<MessageRequest> read_request(const ServerContext& context, const HttpRequest& http,
+                                       bool counts) {
+  const Json body = KTX_TRY(parse_body(http.body));
+  MessageRequest request;
   const ServedModel& model = *context.model;
   FieldReader in(body);
   AnswerFields& fields = request.fields = read_answer_fields(model, in);
@@ -194,52 +197,35 @@ std::optional<ApiError> read_request(const ServerContext& context, const Json& b
   const Json* choice = in.get("tool_choice");
   ChatInput input;
   read_reasoning_fields(model, in, input, fields.reasoning);
-  if (in.error()) return in.error();
+  KTX_TRY(in.status());
   RequestTools offered;
   if (tools != nullptr) {
-    if (auto error = read_tools(*tools, ToolForm::Anthropic, "tools", offered)) return error;
+    KTX_TRY(read_tools(*tools, ToolForm::Anthropic, "tools", offered));
   }
-  if (auto error = read_anthropic_messages(in.get("system"), *messages, input, offered)) {
-    return error;
-  }
-  if (auto error =
-          use_tools(model, choice, ToolForm::Anthropic, offered, input, fields.constraint)) {
-    return error;
-  }
+  KTX_TRY(read_anthropic_messages(in.get("system"), *messages, input, offered));
+  KTX_TRY(use_tools(model, choice, ToolForm::Anthropic, offered, input, fields.constraint));
   request.show_reasoning = input.show_reasoning;
-  if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
+  request.specs = KTX_TRY(make_chat_specs(context, fields, std::move(input)));
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
-  return std::nullopt;
-}
-
-// Null: an error was sent.
-std::optional<MessageRequest> take_request(const ServerContext& context, const HttpRequest& request,
-                                           HttpReply& reply, bool counts) {
-  Json body;
-  MessageRequest read;
-  std::optional<ApiError> error = parse_body(request.body, body);
-  if (!error) error = read_request(context, body, counts, read);
-  if (!error) return read;
-  send_anthropic_error(reply, *error, request.id);
-  return std::nullopt;
+  return request;
 }
 
 }  // namespace
 
-void post_messages(const ServerContext& context, const HttpRequest& request,
-                   const HttpReplyPtr& reply) {
-  std::optional<MessageRequest> read = take_request(context, request, *reply, false);
-  if (!read) return;
-  std::make_shared<MessageAnswer>(context.model, reply, *read, request.id)
-      ->start(std::move(read->specs));
+ApiStatus post_messages(const ServerContext& context, const HttpRequest& request,
+                        const HttpReplyPtr& reply) {
+  MessageRequest read = KTX_TRY(read_request(context, request, false));
+  std::make_shared<MessageAnswer>(context.model, reply, read, request.id)
+      ->start(std::move(read.specs));
+  return {};
 }
 
-void post_count_tokens(const ServerContext& context, const HttpRequest& request,
-                       const HttpReplyPtr& reply) {
-  const std::optional<MessageRequest> read = take_request(context, request, *reply, true);
-  if (!read) return;
-  send_notes(read->specs[0].notes, *reply);
-  send_json(reply, {{"input_tokens", read->specs[0].prompt.size()}});
+ApiStatus post_count_tokens(const ServerContext& context, const HttpRequest& request,
+                            const HttpReplyPtr& reply) {
+  const MessageRequest read = KTX_TRY(read_request(context, request, true));
+  send_notes(read.specs[0].notes, *reply);
+  send_json(reply, {{"input_tokens", read.specs[0].prompt.size()}});
+  return {};
 }
 
 }  // namespace ktx::server

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "lib/support/result.h"
+
 namespace ktx::server {
 
 struct ApiError {
@@ -20,6 +22,10 @@ struct ApiError {
   // Of a prompt that does not fit; 0: another error.
   int64_t prompt_tokens = 0, context_tokens = 0;
 };
+
+template <class T>
+using ApiResult = Result<T, ApiError>;
+using ApiStatus = ApiResult<void>;
 
 // "'messages[2]' has no name", where `where` is that place of the request.
 ApiError bad_place(const std::string& where, const std::string& what);

@@ -78,7 +78,8 @@ void BodyReader::add(std::string_view bytes) {
     text_.append(bytes);
     return;
   }
-  if (auto fault = gzip_->take(bytes, most_bytes_, text_)) fail(fault->status, fault->message);
+  const HttpResult<> taken = gzip_->take(bytes, most_bytes_, text_);
+  if (!taken) fail(taken.error().status, taken.error().message);
 }
 
 // Twice the memory where it is short, but never more than the body may become. (A string's own

@@ -248,10 +248,14 @@ asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& ar
       if (error) co_return false;
     }
   }
-  if (!fault) fault = read_head(std::string_view(buffer).substr(0, scan.size()), head);
   if (!fault) {
-    buffer.erase(0, scan.size());
-    co_return true;
+    HttpResult<HttpHead> read = read_head(std::string_view(buffer).substr(0, scan.size()));
+    if (read) {
+      head = read.take();
+      buffer.erase(0, scan.size());
+      co_return true;
+    }
+    fault = read.error();
   }
   co_await refuse(stream, *fault);
   co_return false;

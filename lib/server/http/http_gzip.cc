@@ -38,8 +38,7 @@ void GzipReader::next_of_head(State behind) {
   }
 }
 
-std::optional<HttpFault> GzipReader::take(std::string_view bytes, uint64_t most_bytes,
-                                          std::string& text) {
+HttpResult<> GzipReader::take(std::string_view bytes, uint64_t most_bytes, std::string& text) {
   // Until so many bytes are held.
   const auto collect = [&](size_t wanted) {
     const size_t part = std::min(wanted - held_.size(), bytes.size());
@@ -81,7 +80,7 @@ std::optional<HttpFault> GzipReader::take(std::string_view bytes, uint64_t most_
         if (collect(2)) next_of_head(State::HeadSum);
         break;
       case State::Data:
-        if (auto fault = inflate(bytes, most_bytes, text)) return fault;
+        KTX_TRY(inflate(bytes, most_bytes, text));
         break;
       case State::Sums:
         if (!collect(kSumBytes)) break;
@@ -95,11 +94,10 @@ std::optional<HttpFault> GzipReader::take(std::string_view bytes, uint64_t most_
         return no_gzip();  // more members, or rubbish
     }
   }
-  return std::nullopt;
+  return {};
 }
 
-std::optional<HttpFault> GzipReader::inflate(std::string_view& bytes, uint64_t most_bytes,
-                                             std::string& text) {
+HttpResult<> GzipReader::inflate(std::string_view& bytes, uint64_t most_bytes, std::string& text) {
   std::array<char, 32768> part;
   for (;;) {
     zlib::z_params io;
@@ -122,10 +120,10 @@ std::optional<HttpFault> GzipReader::inflate(std::string_view& bytes, uint64_t m
     if (error == zlib::error::end_of_stream) {
       state_ = State::Sums;
       held_.clear();
-      return std::nullopt;
+      return {};
     }
     if (error && error != zlib::error::need_buffers) return no_gzip();
-    if (io.avail_out > 0) return std::nullopt;  // all of the bytes were taken
+    if (io.avail_out > 0) return {};  // all of the bytes were taken
   }
 }
 

@@ -55,7 +55,7 @@ HttpFault bad_head(std::string message) {
 }
 
 // "HTTP/1.1"; 505 for other versions.
-std::optional<HttpFault> read_version(std::string_view text, HttpHead& head) {
+HttpResult<> read_version(std::string_view text, HttpHead& head) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const bool form = text.size() == 8 && text.substr(0, 5) == "HTTP/" && digit(text[5]) &&
                     text[6] == '.' && digit(text[7]);
@@ -64,12 +64,11 @@ std::optional<HttpFault> read_version(std::string_view text, HttpHead& head) {
     return HttpFault{505, fmt::format("this server speaks HTTP/1.1, not {}", text)};
   }
   head.minor = text[7] == '0' ? 0 : 1;
-  return std::nullopt;
+  return {};
 }
 
 // "/path?query", "http://host/path?query", or "*"; the host of the second is put in `host`.
-std::optional<HttpFault> read_target(std::string_view target, HttpRequest& request,
-                                     std::string& host) {
+HttpResult<> read_target(std::string_view target, HttpRequest& request, std::string& host) {
   if (target.empty() || !all(target, is_target_char)) {
     return bad_head("the request line has no valid target");
   }
@@ -91,11 +90,10 @@ std::optional<HttpFault> read_target(std::string_view target, HttpRequest& reque
   const std::string_view path = target.substr(0, mark);
   request.path = path.empty() ? "/" : decode_url(path);
   if (mark != std::string_view::npos) request.query = target.substr(mark + 1);
-  return std::nullopt;
+  return {};
 }
 
-std::optional<HttpFault> read_request_line(std::string_view line, HttpHead& head,
-                                           std::string& host) {
+HttpResult<> read_request_line(std::string_view line, HttpHead& head, std::string& host) {
   const size_t first = line.find(' ');
   const size_t last = line.rfind(' ');
   const std::string_view method = line.substr(0, first);
@@ -105,24 +103,24 @@ std::optional<HttpFault> read_request_line(std::string_view line, HttpHead& head
         "this is no HTTP/1.1 request (a server without --tls-cert takes http://, not https://)");
   }
   head.request.method = method;
-  if (auto fault = read_version(line.substr(last + 1), head)) return fault;
+  KTX_TRY(read_version(line.substr(last + 1), head));
   return read_target(line.substr(first + 1, last - first - 1), head.request, host);
 }
 
-std::optional<HttpFault> read_length(const std::string& value, HttpHead& head) {
+HttpResult<> read_length(const std::string& value, HttpHead& head) {
   const bool digits = !value.empty() && value.size() <= 18 &&
                       all(value, [](char c) { return c >= '0' && c <= '9'; });
   if (!digits) return bad_head("'Content-Length' is no number");
   head.length = std::stoull(value);
-  return std::nullopt;
+  return {};
 }
 
 // `codings`: the values of all Transfer-Encoding fields, joined by commas.
-std::optional<HttpFault> read_codings(const std::string& codings, HttpHead& head) {
+HttpResult<> read_codings(const std::string& codings, HttpHead& head) {
   if (head.minor == 0) return bad_head("HTTP/1.0 has no 'Transfer-Encoding'");
   if (codings == "chunked") {
     head.chunked = true;
-    return std::nullopt;
+    return {};
   }
   const size_t comma = codings.rfind(',');
   const std::string_view before = std::string_view(codings).substr(0, comma);
@@ -136,7 +134,7 @@ std::optional<HttpFault> read_codings(const std::string& codings, HttpHead& head
   return bad_head("'Transfer-Encoding' must be 'chunked', once; the body has no end else");
 }
 
-std::optional<HttpFault> read_fields(std::string_view text, HttpHead& head) {
+HttpResult<> read_fields(std::string_view text, HttpHead& head) {
   while (!text.empty()) {
     const size_t end = text.find("\r\n");
     const std::string_view line = text.substr(0, end);
@@ -153,16 +151,16 @@ std::optional<HttpFault> read_fields(std::string_view text, HttpHead& head) {
     head.request.headers.emplace_back(lower(line.substr(0, colon)),
                                       std::string(without_blanks(line.substr(colon + 1))));
   }
-  return std::nullopt;
+  return {};
 }
 
-std::optional<HttpFault> read_connection(const std::string& value, HttpHead& head) {
+HttpResult<> read_connection(const std::string& value, HttpHead& head) {
   for (const std::string_view item : split(value, ',')) {
     const std::string_view option = without_blanks(item);
     if (option == "close") head.keep_alive = false;
     if (option == "keep-alive" && head.minor == 0) head.keep_alive = true;
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
@@ -202,13 +200,14 @@ bool is_field_line(std::string_view line) {
          all(line.substr(colon + 1), is_value_char);
 }
 
-std::optional<HttpFault> read_head(std::string_view text, HttpHead& head) {
+HttpResult<HttpHead> read_head(std::string_view text) {
+  HttpHead head;
   while (text.substr(0, 2) == "\r\n") text.remove_prefix(2);
   const size_t end = text.find("\r\n");
   if (end == std::string_view::npos) return bad_head("the request has no whole first line");
   std::string target_host;
-  if (auto fault = read_request_line(text.substr(0, end), head, target_host)) return fault;
-  if (auto fault = read_fields(text.substr(end + 2), head)) return fault;
+  KTX_TRY(read_request_line(text.substr(0, end), head, target_host));
+  KTX_TRY(read_fields(text.substr(end + 2), head));
 
   int hosts = 0, lengths = 0, codings = 0;
   std::string coding, expect, connection;
@@ -249,20 +248,20 @@ std::optional<HttpFault> read_head(std::string_view text, HttpHead& head) {
     return bad_head("the request has both 'Content-Length' and 'Transfer-Encoding'");
   }
   if (lengths > 0) {
-    if (auto fault = read_length(length, head)) return fault;
+    KTX_TRY(read_length(length, head));
   }
   if (codings > 0) {
-    if (auto fault = read_codings(coding, head)) return fault;
+    KTX_TRY(read_codings(coding, head));
   }
   head.keep_alive = head.minor >= 1;
-  if (auto fault = read_connection(connection, head)) return fault;
+  KTX_TRY(read_connection(connection, head));
   if (head.minor >= 1 && !expect.empty()) {
     if (expect != "100-continue") {
       return HttpFault{417, "'Expect' other than '100-continue' is not supported"};
     }
     head.expects_continue = true;
   }
-  return std::nullopt;
+  return head;
 }
 
 }  // namespace ktx::server

@@ -3,8 +3,7 @@
 //
 //   HeadScan scan;
 //   switch (scan.look(bytes)) {...}            // as they arrive: More, Whole, Wrong
-//   HttpHead head;
-//   if (auto fault = read_head(bytes.substr(0, scan.size()), head)) refuse and close;
+//   HttpResult<HttpHead> head = read_head(bytes.substr(0, scan.size()));
 //
 // Refused: bare CR or LF, folded lines, blanks before the colon, no Host or two, a
 // Content-Length that is not a number or is repeated, a length together with a transfer coding,
@@ -17,6 +16,7 @@
 #include <string_view>
 
 #include "lib/server/http/http_server.h"
+#include "lib/support/result.h"
 
 namespace ktx::server {
 
@@ -25,6 +25,8 @@ struct HttpFault {
   int status = 400;
   std::string message;
 };
+template <class T = void>
+using HttpResult = Result<T, HttpFault>;
 
 struct HttpHead {
   HttpRequest request;  // without body and client
@@ -53,7 +55,7 @@ class HeadScan {
   bool begun_ = false;
 };
 
-std::optional<HttpFault> read_head(std::string_view text, HttpHead& head);
+HttpResult<HttpHead> read_head(std::string_view text);
 
 // A name and its value as they may stand in a head or a trailer.
 bool is_field_line(std::string_view line);

@@ -35,7 +35,7 @@ std::string show(const Json& value) {
   return dump(text.size() > 40 ? text.substr(0, 40) + "…" : text);
 }
 
-std::optional<ApiError> parse_body(const std::string& text, Json& body) {
+ApiResult<Json> parse_body(const std::string& text) {
   if (text.empty()) return ApiError{400, "the body is empty; expected a JSON object", "", ""};
   if (json_nesting(text) > kMaxJsonNesting) {
     return ApiError{400, fmt::format("the JSON is nested more than {} deep", kMaxJsonNesting), "",
@@ -56,7 +56,7 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
                     "", ""};
   }
   text::JsonFault fault;
-  body = text::parse_json(text, &fault);
+  Json body = text::parse_json(text, &fault);
   if (body.is_discarded()) {
     return ApiError{400, fmt::format("the body is no JSON: at byte {}: {}", fault.at, fault.why),
                     "", "invalid_json"};
@@ -64,7 +64,7 @@ std::optional<ApiError> parse_body(const std::string& text, Json& body) {
   if (!body.is_object()) {
     return ApiError{400, fmt::format("the body is {}, expected a JSON object", show(body)), "", ""};
   }
-  return std::nullopt;
+  return body;
 }
 
 Json parse_nested(const std::string& text) {
@@ -75,7 +75,7 @@ Json parse_nested(const std::string& text) {
 }
 
 void FieldReader::fail(const std::string& name, const std::string& message) {
-  if (!error_) error_ = ApiError{400, message, path_ + name, ""};
+  if (status_) status_ = ApiError{400, message, path_ + name, ""};
 }
 
 const Json* FieldReader::get(const char* name) {

@@ -1,11 +1,10 @@
 // Parses a client's JSON within limits and reads it field by field.
 //
-//   Json body;
-//   if (auto error = parse_body(request.body, body)) return *error;
+//   const Json body = KTX_TRY(parse_body(request.body));
 //   FieldReader in(body);
 //   const double temperature = in.number("temperature", 1.0, 0, 2);
 //   const int64_t n = in.whole("n", 1, 1, 16);
-//   if (in.error()) return *in.error();          // the first wrong field
+//   KTX_TRY(in.status());                        // the first wrong field
 //
 // Null counts as absent, because many clients send it that way. Safe for any bytes.
 #pragma once
@@ -28,7 +27,7 @@ inline constexpr int kMaxJsonNesting = 64;
 // Fails on what is no JSON object, nested too deep, of more members than can be told apart
 // in time, of more values than fit, or no UTF-8. Numbers that no double can hold are wide
 // (lib/text/exact_json.h), which no field takes.
-std::optional<ApiError> parse_body(const std::string& text, Json& body);
+ApiResult<Json> parse_body(const std::string& text);
 
 // JSON in a string of a body, with the same limits; discarded where it is none.
 Json parse_nested(const std::string& text);
@@ -62,12 +61,12 @@ class FieldReader {
 
   // Notes a mistake; the first one counts.
   void fail(const std::string& name, const std::string& message);
-  const std::optional<ApiError>& error() const { return error_; }
+  const ApiStatus& status() const { return status_; }
 
  private:
   const Json& object_;
   std::string path_;
-  std::optional<ApiError> error_;
+  ApiStatus status_;
 };
 
 // The member `key` when it is a string, else `otherwise`. (Json::value() throws on

@@ -86,7 +86,7 @@ std::string without_path(std::string message, const OfferedPlan& plan) {
   return message;
 }
 
-std::optional<ApiError> ModelStore::copy(const std::string& from, const std::string& to) {
+ApiStatus ModelStore::copy(const std::string& from, const std::string& to) {
   core_->look_again(true);
   std::unique_lock lock(core_->mutex);
   const Core::EntryPtr entry = core_->find_exactly(from);
@@ -117,10 +117,10 @@ std::optional<ApiError> ModelStore::copy(const std::string& from, const std::str
   }
   if (error) return file_error("copied", plan.name, error);
   core_->look_again(true);
-  return std::nullopt;
+  return {};
 }
 
-std::optional<ApiError> ModelStore::remove(const std::string& name) {
+ApiStatus ModelStore::remove(const std::string& name) {
   core_->look_again(true);
   std::unique_lock lock(core_->mutex);
   const Core::EntryPtr entry = core_->find_exactly(name);
@@ -132,7 +132,7 @@ std::optional<ApiError> ModelStore::remove(const std::string& name) {
   fs::remove(plan.path, error);
   if (error) return file_error("deleted", plan.name, error);
   core_->look_again(true);
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace ktx::server

@@ -253,7 +253,7 @@ void ModelStore::wait_for(const std::string& name, Then then,
   core_->queue_load(entry);
 }
 
-std::optional<ApiError> ModelStore::load(const std::string& name) {
+ApiStatus ModelStore::load(const std::string& name) {
   std::unique_lock lock(core_->mutex);
   const Core::EntryPtr entry = core_->look_up(name, lock);
   if (!entry) return no_such_model(name);
@@ -261,17 +261,17 @@ std::optional<ApiError> ModelStore::load(const std::string& name) {
   entry->error.clear();
   entry->wanted = true;
   core_->queue_load(entry);
-  return std::nullopt;
+  return {};
 }
 
-std::optional<ApiError> ModelStore::unload(const std::string& name) {
+ApiStatus ModelStore::unload(const std::string& name) {
   std::unique_lock lock(core_->mutex);
   const Core::EntryPtr entry = core_->look_up(name, lock);
   if (!entry) return no_such_model(name);
   if (entry->state == ModelState::Loaded) entry->state = ModelState::Unloading;
   if (entry->state == ModelState::Sleeping) entry->state = ModelState::Unloaded;
   core_->changed.notify_all();
-  return std::nullopt;
+  return {};
 }
 
 Status ModelStore::load_now(const std::string& name) {

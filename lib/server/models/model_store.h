@@ -94,13 +94,13 @@ class ModelStore {
   void wait_for(const std::string& name, Then then, std::shared_ptr<std::atomic<bool>> gone = {});
 
   // Starts to load it, or to unload it.
-  std::optional<ApiError> load(const std::string& name);
-  std::optional<ApiError> unload(const std::string& name);
+  ApiStatus load(const std::string& name);
+  ApiStatus unload(const std::string& name);
   // Loads it and returns when that is done.
   Status load_now(const std::string& name);
   // Another name for a plan of a folder; removes one from its folder. Answers that run go on.
-  std::optional<ApiError> copy(const std::string& from, const std::string& to);
-  std::optional<ApiError> remove(const std::string& name);
+  ApiStatus copy(const std::string& from, const std::string& to);
+  ApiStatus remove(const std::string& name);
 
   // All that are offered. Looks into the folders again, when the last time was a second ago or
   // `reload` says so.

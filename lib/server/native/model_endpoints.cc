@@ -10,43 +10,46 @@ namespace ktx::server {
 namespace {
 
 // The model that the body names, given to `work`.
-void with_name(const HttpRequest& request, const HttpReplyPtr& reply,
-               const std::function<std::optional<ApiError>(const std::string&)>& work) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+ApiStatus with_name(const HttpRequest& request, const HttpReplyPtr& reply,
+                    const std::function<ApiStatus(const std::string&)>& work) {
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const std::string name = in.text("model");
   if (name.empty()) in.fail("model", "'model' is missing");
-  if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = work(name)) return send_error(*reply, *error);
+  KTX_TRY(in.status());
+  KTX_TRY(work(name));
   send_json(reply, {{"success", true}});
+  return {};
 }
 
 }  // namespace
 
-void post_model_load(const ServerContext& context, const HttpRequest& request,
-                     const HttpReplyPtr& reply) {
-  with_name(request, reply, [&](const std::string& name) { return context.models->load(name); });
+ApiStatus post_model_load(const ServerContext& context, const HttpRequest& request,
+                          const HttpReplyPtr& reply) {
+  return with_name(request, reply,
+                   [&](const std::string& name) { return context.models->load(name); });
 }
 
-void post_model_unload(const ServerContext& context, const HttpRequest& request,
+ApiStatus post_model_unload(const ServerContext& context, const HttpRequest& request,
+                            const HttpReplyPtr& reply) {
+  return with_name(request, reply,
+                   [&](const std::string& name) { return context.models->unload(name); });
+}
+
+ApiStatus post_model(const ServerContext&, const HttpRequest& request, const HttpReplyPtr& reply) {
+  return with_name(request, reply, [](const std::string& name) { return no_download(name); });
+}
+
+ApiStatus delete_model(const ServerContext& context, const HttpRequest& request,
                        const HttpReplyPtr& reply) {
-  with_name(request, reply, [&](const std::string& name) { return context.models->unload(name); });
-}
-
-void post_model(const ServerContext&, const HttpRequest& request, const HttpReplyPtr& reply) {
-  with_name(request, reply, [](const std::string& name) { return no_download(name); });
-}
-
-void delete_model(const ServerContext& context, const HttpRequest& request,
-                  const HttpReplyPtr& reply) {
   const std::string name = request.query_value("model");
   if (name.empty()) {
-    return send_error(*reply, {400, "'model' is missing: DELETE /models?model=NAME", "model", ""});
+    return ApiError{400, "'model' is missing: DELETE /models?model=NAME", "model", ""};
   }
-  if (context.no_edits) return send_error(*reply, *context.no_edits);
-  if (const auto error = context.models->remove(name)) return send_error(*reply, *error);
+  KTX_TRY(context.may_edit);
+  KTX_TRY(context.models->remove(name));
   send_json(reply, {{"success", true}});
+  return {};
 }
 
 ApiError no_download(const std::string& name) {

@@ -240,16 +240,15 @@ NativeFields read_native_fields(const ServedModel& model, FieldReader& in) {
   return fields;
 }
 
-void answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
-                     const NativeFields& fields, const std::vector<std::vector<int32_t>>& prompts) {
+ApiStatus answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
+                          const NativeFields& fields,
+                          const std::vector<std::vector<int32_t>>& prompts) {
   const ServedModel& model = *context.model;
   std::vector<AnswerSpec> specs;
   std::vector<NativeRequest> requests;
   const Json settings = generation_settings(model, fields.answer);
   for (const std::vector<int32_t>& prompt : prompts) {
-    if (const auto error = make_specs(context, fields.answer, prompt, specs)) {
-      return send_error(*reply, *error);
-    }
+    KTX_TRY(make_specs(context, fields.answer, prompt, specs));
     requests.resize(specs.size(),
                     {model.tokenizer->decode(prompt, true), settings, fields.return_tokens});
   }
@@ -257,6 +256,7 @@ void answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
   form.list = fields.list || fields.answer.n > 1;
   std::make_shared<NativeAnswer>(context.model, reply, form, std::move(requests))
       ->start(std::move(specs));
+  return {};
 }
 
 }  // namespace ktx::server

@@ -39,7 +39,8 @@ struct NativeFields {
 NativeFields read_native_fields(const ServedModel& model, FieldReader& in);
 
 // Answers each of the prompts.
-void answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
-                     const NativeFields& fields, const std::vector<std::vector<int32_t>>& prompts);
+ApiStatus answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
+                          const NativeFields& fields,
+                          const std::vector<std::vector<int32_t>>& prompts);
 
 }  // namespace ktx::server

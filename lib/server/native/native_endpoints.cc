@@ -94,42 +94,38 @@ const Json* read_extra(FieldReader& in) {
 
 }  // namespace
 
-void post_completion(const ServerContext& context, const HttpRequest& request,
-                     const HttpReplyPtr& reply) {
+ApiStatus post_completion(const ServerContext& context, const HttpRequest& request,
+                          const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   NativeFields fields = read_native_fields(model, in);
-  if (in.error()) return send_error(*reply, *in.error());
-  std::vector<TextInput> texts;
-  if (const auto error = read_texts(in.get("prompt"), "prompt", kMaxNativePrompts, model, texts)) {
-    return send_error(*reply, *error);
-  }
+  KTX_TRY(in.status());
+  std::vector<TextInput> texts =
+      KTX_TRY(read_texts(in.get("prompt"), "prompt", kMaxNativePrompts, model));
   fields.list = texts.size() > 1;
   std::vector<std::vector<int32_t>> prompts;
   for (TextInput& text : texts) prompts.push_back(std::move(text.ids));
-  answer_natively(context, reply, fields, prompts);
+  return answer_natively(context, reply, fields, prompts);
 }
 
-void post_infill(const ServerContext& context, const HttpRequest& request,
-                 const HttpReplyPtr& reply) {
+ApiStatus post_infill(const ServerContext& context, const HttpRequest& request,
+                      const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
   const text::Tokenizer& tokenizer = *model.tokenizer;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const NativeFields fields = read_native_fields(model, in);
   const std::string before = in.text("input_prefix"), behind = in.text("input_suffix");
   const std::string begun = in.text("prompt");
   const Json* extra = read_extra(in);
-  if (in.error()) return send_error(*reply, *in.error());
+  KTX_TRY(in.status());
   const std::optional<FimTokens> fim = fim_tokens(tokenizer);
   if (!fim) {
-    return send_error(*reply, {501,
-                               "this model has no tokens to fill in the middle; /completion "
-                               "goes on with a text",
-                               "", "not_supported"});
+    return ApiError{501,
+                    "this model has no tokens to fill in the middle; /completion "
+                    "goes on with a text",
+                    "", "not_supported"};
   }
   std::vector<std::pair<const char*, const std::string*>> sizes = {
       {"input_prefix", &before}, {"prompt", &begun}, {"input_suffix", &behind}};
@@ -139,7 +135,7 @@ void post_infill(const ServerContext& context, const HttpRequest& request,
     }
   }
   for (const auto& [name, text] : sizes) {
-    if (const auto error = check_size(model, name, text->size())) return send_error(*reply, *error);
+    KTX_TRY(check_size(model, name, text->size()));
   }
   std::vector<int32_t> prefix = tokenizer.encode(before + begun);
   std::vector<int32_t> suffix = tokenizer.encode(behind);
@@ -158,7 +154,7 @@ void post_infill(const ServerContext& context, const HttpRequest& request,
   ids.push_back(fim->suffix);
   append(ids, suffix);
   ids.push_back(fim->middle);
-  answer_natively(context, reply, fields, {ids});
+  return answer_natively(context, reply, fields, {ids});
 }
 
 }  // namespace ktx::server

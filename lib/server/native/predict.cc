@@ -135,8 +135,8 @@ class InstanceReply final : public HttpReply {
   bool done_ = false;
 };
 
-std::optional<ApiError> answer_instance(const ServerContext& context, const HttpRequest& request,
-                                        const Json& instance, const HttpReplyPtr& reply) {
+ApiStatus answer_instance(const ServerContext& context, const HttpRequest& request,
+                          const Json& instance, const HttpReplyPtr& reply) {
   if (!instance.is_object()) return ApiError{400, "an instance must be an object", "instances", ""};
   const std::string format = string_or(instance, "@requestFormat", "");
   const Route* route = route_of(format);
@@ -151,36 +151,40 @@ std::optional<ApiError> answer_instance(const ServerContext& context, const Http
   HttpRequest inner = request;
   inner.path = route->path;
   inner.body = dump(body);
-  route->endpoint(context, inner, reply);
-  return std::nullopt;
+  const ApiStatus answered = route->endpoint(context, inner, reply);
+  if (!answered) send_in_shape(inner, *reply, answered.error());
+  return {};
 }
 
 }  // namespace
 
-void post_predict(const ServerContext& context, const HttpRequest& request,
-                  const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+ApiStatus post_predict(const ServerContext& context, const HttpRequest& request,
+                       const HttpReplyPtr& reply) {
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const Json* instances = in.list("instances");
   if (instances == nullptr) in.fail("instances", "'instances' is missing");
   if (instances != nullptr && instances->size() > kMostInstances) {
     in.fail("instances", "'instances' has more than 128 items");
   }
-  if (in.error()) return send_error(*reply, *in.error());
-  if (instances->empty()) return send_json(reply, {{"predictions", Json::array()}});
+  KTX_TRY(in.status());
+  if (instances->empty()) {
+    send_json(reply, {{"predictions", Json::array()}});
+    return {};
+  }
   const auto all = std::make_shared<Predictions>(reply, instances->size());
   all->watch();
   for (size_t i = 0; i < instances->size(); ++i) {
     const auto one = std::make_shared<InstanceReply>(all, i);
-    std::optional<ApiError> error;
+    ApiStatus answered;
     try {
-      error = answer_instance(context, request, (*instances)[i], one);
+      answered = answer_instance(context, request, (*instances)[i], one);
     } catch (const Json::exception& wrong) {
-      error = ApiError{400, std::string("a field has a wrong type: ") + wrong.what(), "", ""};
+      answered = ApiError{400, std::string("a field has a wrong type: ") + wrong.what(), "", ""};
     }
-    if (error) send_error(*one, *error);
+    if (!answered) send_error(*one, answered.error());
   }
+  return {};
 }
 
 }  // namespace ktx::server

@@ -77,25 +77,23 @@ bool is_own(const ServerContext& context, const std::string& note) {
 }
 
 // What save wrote beside the tokens: which of them are the answer, and how it is sampled.
-std::optional<ApiError> read_note(const ServedModel& model, const std::string& note,
-                                  runtime::SlotText& text) {
-  Json json;
-  if (auto error = parse_body(note, json)) return error;
+ApiStatus read_note(const ServedModel& model, const std::string& note, runtime::SlotText& text) {
+  const Json json = KTX_TRY(parse_body(note));
   FieldReader in(json);
   text.answered = in.whole("answered", 0, 0, static_cast<int64_t>(text.tokens.size()));
   if (const Json* sampling = in.object("sampling")) {
     FieldReader fields(*sampling, "sampling.");
     read_sampling(fields, 0, *model.tokenizer, text.sampling);
-    if (fields.error()) return fields.error();
+    KTX_TRY(fields.status());
   }
-  return in.error();
+  return in.status();
 }
 
 }  // namespace
 
-void get_slots(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+ApiStatus get_slots(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
   if (!context.show_slots) {
-    return send_error(*reply, {501, "this server does not show its slots (--slots off)", "", ""});
+    return ApiError{501, "this server does not show its slots (--slots off)", "", ""};
   }
   Json list = Json::array();
   for (const runtime::SlotState& slot : context.model->scheduler->slots(context.owner)) {
@@ -117,18 +115,18 @@ void get_slots(const ServerContext& context, const HttpRequest&, const HttpReply
     list.push_back(std::move(json));
   }
   send_json(reply, list);
+  return {};
 }
 
-void post_slot(const ServerContext& context, const HttpRequest& request,
-               const HttpReplyPtr& reply) {
+ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
+                    const HttpReplyPtr& reply) {
   runtime::BatchScheduler& scheduler = *context.model->scheduler;
   const std::string text = request.path.substr(std::string("/slots/").size());
   int slot = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slot);
   const auto slots = static_cast<int>(scheduler.slots().size());
   if (error != std::errc() || end != text.data() + text.size() || slot < 0 || slot >= slots) {
-    return send_error(
-        *reply, {404, fmt::format("no slot '{}'; there are 0 to {}", text, slots - 1), "id", ""});
+    return ApiError{404, fmt::format("no slot '{}'; there are 0 to {}", text, slots - 1), "id", ""};
   }
   const std::string& owner = context.owner;
   const std::string action = request.query_value("action");
@@ -137,27 +135,26 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
     scheduler.call(
         [&](Engine& engine) { engine.forget_prefix(tokens, scheduler.cache_owner(owner)); });
     if (!scheduler.set_slot_text(slot, {}, owner)) {
-      return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
+      return ApiError{409, fmt::format("slot {} is busy", slot), "id", "busy"};
     }
-    return send_json(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
+    send_json(reply, {{"id_slot", slot}, {"n_erased", tokens.size()}});
+    return {};
   }
   if (action != "save" && action != "restore") {
-    return send_error(
-        *reply, {400, fmt::format("'action' is '{}', expected save, restore or erase", action),
-                 "action", ""});
+    return ApiError{400, fmt::format("'action' is '{}', expected save, restore or erase", action),
+                    "action", ""};
   }
   if (context.slot_dir.empty()) {
-    return send_error(
-        *reply, {501, "slots are not saved: start the server with --slot-dir", "", "no_slot_dir"});
+    return ApiError{501, "slots are not saved: start the server with --slot-dir", "",
+                    "no_slot_dir"};
   }
-  Json body;
-  if (const auto wrong = parse_body(request.body, body)) return send_error(*reply, *wrong);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const std::string name = in.text("filename");
   if (!is_file_name(name)) {
     in.fail("filename", "'filename' must be a plain name of letters, digits, '.', '-' and '_'");
   }
-  if (in.error()) return send_error(*reply, *in.error());
+  KTX_TRY(in.status());
   const std::string path = folder_of(context) + "/" + name;
 
   if (action == "save") {
@@ -203,15 +200,16 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
         owner);
     if (image) saved = runtime::write_image(path, *image);
     if (!saved) {
-      return send_error(*reply, {500, without_folder(context, saved.error().message), "", ""});
+      return ApiError{500, without_folder(context, saved.error().message), "", ""};
     }
     std::error_code ignored;
-    return send_json(reply, {{"id_slot", slot},
-                             {"filename", name},
-                             {"n_saved", tokens},
-                             {"n_answered", answered},
-                             {"n_computed", kept},
-                             {"n_written", std::filesystem::file_size(path, ignored)}});
+    send_json(reply, {{"id_slot", slot},
+                      {"filename", name},
+                      {"n_saved", tokens},
+                      {"n_answered", answered},
+                      {"n_computed", kept},
+                      {"n_written", std::filesystem::file_size(path, ignored)}});
+    return {};
   }
   Result<runtime::SavedSession> loaded = Error{"not read"};
   Result<runtime::SessionImage> image = Error{"not read"};
@@ -221,8 +219,7 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
   if (copies) {
     image = runtime::read_image(path, kMostCopied);
     if (!image) {
-      return send_error(*reply,
-                        {400, without_folder(context, image.error().message), "filename", ""});
+      return ApiError{400, without_folder(context, image.error().message), "filename", ""};
     }
   }
   scheduler.call([&](Engine& engine) {
@@ -237,17 +234,14 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
     engine.retire(std::move(sequence), std::span(loaded->tokens).first(loaded->computed));
   });
   if (!loaded) {
-    return send_error(*reply,
-                      {400, without_folder(context, loaded.error().message), "filename", ""});
+    return ApiError{400, without_folder(context, loaded.error().message), "filename", ""};
   }
   runtime::SlotText restored;
   restored.tokens = loaded->tokens;
   restored.sampler = loaded->sampler;
-  if (const auto wrong = read_note(*context.model, loaded->note, restored)) {
-    return send_error(*reply, *wrong);
-  }
+  KTX_TRY(read_note(*context.model, loaded->note, restored));
   if (!scheduler.set_slot_text(slot, restored, owner)) {
-    return send_error(*reply, {409, fmt::format("slot {} is busy", slot), "id", "busy"});
+    return ApiError{409, fmt::format("slot {} is busy", slot), "id", "busy"};
   }
   send_json(reply, {{"id_slot", slot},
                     {"filename", name},
@@ -255,6 +249,7 @@ void post_slot(const ServerContext& context, const HttpRequest& request,
                     {"n_answered", restored.answered},
                     {"n_computed", loaded->computed},
                     {"tokens", loaded->tokens}});
+  return {};
 }
 
 }  // namespace ktx::server

@@ -17,37 +17,35 @@ ApiError no_name() {
 
 }  // namespace
 
-void get_stream(const ServerContext& context, const HttpRequest& request,
-                const HttpReplyPtr& reply) {
+ApiStatus get_stream(const ServerContext& context, const HttpRequest& request,
+                     const HttpReplyPtr& reply) {
   const std::string name = request.query_value("conv_id");
-  if (name.empty()) return send_error(*reply, no_name());
+  if (name.empty()) return no_name();
   const std::string text = request.query_value("from");
   int64_t from = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), from);
   if (!text.empty() && (error != std::errc() || end != text.data() + text.size() || from < 0)) {
-    return send_error(*reply, {400, "'from' must be a number of bytes", "from", ""});
+    return ApiError{400, "'from' must be a number of bytes", "from", ""};
   }
-  if (const auto failed = context.streams->read(context.owner, name, from, reply)) {
-    send_error(*reply, *failed);
-  }
+  return context.streams->read(context.owner, name, from, reply);
 }
 
-void delete_stream(const ServerContext& context, const HttpRequest& request,
-                   const HttpReplyPtr& reply) {
+ApiStatus delete_stream(const ServerContext& context, const HttpRequest& request,
+                        const HttpReplyPtr& reply) {
   const std::string name = request.query_value("conv_id");
-  if (name.empty()) return send_error(*reply, no_name());
+  if (name.empty()) return no_name();
   context.streams->drop(context.owner, name);
   reply->send(204, "", "");
+  return {};
 }
 
 // Only of those that the client names: none is listed to who does not know it.
-void post_streams_lookup(const ServerContext& context, const HttpRequest& request,
-                         const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+ApiStatus post_streams_lookup(const ServerContext& context, const HttpRequest& request,
+                              const HttpReplyPtr& reply) {
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const std::vector<std::string> names = in.texts("conversation_ids", kMostNames);
-  if (in.error()) return send_error(*reply, *in.error());
+  KTX_TRY(in.status());
   Json list = Json::array();
   for (const KeptStreams::State& state : context.streams->find(context.owner, names)) {
     list.push_back({{"conversation_id", state.name},
@@ -57,6 +55,7 @@ void post_streams_lookup(const ServerContext& context, const HttpRequest& reques
                     {"completed_at", state.ended_at}});
   }
   send_json(reply, list);
+  return {};
 }
 
 }  // namespace ktx::server

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "lib/server/answer/answer_fields.h"
+#include "lib/server/answer/chat_specs.h"
 #include "lib/server/answer/tool_choice.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/ollama/ollama_format.h"
@@ -18,7 +19,6 @@ namespace ktx::server {
 namespace {
 
 struct OllamaRequest {
-  Json body;
   AnswerFields fields;
   bool chat = false;
   bool think = true;
@@ -138,10 +138,9 @@ void read_context(const ServedModel& model, FieldReader& in, std::vector<int32_t
 }
 
 // What chat and generate have in common.
-std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest& request,
-                                     OllamaRequest& out) {
-  if (auto error = parse_body(request.body, out.body)) return error;
-  FieldReader in(out.body);
+ApiResult<OllamaRequest> read_request(const ServedModel& model, const Json& body) {
+  OllamaRequest out;
+  FieldReader in(body);
   in.text("model");  // any is this one
   out.fields.stream = in.flag("stream", true);
   out.fields.sampling = model.sampling;
@@ -154,7 +153,7 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
       std::max<int64_t>(-1, inner.whole("num_predict", model.max_tokens, -2, 1 << 30));
   out.fields.stop = inner.texts("stop", text::kMaxStopStrings);
   std::erase(out.fields.stop, "");
-  if (inner.error()) in.fail("options", inner.error()->message);
+  if (!inner.status()) in.fail("options", inner.status().error().message);
   if (const Json* format = in.get("format")) {
     read_ollama_format(*format, in, out.fields.constraint);
   }
@@ -174,7 +173,8 @@ std::optional<ApiError> read_request(const ServedModel& model, const HttpRequest
   }
   const Json* keep = in.get("keep_alive");
   out.unload = keep != nullptr && (*keep == 0 || *keep == "0" || *keep == "0s");
-  return in.error();
+  KTX_TRY(in.status());
+  return out;
 }
 
 // Ollama clients send an empty prompt to preload a model. It is loaded already, so reply at
@@ -207,28 +207,22 @@ void start(const ServerContext& context, const HttpReplyPtr& reply, const Ollama
 }
 
 // Answers the conversation of `request.input`.
-void run_chat(const ServerContext& context, const HttpReplyPtr& reply,
-              const OllamaRequest& request) {
-  std::vector<AnswerSpec> specs;
-  if (const auto error = make_chat_specs(context, request.fields, request.input, specs)) {
-    return send_ollama_error(*reply, *error);
-  }
-  start(context, reply, request, std::move(specs));
+ApiStatus run_chat(const ServerContext& context, const HttpReplyPtr& reply,
+                   const OllamaRequest& request) {
+  start(context, reply, request,
+        KTX_TRY(make_chat_specs(context, request.fields, request.input)));
+  return {};
 }
 
 // Goes on with a text as it is.
-void run_raw(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
-             const std::string& text) {
+ApiStatus run_raw(const ServerContext& context, const HttpReplyPtr& reply,
+                  const OllamaRequest& request, const std::string& text) {
   const ServedModel& model = *context.model;
-  if (const auto error = check_size(model, "prompt", text.size())) {
-    return send_ollama_error(*reply, *error);
-  }
+  KTX_TRY(check_size(model, "prompt", text.size()));
   std::vector<AnswerSpec> specs;
-  if (const auto error =
-          make_specs(context, request.fields, model.tokenizer->encode_prompt(text), specs)) {
-    return send_ollama_error(*reply, *error);
-  }
+  KTX_TRY(make_specs(context, request.fields, model.tokenizer->encode_prompt(text), specs));
   start(context, reply, request, std::move(specs));
+  return {};
 }
 
 // Ollama's messages in OpenAI's form: arguments are objects, thinking has another name.
@@ -252,43 +246,37 @@ Json openai_messages(const Json& list) {
 
 }  // namespace
 
-void post_ollama_chat(const ServerContext& context, const HttpRequest& request,
-                      const HttpReplyPtr& reply) {
+ApiStatus post_ollama_chat(const ServerContext& context, const HttpRequest& request,
+                           const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  OllamaRequest in;
+  const Json body = KTX_TRY(parse_body(request.body));
+  OllamaRequest in = KTX_TRY(read_request(model, body));
   in.chat = true;
-  if (const auto error = read_request(model, request, in)) return send_ollama_error(*reply, *error);
-  FieldReader fields(in.body);
+  FieldReader fields(body);
   const Json* messages = fields.list("messages");
   const Json* tools = fields.list("tools");
-  if (fields.error()) return send_ollama_error(*reply, *fields.error());
+  KTX_TRY(fields.status());
   if (messages == nullptr || messages->empty()) {
-    return send_loaded(model, *reply, true, in.unload);
+    send_loaded(model, *reply, true, in.unload);
+    return {};
   }
-  if (const auto error =
-          read_messages(openai_messages(*messages), in.input.messages, in.input.notes)) {
-    return send_ollama_error(*reply, *error);
-  }
+  in.input.messages = KTX_TRY(read_messages(openai_messages(*messages), in.input.notes));
   RequestTools offered;
   if (tools != nullptr) {
-    if (const auto error = read_tools(*tools, ToolForm::Nested, "tools", offered)) {
-      return send_ollama_error(*reply, *error);
-    }
+    KTX_TRY(read_tools(*tools, ToolForm::Nested, "tools", offered));
   }
   // Not a field of Ollama's own; clients of several servers send it.
-  if (const auto error = use_tools(model, fields.get("tool_choice"), ToolForm::Nested, offered,
-                                   in.input, in.fields.constraint)) {
-    return send_ollama_error(*reply, *error);
-  }
-  run_chat(context, reply, in);
+  KTX_TRY(use_tools(model, fields.get("tool_choice"), ToolForm::Nested, offered, in.input,
+                    in.fields.constraint));
+  return run_chat(context, reply, in);
 }
 
-void post_ollama_generate(const ServerContext& context, const HttpRequest& request,
-                          const HttpReplyPtr& reply) {
+ApiStatus post_ollama_generate(const ServerContext& context, const HttpRequest& request,
+                               const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  OllamaRequest in;
-  if (const auto error = read_request(model, request, in)) return send_ollama_error(*reply, *error);
-  FieldReader fields(in.body);
+  const Json body = KTX_TRY(parse_body(request.body));
+  OllamaRequest in = KTX_TRY(read_request(model, body));
+  FieldReader fields(body);
   const std::string text = fields.text("prompt");
   const std::string system = fields.text("system");
   const bool raw = fields.flag("raw", false) || !model.chat_template;
@@ -297,15 +285,18 @@ void post_ollama_generate(const ServerContext& context, const HttpRequest& reque
     fields.fail("images", "'images' has pictures; this model reads text only");
   }
   read_context(model, fields, in.context);
-  if (fields.error()) return send_ollama_error(*reply, *fields.error());
-  if (text.empty()) return send_loaded(model, *reply, false, in.unload);
+  KTX_TRY(fields.status());
+  if (text.empty()) {
+    send_loaded(model, *reply, false, in.unload);
+    return {};
+  }
   if (raw) return run_raw(context, reply, in, text);
   if (!system.empty()) {
     in.input.messages.push_back(
         {{"role", "system"}, {"content", without_request_headers(system, in.input.notes)}});
   }
   in.input.messages.push_back({{"role", "user"}, {"content", text}});
-  run_chat(context, reply, in);
+  return run_chat(context, reply, in);
 }
 
 }  // namespace ktx::server

@@ -43,43 +43,34 @@ ApiError no_model(const std::string& name) {
           "model_not_found"};
 }
 
-// The fields of a request that `read` reads; false: a mistake was the answer.
-bool read_ollama_fields(const HttpRequest& request, HttpReply& reply,
-                        const std::function<void(FieldReader&)>& read) {
-  Json body;
-  std::optional<ApiError> error = parse_body(request.body, body);
-  if (!error) {
-    FieldReader in(body);
-    read(in);
-    error = in.error();
-  }
-  if (error) send_ollama_error(reply, *error);
-  return !error;
-}
-
 // The model that a request names; older clients say `name`.
-std::optional<std::string> named_model(const HttpRequest& request, HttpReply& reply) {
-  std::string name;
-  const auto read = [&](FieldReader& in) { name = in.text("model", in.text("name")); };
-  if (!read_ollama_fields(request, reply, read)) return std::nullopt;
+ApiResult<std::string> named_model(const HttpRequest& request) {
+  const Json body = KTX_TRY(parse_body(request.body));
+  FieldReader in(body);
+  std::string name = in.text("model", in.text("name"));
+  KTX_TRY(in.status());
   return name;
 }
 
 }  // namespace
 
-void get_ollama_version(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
+ApiStatus get_ollama_version(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
   send_json(reply, {{"version", kOllamaVersion}});
+  return {};
 }
 
-void get_ollama_tags(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+ApiStatus get_ollama_tags(const ServerContext& context, const HttpRequest&,
+                          const HttpReplyPtr& reply) {
   Json list = Json::array();
   for (const ModelStatus& status : context.models->list()) {
     if (auto json = listed(*context.models, status)) list.push_back(std::move(*json));
   }
   send_json(reply, {{"models", std::move(list)}});
+  return {};
 }
 
-void get_ollama_ps(const ServerContext& context, const HttpRequest&, const HttpReplyPtr& reply) {
+ApiStatus get_ollama_ps(const ServerContext& context, const HttpRequest&,
+                        const HttpReplyPtr& reply) {
   Json list = Json::array();
   for (const ModelStatus& status : context.models->list()) {
     if (!status.model) continue;
@@ -91,17 +82,17 @@ void get_ollama_ps(const ServerContext& context, const HttpRequest&, const HttpR
     list.push_back(std::move(*json));
   }
   send_json(reply, {{"models", std::move(list)}});
+  return {};
 }
 
-void post_ollama_show(const ServerContext& context, const HttpRequest& request,
-                      const HttpReplyPtr& reply) {
-  const auto name = named_model(request, *reply);
-  if (!name) return;
-  const auto status = context.models->status(*name);
-  if (!status) return send_ollama_error(*reply, no_model(*name));
+ApiStatus post_ollama_show(const ServerContext& context, const HttpRequest& request,
+                           const HttpReplyPtr& reply) {
+  const std::string name = KTX_TRY(named_model(request));
+  const auto status = context.models->status(name);
+  if (!status) return no_model(name);
   const auto summary = summary_of(*context.models, *status);
   if (!summary) {
-    return send_ollama_error(*reply, {500, summary.error().message, "model", "model_not_loadable"});
+    return ApiError{500, summary.error().message, "model", "model_not_loadable"};
   }
   const ServedModel* model = status->model.get();
   const plan::PlanFacts& facts = summary.value()->facts;
@@ -128,44 +119,44 @@ void post_ollama_show(const ServerContext& context, const HttpRequest& request,
   json["capabilities"] = capabilities(*summary.value(), model);
   json["modified_at"] = at(model != nullptr ? model->created : status->plan.modified);
   send_json(reply, json);
+  return {};
 }
 
-void post_ollama_copy(const ServerContext& context, const HttpRequest& request,
-                      const HttpReplyPtr& reply) {
-  std::string from, to;
-  const auto read = [&](FieldReader& in) {
-    from = in.text("source");
-    to = in.text("destination");
-  };
-  if (!read_ollama_fields(request, *reply, read)) return;
-  if (context.no_edits) return send_ollama_error(*reply, *context.no_edits);
-  if (const auto error = context.models->copy(from, to)) return send_ollama_error(*reply, *error);
+ApiStatus post_ollama_copy(const ServerContext& context, const HttpRequest& request,
+                           const HttpReplyPtr& reply) {
+  const Json body = KTX_TRY(parse_body(request.body));
+  FieldReader in(body);
+  const std::string from = in.text("source"), to = in.text("destination");
+  KTX_TRY(in.status());
+  KTX_TRY(context.may_edit);
+  KTX_TRY(context.models->copy(from, to));
   reply->send(200, "", "");
+  return {};
 }
 
-void delete_ollama_model(const ServerContext& context, const HttpRequest& request,
-                         const HttpReplyPtr& reply) {
-  const auto name = named_model(request, *reply);
-  if (!name) return;
-  if (context.no_edits) return send_ollama_error(*reply, *context.no_edits);
-  if (const auto error = context.models->remove(*name)) return send_ollama_error(*reply, *error);
+ApiStatus delete_ollama_model(const ServerContext& context, const HttpRequest& request,
+                              const HttpReplyPtr& reply) {
+  const std::string name = KTX_TRY(named_model(request));
+  KTX_TRY(context.may_edit);
+  KTX_TRY(context.models->remove(name));
   reply->send(200, "", "");
+  return {};
 }
 
 // There is nothing to download: a model that is here is up to date, as with Ollama.
-void post_ollama_pull(const ServerContext& context, const HttpRequest& request,
-                      const HttpReplyPtr& reply) {
-  const auto name = named_model(request, *reply);
-  if (!name) return;
-  if (!context.models->knows(*name)) return send_ollama_error(*reply, no_download(*name));
+ApiStatus post_ollama_pull(const ServerContext& context, const HttpRequest& request,
+                           const HttpReplyPtr& reply) {
+  const std::string name = KTX_TRY(named_model(request));
+  if (!context.models->knows(name)) return no_download(name);
   reply->send(200, "application/x-ndjson", dump(Json{{"status", "success"}}) + "\n");
+  return {};
 }
 
-void post_ollama_push(const ServerContext&, const HttpRequest&, const HttpReplyPtr& reply) {
-  send_ollama_error(*reply, {501,
-                             "this server makes no models and sends none anywhere: ktx-compile "
-                             "makes a plan of a GGUF",
-                             "", ""});
+ApiStatus post_ollama_push(const ServerContext&, const HttpRequest&, const HttpReplyPtr&) {
+  return ApiError{501,
+                  "this server makes no models and sends none anywhere: ktx-compile makes a plan "
+                  "of a GGUF",
+                  "", ""};
 }
 
 }  // namespace ktx::server

@@ -26,8 +26,10 @@ Json numbers(const std::vector<float>& vector) {
 }
 
 // Checks the texts of any protocol, and takes their tokens.
-std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInput>& texts,
-                                   bool truncate, std::vector<std::vector<int32_t>>& out) {
+ApiResult<std::vector<std::vector<int32_t>>> take_texts(const ServedModel& model,
+                                                        std::vector<TextInput> texts,
+                                                        bool truncate) {
+  std::vector<std::vector<int32_t>> out;
   const bool all = model.facts().encoder;  // others keep room for a token of an answer
   const auto most = static_cast<size_t>(model.scheduler->capacity() - (all ? 0 : 1));
   for (TextInput& text : texts) {
@@ -51,7 +53,7 @@ std::optional<ApiError> take_texts(const ServedModel& model, std::vector<TextInp
     }
     out.push_back(std::move(text.ids));
   }
-  return std::nullopt;
+  return out;
 }
 
 // Encoders were trained with their marks as they are spelled.
@@ -72,11 +74,10 @@ void refuse_no_pooling(const ServedModel& model, FieldReader& in) {
 }  // namespace
 
 // llama.cpp's own form: a list of vectors for each text.
-void post_native_embeddings(const ServerContext& context, const HttpRequest& request,
-                            const HttpReplyPtr& reply) {
+ApiStatus post_native_embeddings(const ServerContext& context, const HttpRequest& request,
+                                 const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const char* name = in.get("input") != nullptr ? "input" : "content";
   // 2: length 1; -1: as they are. The others of llama.cpp are for its own tools.
@@ -84,14 +85,10 @@ void post_native_embeddings(const ServerContext& context, const HttpRequest& req
   if (normalized == 0 || normalized == 1) {
     in.fail("embd_normalize", "'embd_normalize' must be 2 (length 1) or -1 (as they are)");
   }
-  if (in.error()) return send_error(*reply, *in.error());
-  std::vector<TextInput> texts;
-  std::vector<std::vector<int32_t>> ids;
-  if (const auto error =
-          read_texts(in.get(name), name, kMaxTexts, model, texts, spelled_as(model))) {
-    return send_error(*reply, *error);
-  }
-  if (const auto error = take_texts(model, texts, false, ids)) return send_error(*reply, *error);
+  KTX_TRY(in.status());
+  std::vector<TextInput> texts =
+      KTX_TRY(read_texts(in.get(name), name, kMaxTexts, model, spelled_as(model)));
+  std::vector<std::vector<int32_t>> ids = KTX_TRY(take_texts(model, std::move(texts), false));
   const auto answer = [reply, width = static_cast<size_t>(model.engine->hidden_size())](
                           EmbeddingJob::Outcome outcome) {
     if (outcome.error) return send_error(*reply, *outcome.error);
@@ -108,13 +105,13 @@ void post_native_embeddings(const ServerContext& context, const HttpRequest& req
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling, normalized == 2)
       ->start(std::move(ids), 0, context);
+  return {};
 }
 
-void post_embeddings(const ServerContext& context, const HttpRequest& request,
-                     const HttpReplyPtr& reply) {
+ApiStatus post_embeddings(const ServerContext& context, const HttpRequest& request,
+                          const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   in.text("model");  // any is this one
   refuse_no_pooling(model, in);
@@ -124,14 +121,10 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
             fmt::format("'encoding_format' is {}, expected float or base64", show(format)));
   }
   const int64_t dimensions = read_dimensions(model, in);
-  if (in.error()) return send_error(*reply, *in.error());
-  std::vector<TextInput> texts;
-  std::vector<std::vector<int32_t>> ids;
-  if (const auto error =
-          read_texts(in.get("input"), "input", kMaxTexts, model, texts, spelled_as(model))) {
-    return send_error(*reply, *error);
-  }
-  if (const auto error = take_texts(model, texts, false, ids)) return send_error(*reply, *error);
+  KTX_TRY(in.status());
+  std::vector<TextInput> texts =
+      KTX_TRY(read_texts(in.get("input"), "input", kMaxTexts, model, spelled_as(model)));
+  std::vector<std::vector<int32_t>> ids = KTX_TRY(take_texts(model, std::move(texts), false));
   const auto answer = [reply, id = model.id,
                        as_text = format == "base64"](EmbeddingJob::Outcome outcome) {
     if (outcome.error) return send_error(*reply, *outcome.error);
@@ -150,15 +143,14 @@ void post_embeddings(const ServerContext& context, const HttpRequest& request,
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling)
       ->start(std::move(ids), dimensions, context);
+  return {};
 }
 
-void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
-                       const HttpReplyPtr& reply) {
+ApiStatus post_ollama_embed(const ServerContext& context, const HttpRequest& request,
+                            const HttpReplyPtr& reply) {
   const auto begin = std::chrono::steady_clock::now();
   const ServedModel& model = *context.model;
-  const auto fail = [&](const ApiError& error) { send_ollama_error(*reply, error); };
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return fail(*error);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   // The older endpoint has one `prompt` and answers with one `embedding`.
   const bool old = request.path == "/api/embeddings";
@@ -166,18 +158,15 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
   refuse_no_pooling(model, in);
   const bool truncate = in.flag("truncate", true);
   const int64_t dimensions = read_dimensions(model, in);
-  if (in.error()) return fail(*in.error());
-  std::vector<TextInput> texts;
+  KTX_TRY(in.status());
   std::vector<std::vector<int32_t>> ids;
   const Json* input = in.get(old ? "prompt" : "input");
   // Ollama clients send an empty input to preload a model. It is loaded already.
   const bool none = input == nullptr || *input == "" || *input == Json::array();
   if (!none) {
-    if (const auto error = read_texts(input, old ? "prompt" : "input", kMaxTexts, model, texts,
-                                      spelled_as(model))) {
-      return fail(*error);
-    }
-    if (const auto error = take_texts(model, texts, truncate, ids)) return fail(*error);
+    std::vector<TextInput> texts =
+        KTX_TRY(read_texts(input, old ? "prompt" : "input", kMaxTexts, model, spelled_as(model)));
+    ids = KTX_TRY(take_texts(model, std::move(texts), truncate));
   }
   const auto answer = [reply, old, begin, served = context.model](EmbeddingJob::Outcome outcome) {
     if (outcome.error) return send_ollama_error(*reply, *outcome.error);
@@ -195,9 +184,13 @@ void post_ollama_embed(const ServerContext& context, const HttpRequest& request,
     }
     reply->send(200, "application/json", dump(json));
   };
-  if (ids.empty()) return answer({});
+  if (ids.empty()) {
+    answer({});
+    return {};
+  }
   std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling)
       ->start(std::move(ids), dimensions, context);
+  return {};
 }
 
 }  // namespace ktx::server

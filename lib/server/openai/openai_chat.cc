@@ -1,5 +1,6 @@
 // POST /v1/chat/completions.
 #include "lib/server/answer/resumed_slot.h"
+#include "lib/server/answer/chat_specs.h"
 #include "lib/server/answer/tool_choice.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/native/native_answer.h"
@@ -177,8 +178,9 @@ void refuse_old_functions(FieldReader& in) {
 }
 
 // The whole request: its fields and an answer to be given for each choice.
-std::optional<ApiError> read_chat(const ServerContext& context, const Json& body,
-                                  ChatRequest& request) {
+ApiResult<ChatRequest> read_chat(const ServerContext& context, const HttpRequest& http) {
+  const Json body = KTX_TRY(parse_body(http.body));
+  ChatRequest request;
   const ServedModel& model = *context.model;
   FieldReader in(body);
   AnswerFields& fields = request.fields = read_answer_fields(model, in);
@@ -195,43 +197,36 @@ std::optional<ApiError> read_chat(const ServerContext& context, const Json& body
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
   refuse_old_functions(in);
-  if (in.error()) return in.error();
+  KTX_TRY(in.status());
   runtime::SlotText resumed;
   if (slot) {
-    if (auto error = read_resumed(context, body, "messages", *slot, in, fields, resumed)) {
-      return error;
-    }
-    if (auto error = check_unfinished(model, *slot, resumed, fields)) return error;
+    KTX_TRY(read_resumed(context, body, "messages", *slot, in, fields, resumed));
+    KTX_TRY(check_unfinished(model, *slot, resumed, fields));
     input.rendered = prompt_text(model, resumed);
     input.rendered_ids = resumed.tokens;
-  } else if (auto error = read_messages(*messages, input.messages, input.notes)) {
-    return error;
+  } else {
+    input.messages = KTX_TRY(read_messages(*messages, input.notes));
   }
   RequestTools offered;
   if (tools != nullptr) {
-    if (auto error = read_tools(*tools, ToolForm::Nested, "tools", offered)) return error;
+    KTX_TRY(read_tools(*tools, ToolForm::Nested, "tools", offered));
   }
-  if (auto error = use_tools(model, choice, ToolForm::Nested, offered, input, fields.constraint)) {
-    return error;
-  }
+  KTX_TRY(use_tools(model, choice, ToolForm::Nested, offered, input, fields.constraint));
   request.tools = std::move(offered.clients);
-  if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) return error;
+  request.specs = KTX_TRY(make_chat_specs(context, fields, std::move(input)));
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
   if (slot) {
     go_on(resumed, request.specs[0]);
     request.specs[0].tell_answered = true;
   }
-  return std::nullopt;
+  return request;
 }
 
 }  // namespace
 
-void post_chat_completions(const ServerContext& context, const HttpRequest& request,
-                           const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
-  ChatRequest chat;
-  if (const auto error = read_chat(context, body, chat)) return send_error(*reply, *error);
+ApiStatus post_chat_completions(const ServerContext& context, const HttpRequest& request,
+                                const HttpReplyPtr& reply) {
+  ChatRequest chat = KTX_TRY(read_chat(context, request));
   const ServedModel& model = *context.model;
   std::optional<NativeRequest> verbose;
   if (chat.verbose) {
@@ -240,15 +235,14 @@ void post_chat_completions(const ServerContext& context, const HttpRequest& requ
   }
   std::make_shared<ChatCompletion>(context.model, reply, chat, std::move(verbose))
       ->start(std::move(chat.specs));
+  return {};
 }
 
-void post_chat_input_tokens(const ServerContext& context, const HttpRequest& request,
-                            const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
-  ChatRequest chat;
-  if (const auto error = read_chat(context, body, chat)) return send_error(*reply, *error);
+ApiStatus post_chat_input_tokens(const ServerContext& context, const HttpRequest& request,
+                                 const HttpReplyPtr& reply) {
+  ChatRequest chat = KTX_TRY(read_chat(context, request));
   send_input_tokens(*reply, chat.specs[0].prompt.size());
+  return {};
 }
 
 }  // namespace ktx::server

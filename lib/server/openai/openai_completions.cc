@@ -161,11 +161,10 @@ class Completion final : public OpenAiAnswer {
 
 }  // namespace
 
-void post_completions(const ServerContext& context, const HttpRequest& request,
-                      const HttpReplyPtr& reply) {
+ApiStatus post_completions(const ServerContext& context, const HttpRequest& request,
+                           const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   AnswerFields fields = read_answer_fields(model, in);
   // OpenAI's default; llama.cpp's clients say n_predict.
@@ -182,38 +181,37 @@ void post_completions(const ServerContext& context, const HttpRequest& request,
   if (slot && fields.prompt_logprobs) {
     in.fail("echo", "'echo' with 'logprobs' cannot go on with a slot; leave one of them out");
   }
-  if (in.error()) return send_error(*reply, *in.error());
+  KTX_TRY(in.status());
   std::vector<TextInput> prompts;
   runtime::SlotText resumed;
-  const auto read = [&] {
-    return slot ? read_resumed(context, body, "prompt", *slot, in, fields, resumed)
-                : read_texts(in.get("prompt"), "prompt", kMaxPrompts, model, prompts);
-  };
-  if (const auto error = read()) return send_error(*reply, *error);
+  if (slot) {
+    KTX_TRY(read_resumed(context, body, "prompt", *slot, in, fields, resumed));
+  } else {
+    prompts = KTX_TRY(read_texts(in.get("prompt"), "prompt", kMaxPrompts, model));
+  }
   size_t numbers = 0;
   for (const TextInput& prompt : prompts) {
     numbers += prompt.ids.size() * static_cast<size_t>(fields.n) *
                static_cast<size_t>(1 + std::max(fields.logprobs, 0));
   }
   if (fields.prompt_logprobs && numbers > kMaxPromptLogprobs) {
-    return send_error(*reply, {400,
-                               fmt::format("'echo' with 'logprobs' would tell {} numbers, at most "
-                                           "{} are possible; send fewer prompts at once",
-                                           numbers, kMaxPromptLogprobs),
-                               "echo", ""});
+    return ApiError{400,
+                    fmt::format("'echo' with 'logprobs' would tell {} numbers, at most "
+                                "{} are possible; send fewer prompts at once",
+                                numbers, kMaxPromptLogprobs),
+                    "echo", ""};
   }
   if (slot) prompts.push_back({resumed.tokens, model.tokenizer->decode(resumed.tokens, true)});
   std::vector<AnswerSpec> specs;
   std::vector<std::string> echoes;
   for (const TextInput& prompt : prompts) {
-    if (const auto error = make_specs(context, fields, prompt.ids, specs)) {
-      return send_error(*reply, *error);
-    }
+    KTX_TRY(make_specs(context, fields, prompt.ids, specs));
     echoes.resize(specs.size(), echo ? prompt.text : std::string());
   }
   if (slot) go_on(resumed, specs[0]);
   std::make_shared<Completion>(context.model, reply, fields, std::move(echoes))
       ->start(std::move(specs));
+  return {};
 }
 
 }  // namespace ktx::server

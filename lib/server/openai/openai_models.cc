@@ -75,11 +75,14 @@ Json anthropic_list(const std::vector<ModelStatus>& models) {
 
 }  // namespace
 
-void get_models(const ServerContext& context, const HttpRequest& request,
-                const HttpReplyPtr& reply) {
+ApiStatus get_models(const ServerContext& context, const HttpRequest& request,
+                     const HttpReplyPtr& reply) {
   const std::vector<ModelStatus> models =
       context.models->list(request.query_value("reload") == "1");
-  if (takes_anthropic_errors(request)) return send_json(reply, anthropic_list(models));
+  if (takes_anthropic_errors(request)) {
+    send_json(reply, anthropic_list(models));
+    return {};
+  }
   Json data = Json::array(), listed = Json::array();
   for (const ModelStatus& status : models) {
     data.push_back(model_json(*context.models, status));
@@ -90,29 +93,29 @@ void get_models(const ServerContext& context, const HttpRequest& request,
                       {"capabilities", Json::array({"completion"})}});
   }
   send_json(reply, {{"object", "list"}, {"data", data}, {"models", listed}});
+  return {};
 }
 
-void get_model(const ServerContext& context, const HttpRequest& request,
-               const HttpReplyPtr& reply) {
+ApiStatus get_model(const ServerContext& context, const HttpRequest& request,
+                    const HttpReplyPtr& reply) {
   const std::string name = request.path.substr(std::string("/v1/models/").size());
   // Requests may name any model where there is one, but only this one can be queried.
   const auto status =
       context.models->knows(name) ? context.models->status(name) : std::optional<ModelStatus>();
-  const bool anthropic = takes_anthropic_errors(request);
   if (!status) {
-    const ApiError error = {
+    return ApiError{
         404,
         fmt::format("the model '{}' does not exist; GET /v1/models lists those of this server",
                     name.substr(0, 200)),
         "model", "model_not_found"};
-    return anthropic ? send_anthropic_error(*reply, error, request.id) : send_error(*reply, error);
   }
-  if (anthropic) return send_json(reply, anthropic_model(*status));
-  send_json(reply, model_json(*context.models, *status));
+  send_json(reply, takes_anthropic_errors(request) ? anthropic_model(*status)
+                                                   : model_json(*context.models, *status));
+  return {};
 }
 
-void get_props(const ServerContext& context, const HttpRequest& request,
-               const HttpReplyPtr& reply) {
+ApiStatus get_props(const ServerContext& context, const HttpRequest& request,
+                    const HttpReplyPtr& reply) {
   const std::string asked = request.query_value("model");
   const ModelStoreOptions& options = context.models->options();
   Json json = Json::object();
@@ -124,8 +127,8 @@ void get_props(const ServerContext& context, const HttpRequest& request,
   } else {
     const auto status = context.models->status(asked);
     if (!status) {
-      return send_error(*reply, {404, fmt::format("the model '{}' does not exist", asked), "model",
-                                 "model_not_found"});
+      return ApiError{404, fmt::format("the model '{}' does not exist", asked), "model",
+                      "model_not_found"};
     }
     // Of one that was never loaded: its name and its state.
     if (!status->props.empty()) json = Json::parse(status->props);
@@ -137,21 +140,19 @@ void get_props(const ServerContext& context, const HttpRequest& request,
   json["endpoint_metrics"] = true;
   json["build_info"] = "ktx " KTX_VERSION;
   send_json(reply, json);
+  return {};
 }
 
-void post_tokenize(const ServerContext& context, const HttpRequest& request,
-                   const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+ApiStatus post_tokenize(const ServerContext& context, const HttpRequest& request,
+                        const HttpReplyPtr& reply) {
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const std::string content = in.text("content", in.text("prompt"));
   const bool special = in.flag("add_special", false);
   const bool controls = in.flag("parse_special", true);
   const bool pieces = in.flag("with_pieces", false);
-  if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_size(*context.model, "content", content.size())) {
-    return send_error(*reply, *error);
-  }
+  KTX_TRY(in.status());
+  KTX_TRY(check_size(*context.model, "content", content.size()));
   const text::Tokenizer& tokenizer = *context.model->tokenizer;
   std::vector<int32_t> ids =
       special && controls
@@ -178,34 +179,33 @@ void post_tokenize(const ServerContext& context, const HttpRequest& request,
   if (!ids.empty()) answer.pop_back();  // the last comma
   answer += "]}";
   reply->send(200, "application/json", std::move(answer));
+  return {};
 }
 
-void post_detokenize(const ServerContext& context, const HttpRequest& request,
-                     const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+ApiStatus post_detokenize(const ServerContext& context, const HttpRequest& request,
+                          const HttpReplyPtr& reply) {
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const Json* tokens = in.list("tokens");
-  if (in.error()) return send_error(*reply, *in.error());
+  KTX_TRY(in.status());
   const text::Tokenizer& tokenizer = *context.model->tokenizer;
   std::vector<int32_t> ids;
   for (const Json& item : tokens != nullptr ? *tokens : Json::array()) {
     const double id = item.is_number() ? item.get<double>() : -1;
     if (!(id >= 0 && id < tokenizer.size())) {
-      return send_error(
-          *reply,
-          {400, fmt::format("'tokens' has {}, expected 0 to {}", show(item), tokenizer.size() - 1),
-           "tokens", ""});
+      return ApiError{
+          400, fmt::format("'tokens' has {}, expected 0 to {}", show(item), tokenizer.size() - 1),
+          "tokens", ""};
     }
     ids.push_back(static_cast<int32_t>(id));
   }
   send_json(reply, {{"content", tokenizer.decode(ids, true)}});
+  return {};
 }
 
-void post_apply_template(const ServerContext& context, const HttpRequest& request,
-                         const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+ApiStatus post_apply_template(const ServerContext& context, const HttpRequest& request,
+                              const HttpReplyPtr& reply) {
+  const Json body = KTX_TRY(parse_body(request.body));
   FieldReader in(body);
   const Json* messages = in.list("messages");
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
@@ -215,23 +215,17 @@ void post_apply_template(const ServerContext& context, const HttpRequest& reques
   read_reasoning_fields(*context.model, in, input, limit);
   read_continuation(in, input);
   apply_reasoning_default(*context.model, input);
-  if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = read_messages(*messages, input.messages, input.notes)) {
-    return send_error(*reply, *error);
-  }
+  KTX_TRY(in.status());
+  input.messages = KTX_TRY(read_messages(*messages, input.notes));
   if (tools != nullptr) {
     RequestTools offered;
-    if (const auto error = read_tools(*tools, ToolForm::Nested, "tools", offered)) {
-      return send_error(*reply, *error);
-    }
+    KTX_TRY(read_tools(*tools, ToolForm::Nested, "tools", offered));
     input.tools = std::move(offered.functions);
   }
   send_notes(input.notes, *reply);
-  ChatPrompt prompt;
-  if (const auto error = make_prompt(*context.model, input, prompt)) {
-    return send_error(*reply, *error);
-  }
+  const ChatPrompt prompt = KTX_TRY(make_prompt(*context.model, input));
   send_json(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
+  return {};
 }
 
 }  // namespace ktx::server

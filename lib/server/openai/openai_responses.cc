@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "lib/server/answer/answer_fields.h"
+#include "lib/server/answer/chat_specs.h"
 #include "lib/server/answer/tool_choice.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/openai/openai_format.h"
@@ -291,8 +292,9 @@ Json echo(const Json& body, const AnswerFields& fields) {
   return echoed;
 }
 
-std::optional<ApiError> read_response(const ServerContext& context, const Json& body,
-                                      ResponseRequest& request) {
+ApiResult<ResponseRequest> read_response(const ServerContext& context, const HttpRequest& http) {
+  const Json body = KTX_TRY(parse_body(http.body));
+  ResponseRequest request;
   const ServedModel& model = *context.model;
   FieldReader in(body);
   AnswerFields& fields = request.fields = read_answer_fields(model, in);
@@ -320,44 +322,36 @@ std::optional<ApiError> read_response(const ServerContext& context, const Json& 
   }
   ChatInput input;
   read_reasoning_fields(model, in, input, fields.reasoning);
-  if (in.error()) return in.error();
+  KTX_TRY(in.status());
   RequestTools offered;
   if (tools != nullptr) {
-    if (auto error = read_tools(*tools, ToolForm::Flat, "tools", offered)) return error;
+    KTX_TRY(read_tools(*tools, ToolForm::Flat, "tools", offered));
   }
-  if (auto error = read_responses_input(*given, instructions, input, offered)) return error;
-  if (auto error = use_tools(model, choice, ToolForm::Flat, offered, input, fields.constraint)) {
-    return error;
-  }
+  KTX_TRY(read_responses_input(*given, instructions, input, offered));
+  KTX_TRY(use_tools(model, choice, ToolForm::Flat, offered, input, fields.constraint));
   request.tools = std::move(offered.clients);
-  if (auto error = make_chat_specs(context, fields, std::move(input), request.specs)) {
-    return error;
-  }
+  request.specs = KTX_TRY(make_chat_specs(context, fields, std::move(input)));
   request.echoed = echo(body, fields);
   for (AnswerSpec& spec : request.specs) spec.stream_calls = fields.stream;
-  return std::nullopt;
+  return request;
 }
 
 }  // namespace
 
-void post_responses(const ServerContext& context, const HttpRequest& request,
-                    const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
-  ResponseRequest response;
-  if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
+ApiStatus post_responses(const ServerContext& context, const HttpRequest& request,
+                         const HttpReplyPtr& reply) {
+  ResponseRequest response = KTX_TRY(read_response(context, request));
   std::make_shared<ResponseAnswer>(context.model, reply, response)
       ->start(std::move(response.specs));
+  return {};
 }
 
-void post_responses_input_tokens(const ServerContext& context, const HttpRequest& request,
-                                 const HttpReplyPtr& reply) {
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
-  ResponseRequest response;
-  if (const auto error = read_response(context, body, response)) return send_error(*reply, *error);
+ApiStatus post_responses_input_tokens(const ServerContext& context, const HttpRequest& request,
+                                      const HttpReplyPtr& reply) {
+  ResponseRequest response = KTX_TRY(read_response(context, request));
   send_notes(response.specs[0].notes, *reply);
   send_input_tokens(*reply, response.specs[0].prompt.size());
+  return {};
 }
 
 }  // namespace ktx::server

@@ -71,7 +71,7 @@ double relevance(const std::vector<float>& scores) {
 std::vector<std::string> read_documents(FieldReader& in, const char* name) {
   std::vector<std::string> documents;
   const Json* list = in.list(name);
-  if (in.error()) return {};
+  if (!in.status()) return {};
   if (list == nullptr || list->empty()) {
     in.fail(name, fmt::format("'{}' must be a list of at least one text", name));
     return {};
@@ -124,16 +124,15 @@ Json rerank_answer(const Rerank& asked, const EmbeddingJob::Outcome& outcome) {
 
 }  // namespace
 
-void post_rerank(const ServerContext& context, const HttpRequest& request,
-                 const HttpReplyPtr& reply) {
+ApiStatus post_rerank(const ServerContext& context, const HttpRequest& request,
+                      const HttpReplyPtr& reply) {
   const ServedModel& model = *context.model;
-  Json body;
-  if (const auto error = parse_body(request.body, body)) return send_error(*reply, *error);
+  const Json body = KTX_TRY(parse_body(request.body));
   if (model.facts().scores == 0) {
-    return send_error(*reply, {501,
-                               "this model has no head that scores texts; start the server with a "
-                               "reranker, such as Qwen3-Reranker or bge-reranker",
-                               "", "not_supported"});
+    return ApiError{501,
+                    "this model has no head that scores texts; start the server with a "
+                    "reranker, such as Qwen3-Reranker or bge-reranker",
+                    "", "not_supported"};
   }
   FieldReader in(body);
   in.text("model");  // any is this one
@@ -147,40 +146,38 @@ void post_rerank(const ServerContext& context, const HttpRequest& request,
   const auto count = static_cast<int64_t>(asked.documents.size());
   asked.top_n = static_cast<size_t>(in.whole("top_n", std::max<int64_t>(count, 1), 1, 1 << 20));
   asked.with_texts = in.flag(asked.plain ? "return_text" : "return_documents", false);
-  if (in.error()) return send_error(*reply, *in.error());
-  if (const auto error = check_size(model, "query", query.size()))
-    return send_error(*reply, *error);
+  KTX_TRY(in.status());
+  KTX_TRY(check_size(model, "query", query.size()));
 
   std::vector<std::vector<int32_t>> texts;
   const bool all = model.facts().encoder;  // others keep room for a token of an answer
   const auto most = static_cast<size_t>(model.scheduler->capacity() - (all ? 0 : 1));
   for (size_t i = 0; i < asked.documents.size(); ++i) {
     const std::string field = fmt::format("{}[{}]", name, i);
-    if (const auto error = check_size(model, field, asked.documents[i].size())) {
-      return send_error(*reply, *error);
-    }
+    KTX_TRY(check_size(model, field, asked.documents[i].size()));
     texts.push_back(pair_tokens(model, query, asked.documents[i]));
     if (texts.back().empty()) {
-      return send_error(*reply, {501,
-                                 "the plan does not say how a query and a document are put "
-                                 "together: compile it from a GGUF that has "
-                                 "'tokenizer.chat_template.rerank'",
-                                 "", "not_supported"});
+      return ApiError{501,
+                      "the plan does not say how a query and a document are put "
+                      "together: compile it from a GGUF that has "
+                      "'tokenizer.chat_template.rerank'",
+                      "", "not_supported"};
     }
     if (texts.back().size() > most) {
-      return send_error(*reply, {400,
-                                 fmt::format("'{}' is too large: {} tokens with the query, at most "
-                                             "{} are possible",
-                                             field, texts.back().size(), most),
-                                 field, "context_length_exceeded"});
+      return ApiError{400,
+                      fmt::format("'{}' is too large: {} tokens with the query, at most "
+                                  "{} are possible",
+                                  field, texts.back().size(), most),
+                      field, "context_length_exceeded"};
     }
   }
   const auto answer = [reply, asked = std::move(asked)](const EmbeddingJob::Outcome& outcome) {
-    if (outcome.error) return send_error(*reply, *outcome.error);
+    if (outcome.error) return *outcome.error;
     reply->send(200, "application/json", dump(rerank_answer(asked, outcome)));
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, runtime::Pooling::Scores, false)
       ->start(std::move(texts), 0, context);
+  return {};
 }
 
 }  // namespace ktx::server

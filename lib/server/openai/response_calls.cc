@@ -81,7 +81,7 @@ void complete_call_item(CallForm form, const std::string& arguments, Json& item)
   }
 }
 
-std::optional<ApiError> read_call_item(const Json& item, const std::string& where, PastCall& call) {
+ApiStatus read_call_item(const Json& item, const std::string& where, PastCall& call) {
   const std::string type = string_or(item, "type", "");
   const auto* row = std::find_if(std::begin(kCallItems), std::end(kCallItems),
                                  [&](const CallItemRow& each) { return each.type == type; });
@@ -103,7 +103,7 @@ std::optional<ApiError> read_call_item(const Json& item, const std::string& wher
     if (row->form == CallForm::LocalShell) object.erase("type");
     call.arguments = dump(object);
   }
-  return std::nullopt;
+  return {};
 }
 
 std::string output_text(const Json& item) {

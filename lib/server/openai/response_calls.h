@@ -20,7 +20,7 @@ struct PastCall {
   std::string id, name, arguments;
 };
 // For a type whose row says Call. `where`: of the item in the request.
-std::optional<ApiError> read_call_item(const Json& item, const std::string& where, PastCall& call);
+ApiStatus read_call_item(const Json& item, const std::string& where, PastCall& call);
 
 // The text of an output that is neither a string nor a list of parts: what a shell printed, how a
 // patch went.

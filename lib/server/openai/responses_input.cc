@@ -12,7 +12,7 @@ class ItemReader {
  public:
   ItemReader(ChatInput& input, RequestTools& tools) : input_(input), tools_(tools) {}
 
-  std::optional<ApiError> read(const Json& item, const std::string& where) {
+  ApiStatus read(const Json& item, const std::string& where) {
     if (!item.is_object()) {
       return bad_place(where, fmt::format("is {}, expected an object", show(item)));
     }
@@ -34,19 +34,19 @@ class ItemReader {
         return more_tools(item, type, where);
       case HeldAs::AsJson:
         append(answer()["content"], as_json(item));
-        return std::nullopt;
+        return {};
       case HeldAs::Replaced:
         append(answer()["content"], left_out(*row));
-        return std::nullopt;
+        return {};
       case HeldAs::Refused:
         return refuse_held(Protocol::Responses, Held::Item, type, where);
       default:
         note_skipped(*row, where, input_.notes);
-        return std::nullopt;
+        return {};
     }
   }
 
-  std::optional<ApiError> message(const Json& item, const std::string& where) {
+  ApiStatus message(const Json& item, const std::string& where) {
     const std::string role = string_or(item, "role", "");
     if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
       return ApiError{400,
@@ -64,16 +64,16 @@ class ItemReader {
       return ApiError{400, fmt::format("'{}' has no content", where), place.where, ""};
     }
     ContentText said;
-    if (auto error = read_content(*content, place, input_.notes, said)) return error;
+    KTX_TRY(read_content(*content, place, input_.notes, said));
     if (role != "assistant") {
       reasoning_.clear();
       input_.messages.push_back({{"role", role}, {"content", said.text}});
-      return std::nullopt;
+      return {};
     }
     Json& all = answer()["content"];
     if (all != "" && !said.text.empty()) append(all, "\n\n");
     append(all, said.text);
-    return std::nullopt;
+    return {};
   }
 
  private:
@@ -94,31 +94,31 @@ class ItemReader {
   }
 
   // Kept for the message that follows: reasoning alone is none.
-  std::optional<ApiError> reasoning(const Json& item, const std::string& where) {
+  ApiStatus reasoning(const Json& item, const std::string& where) {
     ContentText said;
     for (const char* key : {"content", "summary"}) {
       const auto parts = item.find(key);
       if (parts == item.end() || !said.text.empty()) continue;
       const ContentPlace place = {Protocol::Responses, fmt::format("{}.{}", where, key)};
-      if (auto error = read_content(*parts, place, input_.notes, said)) return error;
+      KTX_TRY(read_content(*parts, place, input_.notes, said));
     }
     reasoning_ += said.text;
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<ApiError> call(const Json& item, const std::string& where) {
+  ApiStatus call(const Json& item, const std::string& where) {
     PastCall past;
-    if (auto error = read_call_item(item, where, past)) return error;
+    KTX_TRY(read_call_item(item, where, past));
     Json& message = answer();
     if (!message.contains("tool_calls")) message["tool_calls"] = Json::array();
     message["tool_calls"].push_back(
         {{"type", "function"},
          {"id", past.id},
          {"function", {{"name", past.name}, {"arguments", past.arguments}}}});
-    return std::nullopt;
+    return {};
   }
 
-  std::optional<ApiError> result(const Json& item, const std::string& where) {
+  ApiStatus result(const Json& item, const std::string& where) {
     reasoning_.clear();
     const auto output = item.find("output");
     ContentPlace place = {Protocol::Responses, where + ".output"};
@@ -126,14 +126,14 @@ class ItemReader {
     const bool parts = output != item.end() && output->is_array() && !output->empty() &&
                        (*output)[0].is_object() && (*output)[0].contains("type");
     if (parts) {
-      if (auto error = read_content(*output, place, input_.notes, said)) return error;
+      KTX_TRY(read_content(*output, place, input_.notes, said));
     } else if (output != item.end() && output->is_object() && output->contains("type")) {
-      if (auto error = read_part(*output, place, input_.notes, said)) return error;
+      KTX_TRY(read_part(*output, place, input_.notes, said));
     } else {
       said.text = output_text(item);
     }
     add_result(item, said.text);
-    return std::nullopt;
+    return {};
   }
 
   void add_result(const Json& item, const std::string& text) {
@@ -142,18 +142,17 @@ class ItemReader {
   }
 
   // A search has found them, or the client adds them.
-  std::optional<ApiError> more_tools(const Json& item, const std::string& type,
-                                     const std::string& where) {
+  ApiStatus more_tools(const Json& item, const std::string& type, const std::string& where) {
     const auto list = item.find("tools");
     const size_t before = tools_.clients.size();
     if (list != item.end() && list->is_array()) {
-      if (auto error = read_tools(*list, ToolForm::Flat, where + ".tools", tools_)) return error;
+      KTX_TRY(read_tools(*list, ToolForm::Flat, where + ".tools", tools_));
     }
-    if (type != "tool_search_output" || string_or(item, "call_id", "").empty()) return std::nullopt;
+    if (type != "tool_search_output" || string_or(item, "call_id", "").empty()) return {};
     std::string names = "Tools found:";
     for (size_t i = before; i < tools_.clients.size(); ++i) names += " " + tools_.clients[i].shown;
     add_result(item, tools_.clients.size() == before ? "No more tools were found." : names);
-    return std::nullopt;
+    return {};
   }
 
   ChatInput& input_;
@@ -163,13 +162,13 @@ class ItemReader {
 
 }  // namespace
 
-std::optional<ApiError> read_responses_input(const Json& given, const std::string& instructions,
-                                             ChatInput& input, RequestTools& tools) {
+ApiStatus read_responses_input(const Json& given, const std::string& instructions, ChatInput& input,
+                               RequestTools& tools) {
   ItemReader reader(input, tools);
   input.messages = Json::array();
   if (!instructions.empty()) {
     const Json system = {{"role", "system"}, {"content", instructions}};
-    if (auto error = reader.message(system, "instructions")) return error;
+    KTX_TRY(reader.message(system, "instructions"));
   }
   if (given.is_string()) {
     input.messages.push_back({{"role", "user"}, {"content", given}});
@@ -177,7 +176,7 @@ std::optional<ApiError> read_responses_input(const Json& given, const std::strin
     return bad_place("input", "must be a string or a list of items");
   } else {
     for (size_t i = 0; i < given.size(); ++i) {
-      if (auto error = reader.read(given[i], fmt::format("input[{}]", i))) return error;
+      KTX_TRY(reader.read(given[i], fmt::format("input[{}]", i)));
     }
   }
   return check_messages(input.messages, "input");

@@ -15,7 +15,7 @@ namespace ktx::server {
 
 // `instructions` become a system message in front. Tools that the items bring are added to
 // `tools`, which has those of the request.
-std::optional<ApiError> read_responses_input(const Json& given, const std::string& instructions,
-                                             ChatInput& input, RequestTools& tools);
+ApiStatus read_responses_input(const Json& given, const std::string& instructions, ChatInput& input,
+                               RequestTools& tools);
 
 }  // namespace ktx::server

@@ -53,13 +53,13 @@ void convert_harmony_reasoning(Json& messages) {
   }
 }
 
-std::optional<ApiError> read_tool_calls(const Json& list, const std::string& where, Json& out) {
+ApiResult<Json> read_tool_calls(const Json& list, const std::string& where) {
   if (!list.is_array()) return bad_place(where, fmt::format("is {}, expected a list", show(list)));
   if (list.size() > kMaxToolCalls) {
     return bad_place(
         where, fmt::format("has {} calls, at most {} are possible", list.size(), kMaxToolCalls));
   }
-  out = Json::array();
+  Json out = Json::array();
   for (size_t i = 0; i < list.size(); ++i) {
     const Json& call = list[i];
     const auto function = call.is_object() ? call.find("function") : call.end();
@@ -84,7 +84,7 @@ std::optional<ApiError> read_tool_calls(const Json& list, const std::string& whe
         function->contains("arguments") ? (*function)["arguments"] : Json::object();
     out.push_back(std::move(item));
   }
-  return std::nullopt;
+  return out;
 }
 
 bool opens_reasoning(const ServedModel& model, const std::string& prompt) {
@@ -115,8 +115,7 @@ void apply_reasoning_default(const ServedModel& model, ChatInput& input) {
 
 namespace {
 
-std::optional<ApiError> read_message(const Json& from, const std::string& where, bool first,
-                                     Notes& notes, Json& to) {
+ApiResult<Json> read_message(const Json& from, const std::string& where, bool first, Notes& notes) {
   if (!from.is_object()) {
     return bad_place(where, fmt::format("is {}, expected an object", show(from)));
   }
@@ -132,6 +131,7 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
         where + ".role",
         fmt::format("is {}, expected system, developer, user, assistant or tool", show(*role)));
   }
+  Json to;
   to["role"] = name == "function" ? "tool" : name;
   const auto content = from.find("content");
   // OpenAI's first form has one call, in a field of its own.
@@ -151,7 +151,7 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
     const bool system = name == "system" || name == "developer";
     const ContentPlace place = {Protocol::Chat, where + ".content", name == "user",
                                 first && system};
-    if (auto error = read_content(*content, place, notes, said)) return error;
+    KTX_TRY(read_content(*content, place, notes, said));
   }
   to["content"] = said.text.empty() ? refusal : said.text;
   for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
@@ -162,34 +162,33 @@ std::optional<ApiError> read_message(const Json& from, const std::string& where,
   }
   if (!said.reasoning.empty()) to["reasoning_content"] = said.reasoning;
   if (has_calls && !from["tool_calls"].empty()) {
-    return read_tool_calls(from["tool_calls"], where + ".tool_calls", to["tool_calls"]);
+    to["tool_calls"] = KTX_TRY(read_tool_calls(from["tool_calls"], where + ".tool_calls"));
+  } else if (has_old_call) {
+    const Json calls = Json::array({{{"function", *old_call}}});
+    to["tool_calls"] = KTX_TRY(read_tool_calls(calls, where + ".function_call"));
   }
-  if (!has_old_call) return std::nullopt;
-  const Json calls = Json::array({{{"function", *old_call}}});
-  return read_tool_calls(calls, where + ".function_call", to["tool_calls"]);
+  return to;
 }
 
 }  // namespace
 
-std::optional<ApiError> read_messages(const Json& list, Json& messages, Notes& notes) {
-  messages = Json::array();
+ApiResult<Json> read_messages(const Json& list, Notes& notes) {
+  Json messages = Json::array();
   if (list.size() > kMaxMessages) {
     return bad_place("messages", fmt::format("has {} items, at most {} are possible", list.size(),
                                              kMaxMessages));
   }
   size_t calls = 0;
   for (size_t i = 0; i < list.size() && calls <= kMaxToolCalls; ++i) {
-    Json to;
-    if (auto error = read_message(list[i], fmt::format("messages[{}]", i), i == 0, notes, to)) {
-      return error;
-    }
+    Json to = KTX_TRY(read_message(list[i], fmt::format("messages[{}]", i), i == 0, notes));
     if (const auto made = to.find("tool_calls"); made != to.end()) calls += made->size();
     messages.push_back(std::move(to));
   }
-  return check_messages(messages, "messages");
+  KTX_TRY(check_messages(messages, "messages"));
+  return messages;
 }
 
-std::optional<ApiError> check_messages(const Json& messages, const std::string& field) {
+ApiStatus check_messages(const Json& messages, const std::string& field) {
   if (messages.empty()) {
     return bad_place(field, "is empty; the model needs at least one message");
   }
@@ -212,7 +211,7 @@ std::optional<ApiError> check_messages(const Json& messages, const std::string& 
       is_answer(messages[messages.size() - 2])) {
     return bad_place(field, "ends with two messages of the assistant; join them");
   }
-  return std::nullopt;
+  return {};
 }
 
 // The content of a last message that is the assistant's and no call, which leaves the list.
@@ -225,13 +224,13 @@ std::string take_begun_answer(const ChatInput& input, Json& messages) {
   return begun;
 }
 
-std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
-                                    ChatPrompt& prompt) {
+ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input) {
+  ChatPrompt prompt;
   if (!input.rendered_ids.empty()) {
     prompt.text = input.rendered;
     prompt.ids = input.rendered_ids;
     prompt.reasoning_open = opens_reasoning(model, prompt.text);
-    return std::nullopt;
+    return prompt;
   }
   if (!model.chat_template) {
     return ApiError{
@@ -285,11 +284,11 @@ std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& i
       opens_reasoning(model, prompt.text)) {
     prompt.text += model.reasoning->close;
   }
-  if (auto error = check_size(model, "messages", prompt.text.size())) return error;
+  KTX_TRY(check_size(model, "messages", prompt.text.size()));
   if (model.allow_control_tokens) prompt.outside.clear();
   prompt.ids = model.tokenizer->encode_prompt(prompt.text, prompt.outside);
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
-  return std::nullopt;
+  return prompt;
 }
 
 }  // namespace ktx::server

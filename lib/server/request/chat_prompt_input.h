@@ -50,8 +50,7 @@ struct ChatPrompt {
 // Renders and tokenises. What the assistant has begun to say stands behind the begin of its
 // message, so that the model goes on with it. A template that refuses the conversation is the
 // client's error (400), with the place in the template.
-std::optional<ApiError> make_prompt(const ServedModel& model, const ChatInput& input,
-                                    ChatPrompt& prompt);
+ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input);
 
 // continue_final_message and add_generation_prompt, which exclude each other. Without them a last
 // message of the assistant is continued.
@@ -63,10 +62,10 @@ void apply_reasoning_default(const ServedModel& model, ChatInput& input);
 
 // OpenAI's messages in our form: content parts become one text (content_parts.h). What was left out
 // is noted in `notes`.
-std::optional<ApiError> read_messages(const Json& list, Json& messages, Notes& notes);
+ApiResult<Json> read_messages(const Json& list, Notes& notes);
 
 // Messages in our form, from `field` of the request: not empty, within the limits, and no two of
 // the assistant at their end.
-std::optional<ApiError> check_messages(const Json& messages, const std::string& field);
+ApiStatus check_messages(const Json& messages, const std::string& field);
 
 }  // namespace ktx::server

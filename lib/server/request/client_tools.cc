@@ -49,12 +49,12 @@ struct OneTool {
   const std::string space = {};  // its namespace
 };
 
-std::optional<ApiError> add_tool(const OneTool& tool, const std::string& name, CallForm call,
-                                 const std::string& description, Json schema, RequestTools& out) {
+ApiStatus add_tool(const OneTool& tool, const std::string& name, CallForm call,
+                   const std::string& description, Json schema, RequestTools& out) {
   const std::string shown = shown_name(tool.space, name);
   // Found again by a search, or declared in each turn.
   for (const ClientTool& known : out.clients) {
-    if (known.shown == shown) return std::nullopt;
+    if (known.shown == shown) return {};
   }
   if (out.clients.size() == kMaxTools) {
     return bad_place(tool.where,
@@ -67,7 +67,7 @@ std::optional<ApiError> add_tool(const OneTool& tool, const std::string& name, C
   if (out.functions.is_null()) out.functions = Json::array();
   out.functions.push_back({{"type", "function"}, {"function", std::move(function)}});
   out.clients.push_back({shown, name, tool.space, call});
-  return std::nullopt;
+  return {};
 }
 
 // What describes the tool: itself, or its member `key` in the nested form.
@@ -77,7 +77,7 @@ const Json* described(const OneTool& tool, const char* key) {
   return found == tool.from.end() || !found->is_object() ? nullptr : &*found;
 }
 
-std::optional<ApiError> add_function(const OneTool& tool, RequestTools& out) {
+ApiStatus add_function(const OneTool& tool, RequestTools& out) {
   const Json* function = described(tool, "function");
   if (function == nullptr) {
     return bad_place(tool.where, "is no {\"type\": \"function\", \"function\": ...}");
@@ -99,7 +99,7 @@ std::optional<ApiError> add_function(const OneTool& tool, RequestTools& out) {
 }
 
 // One text, whose form the description gives; one that is regular binds a forced call too.
-std::optional<ApiError> add_custom(const OneTool& tool, RequestTools& out) {
+ApiStatus add_custom(const OneTool& tool, RequestTools& out) {
   const Json* custom = described(tool, "custom");
   if (custom == nullptr) {
     return bad_place(tool.where, "is no {\"type\": \"custom\", \"custom\": ...}");
@@ -129,7 +129,7 @@ std::optional<ApiError> add_custom(const OneTool& tool, RequestTools& out) {
   return add_tool(tool, name, CallForm::Custom, description, std::move(schema), out);
 }
 
-std::optional<ApiError> add_known(const HeldRow& row, const OneTool& tool, RequestTools& out) {
+ApiStatus add_known(const HeldRow& row, const OneTool& tool, RequestTools& out) {
   const auto* known =
       std::find_if(std::begin(kKnownTools), std::end(kKnownTools), [&](const KnownTool& each) {
         return each.protocol == tool.form.protocol && each.type == row.type;
@@ -142,7 +142,7 @@ std::optional<ApiError> add_known(const HeldRow& row, const OneTool& tool, Reque
        string_or(*environment, "type", "").starts_with("container"));
   if (elsewhere) {
     note_skipped(row, tool.where, out.notes);
-    return std::nullopt;
+    return {};
   }
   const auto schema = tool.from.find("parameters");
   const bool given = schema != tool.from.end() && schema->is_object();
@@ -151,9 +151,9 @@ std::optional<ApiError> add_known(const HeldRow& row, const OneTool& tool, Reque
                   given ? *schema : Json::parse(known->schema), out);
 }
 
-std::optional<ApiError> add_any(const OneTool& tool, RequestTools& out);
+ApiStatus add_any(const OneTool& tool, RequestTools& out);
 
-std::optional<ApiError> add_namespace(const OneTool& tool, RequestTools& out) {
+ApiStatus add_namespace(const OneTool& tool, RequestTools& out) {
   const std::string name = string_or(tool.from, "name", "");
   const auto inner = tool.from.find("tools");
   if (name.empty() || !tool.space.empty()) {
@@ -162,12 +162,12 @@ std::optional<ApiError> add_namespace(const OneTool& tool, RequestTools& out) {
   if (inner == tool.from.end() || !inner->is_array()) return bad_place(tool.where, "has no tools");
   for (size_t i = 0; i < inner->size(); ++i) {
     const OneTool one = {(*inner)[i], fmt::format("{}.tools[{}]", tool.where, i), tool.form, name};
-    if (auto error = add_any(one, out)) return error;
+    KTX_TRY(add_any(one, out));
   }
-  return std::nullopt;
+  return {};
 }
 
-std::optional<ApiError> add_any(const OneTool& tool, RequestTools& out) {
+ApiStatus add_any(const OneTool& tool, RequestTools& out) {
   if (!tool.from.is_object()) {
     return bad_place(tool.where, fmt::format("is {}, expected an object", show(tool.from)));
   }
@@ -188,7 +188,7 @@ std::optional<ApiError> add_any(const OneTool& tool, RequestTools& out) {
       return add_known(*row, tool, out);
     default:
       note_skipped(*row, tool.where, out.notes);
-      return std::nullopt;
+      return {};
   }
 }
 
@@ -211,18 +211,16 @@ std::string_view schema_field(ToolForm form) {
   return row_of(form).schema_field;
 }
 
-std::optional<ApiError> read_tools(const Json& list, ToolForm form, const std::string& where,
-                                   RequestTools& tools) {
+ApiStatus read_tools(const Json& list, ToolForm form, const std::string& where,
+                     RequestTools& tools) {
   if (list.size() > kMaxTools) {
     return bad_place(where,
                      fmt::format("has {} items, at most {} are possible", list.size(), kMaxTools));
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    if (auto error = add_any({list[i], fmt::format("{}[{}]", where, i), row_of(form)}, tools)) {
-      return error;
-    }
+    KTX_TRY(add_any({list[i], fmt::format("{}[{}]", where, i), row_of(form)}, tools));
   }
-  return std::nullopt;
+  return {};
 }
 
 std::string shown_name(const std::string& space, const std::string& name) {

@@ -40,8 +40,8 @@ struct RequestTools {
 
 // Adds the tools of `list`, checked: a name, and a schema that is an object. Tools that a vendor's
 // own server runs are left out with a note. `where`: of the list in the request.
-std::optional<ApiError> read_tools(const Json& list, ToolForm form, const std::string& where,
-                                   RequestTools& tools);
+ApiStatus read_tools(const Json& list, ToolForm form, const std::string& where,
+                     RequestTools& tools);
 
 // Of a tool in a namespace: "mcp__git" and "log" are "mcp__git__log".
 std::string shown_name(const std::string& space, const std::string& name);

@@ -62,10 +62,10 @@ class GrammarFilter final : public runtime::TokenFilter {
 
 }  // namespace
 
-std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& constraint,
-                                    bool ignore_end, std::unique_ptr<runtime::TokenFilter>& filter,
-                                    std::vector<std::string>* notes) {
-  if (constraint.kind == Constraint::Kind::None) return std::nullopt;
+ApiStatus make_filter(const ServedModel& model, const Constraint& constraint, bool ignore_end,
+                      std::unique_ptr<runtime::TokenFilter>& filter,
+                      std::vector<std::string>* notes) {
+  if (constraint.kind == Constraint::Kind::None) return {};
   Result<text::Grammar> grammar = model.grammars->get(constraint);
   // A tool's place stands in the message.
   const std::string at = !constraint.tools.empty() ? "" : fmt::format("'{}': ", constraint.field);
@@ -76,7 +76,7 @@ std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& 
     return ApiError{400, at + grammar.error().message, constraint.field, "invalid_schema"};
   }
   filter = std::make_unique<GrammarFilter>(grammar.take(), ignore_end);
-  return std::nullopt;
+  return {};
 }
 
 namespace {

@@ -15,8 +15,8 @@ namespace ktx::server {
 // else may. An error is the client's: a schema or a grammar that cannot be compiled, with the
 // field of the request and the place in it. What of a schema was passed over goes to `notes`,
 // which may be null.
-std::optional<ApiError> make_filter(const ServedModel& model, const Constraint& constraint,
-                                    bool ignore_end, std::unique_ptr<runtime::TokenFilter>& filter,
-                                    std::vector<std::string>* notes = nullptr);
+ApiStatus make_filter(const ServedModel& model, const Constraint& constraint, bool ignore_end,
+                      std::unique_ptr<runtime::TokenFilter>& filter,
+                      std::vector<std::string>* notes = nullptr);
 
 }  // namespace ktx::server

@@ -202,7 +202,7 @@ void read_format(const Json& format, const std::string& field, FieldReader& in,
                                field, show(format["type"])));
   }
   const FoundSchema found = find_schema(format, field, in);
-  if (in.error()) return;
+  if (!in.status()) return;
   if (type == "text") {
     if (found.schema == nullptr) return;
     return in.fail(found.field, fmt::format("'{}' stands in a format of type text; write "

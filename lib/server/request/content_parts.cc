@@ -55,11 +55,11 @@ std::optional<std::string> text_of_file(std::string_view data) {
   return text;
 }
 
-std::optional<ApiError> cannot_read(const HeldRow& row, const std::string& type,
-                                    const ContentPlace& place, ContentText& out) {
+ApiStatus cannot_read(const HeldRow& row, const std::string& type, const ContentPlace& place,
+                      ContentText& out) {
   if (!place.own) {
     out.text += left_out(row);
-    return std::nullopt;
+    return {};
   }
   return bad_place(place.where,
                    fmt::format("is of type '{}': {} input is not supported, this model reads text "
@@ -69,8 +69,8 @@ std::optional<ApiError> cannot_read(const HeldRow& row, const std::string& type,
 
 // A document of Anthropic's, a search result, a file of OpenAI's: all with a title and one of a
 // text, parts or bytes.
-std::optional<ApiError> read_document(const HeldRow& row, const Json& part,
-                                      const ContentPlace& place, Notes& notes, ContentText& out) {
+ApiStatus read_document(const HeldRow& row, const Json& part, const ContentPlace& place,
+                        Notes& notes, ContentText& out) {
   const std::string type = string_or(part, "type", "");
   const auto member = [&](const char* name) -> const Json& {
     const auto found = part.find(name);
@@ -88,7 +88,7 @@ std::optional<ApiError> read_document(const HeldRow& row, const Json& part,
   } else if (source.contains("content")) {
     const std::string at = type == "document" ? ".source.content" : ".content";
     const ContentPlace within = {place.protocol, place.where + at, place.own, false};
-    if (auto error = read_content(source["content"], within, notes, inner)) return error;
+    KTX_TRY(read_content(source["content"], within, notes, inner));
   } else if (type == "document" && form == "base64") {
     bytes = string_or(source, "data", "");
   } else if (source.contains("file_data")) {
@@ -105,18 +105,18 @@ std::optional<ApiError> read_document(const HeldRow& row, const Json& part,
   out.text += fmt::format("<document{}>\n{}{}{}\n</document>\n",
                           title.empty() ? "" : fmt::format(" title={}", dump(Json(title))), context,
                           context.empty() ? "" : "\n", inner.text);
-  return std::nullopt;
+  return {};
 }
 
-std::optional<ApiError> read_reasoning_part(const Json& part, const ContentPlace& place,
-                                            Notes& notes, ContentText& out) {
+ApiStatus read_reasoning_part(const Json& part, const ContentPlace& place, Notes& notes,
+                              ContentText& out) {
   const char* key = part.contains("text") ? "text" : "thinking";
   const auto thinking = part.find(key);
   ContentText inner;
   if (thinking != part.end()) {
     const ContentPlace within = {place.protocol, fmt::format("{}.{}", place.where, key), false,
                                  false};
-    if (auto error = read_content(*thinking, within, notes, inner)) return error;
+    KTX_TRY(read_content(*thinking, within, notes, inner));
   }
   const std::string signature = string_or(part, "signature", "");
   if (inner.text.empty() && signature.starts_with(kSignature)) {
@@ -124,7 +124,7 @@ std::optional<ApiError> read_reasoning_part(const Json& part, const ContentPlace
     if (text::valid_utf8_prefix(inner.text) != inner.text.size()) inner.text.clear();
   }
   out.reasoning += inner.text;
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
@@ -145,11 +145,10 @@ std::string as_json(const Json& part) {
   return fmt::format("[{} {}]\n", string_or(part, "type", ""), dump(rest));
 }
 
-std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, Notes& notes,
-                                  ContentText& out) {
+ApiStatus read_part(const Json& part, const ContentPlace& place, Notes& notes, ContentText& out) {
   if (part.is_string()) {
     out.text += part.get_ref<const std::string&>();
-    return std::nullopt;
+    return {};
   }
   if (!part.is_object()) {
     return bad_place(place.where, fmt::format("is {}, expected an object", show(part)));
@@ -159,9 +158,9 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
       given == part.end() || given->is_null() ? "text" : string_or(part, "type", "");
   const HeldRow* row = find_held(place.protocol, Held::Part, type);
   if (row == nullptr) return refuse_held(place.protocol, Held::Part, type, place.where);
-  const auto add_text = [&](const char* key) -> std::optional<ApiError> {
+  const auto add_text = [&](const char* key) -> ApiStatus {
     const auto text = part.find(key);
-    if (text != part.end() && text->is_null()) return std::nullopt;
+    if (text != part.end() && text->is_null()) return {};
     if (text == part.end() || !text->is_string()) {
       return bad_place(place.where, fmt::format("is a part without {}", key));
     }
@@ -169,7 +168,7 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
     // Nothing stands before it: the header of a request may.
     out.text +=
         place.begins_prompt && out.text.empty() ? without_request_headers(said, notes) : said;
-    return std::nullopt;
+    return {};
   };
   switch (row->as) {
     case HeldAs::Text:
@@ -180,35 +179,35 @@ std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, N
       return read_reasoning_part(part, place, notes, out);
     case HeldAs::Summary:
       out.text += string_or(part, "content", "");
-      return std::nullopt;
+      return {};
     case HeldAs::Document:
       return read_document(*row, part, place, notes, out);
     case HeldAs::ToolName:
       out.text += fmt::format("The tool '{}' can be called.\n", string_or(part, "tool_name", ""));
-      return std::nullopt;
+      return {};
     case HeldAs::AsJson:
       out.text += as_json(part);
-      return std::nullopt;
+      return {};
     case HeldAs::Media:
       return cannot_read(*row, type, place, out);
     case HeldAs::Replaced:
       out.text += left_out(*row);
-      return std::nullopt;
+      return {};
     case HeldAs::Skipped:
       note_skipped(*row, place.where, notes);
-      return std::nullopt;
+      return {};
     default:  // calls and results, where they cannot stand
       return bad_place(place.where, fmt::format("is of type '{}', which cannot stand there", type));
   }
 }
 
-std::optional<ApiError> read_content(const Json& content, const ContentPlace& place, Notes& notes,
-                                     ContentText& out) {
-  if (content.is_null()) return std::nullopt;
+ApiStatus read_content(const Json& content, const ContentPlace& place, Notes& notes,
+                       ContentText& out) {
+  if (content.is_null()) return {};
   if (content.is_string()) {
     const std::string& text = content.get_ref<const std::string&>();
     out.text += place.begins_prompt ? without_request_headers(text, notes) : text;
-    return std::nullopt;
+    return {};
   }
   if (!content.is_array()) {
     return bad_place(place.where,
@@ -217,9 +216,9 @@ std::optional<ApiError> read_content(const Json& content, const ContentPlace& pl
   ContentPlace at = place;
   for (size_t i = 0; i < content.size(); ++i) {
     at.where = fmt::format("{}[{}]", place.where, i);
-    if (auto error = read_part(content[i], at, notes, out)) return error;
+    KTX_TRY(read_part(content[i], at, notes, out));
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace ktx::server

@@ -26,10 +26,9 @@ struct ContentText {
 };
 
 // Both add to `out`.
-std::optional<ApiError> read_content(const Json& content, const ContentPlace& place, Notes& notes,
-                                     ContentText& out);
-std::optional<ApiError> read_part(const Json& part, const ContentPlace& place, Notes& notes,
-                                  ContentText& out);
+ApiStatus read_content(const Json& content, const ContentPlace& place, Notes& notes,
+                       ContentText& out);
+ApiStatus read_part(const Json& part, const ContentPlace& place, Notes& notes, ContentText& out);
 
 // An item or a part for As::AsJson: "[web_fetch_tool_result {"url": ...}]".
 std::string as_json(const Json& part);

@@ -43,7 +43,7 @@ void read_thinking(FieldReader& in, ChatInput& input, ReasoningLimit& limit) {
   input.show_reasoning = string_or(*thinking, "display", "") != "omitted";
   FieldReader inner(*thinking, "thinking.");
   if (const auto most = inner.maybe_count("budget_tokens", 0)) limit.tokens = *most;
-  if (inner.error()) in.fail("thinking", inner.error()->message);
+  if (!inner.status()) in.fail("thinking", inner.status().error().message);
 }
 
 // `reasoning` of Responses, and of routers of OpenAI's protocol.
@@ -55,7 +55,7 @@ void read_reasoning(const ServedModel& model, FieldReader& in, ChatInput& input,
   if (inner.get("enabled") != nullptr) set_switch(inner.flag("enabled", true), input.extra);
   if (const auto most = inner.maybe_count("max_tokens", 0)) limit.tokens = *most;
   set_reasoning_effort(model, inner.text("effort"), true, input.extra);
-  if (inner.error()) in.fail("reasoning", inner.error()->message);
+  if (!inner.status()) in.fail("reasoning", inner.status().error().message);
 }
 
 }  // namespace

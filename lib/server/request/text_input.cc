@@ -17,18 +17,17 @@ ApiError wrong_form(const std::string& name) {
       name, ""};
 }
 
-std::optional<ApiError> read_text(const std::string& given, const std::string& name,
-                                  const ServedModel& model, Spelled spelled, TextInput& text) {
-  if (auto error = check_size(model, name, given.size())) return error;
+ApiResult<TextInput> read_text(const std::string& given, const std::string& name,
+                               const ServedModel& model, Spelled spelled) {
+  KTX_TRY(check_size(model, name, given.size()));
   text::TextSpans outside;
   if (spelled == Spelled::Text) outside.push_back({0, given.size()});
-  text = {model.tokenizer->encode_prompt(given, outside), given};
-  return std::nullopt;
+  return TextInput{model.tokenizer->encode_prompt(given, outside), given};
 }
 
 // llama.cpp's {"prompt_string": "...", "multimodal_data": [...]}.
-std::optional<ApiError> read_parts(const Json& object, const std::string& name,
-                                   const ServedModel& model, Spelled spelled, TextInput& text) {
+ApiResult<TextInput> read_parts(const Json& object, const std::string& name,
+                                const ServedModel& model, Spelled spelled) {
   const auto string = object.find("prompt_string");
   if (string == object.end() || !string->is_string()) return wrong_form(name);
   const auto data = object.find("multimodal_data");
@@ -39,18 +38,18 @@ std::optional<ApiError> read_parts(const Json& object, const std::string& name,
                                 name),
                     name, ""};
   }
-  return read_text(string->get_ref<const std::string&>(), name, model, spelled, text);
+  return read_text(string->get_ref<const std::string&>(), name, model, spelled);
 }
 
 // One text of token ids and texts; the first of these begins as a prompt does.
-std::optional<ApiError> read_ids(const Json& list, const std::string& name,
-                                 const ServedModel& model, TextInput& text) {
+ApiResult<TextInput> read_ids(const Json& list, const std::string& name, const ServedModel& model) {
+  TextInput text;
   size_t bytes = 0;
   for (const Json& item : list) {
     if (item.is_string()) {
       const std::string& part = item.get_ref<const std::string&>();
       bytes += part.size();
-      if (auto error = check_size(model, name, bytes)) return error;
+      KTX_TRY(check_size(model, name, bytes));
       const std::vector<int32_t> ids = text.ids.empty()
                                            ? model.tokenizer->encode_prompt(part)
                                            : model.tokenizer->encode(part, {.parse_special = true});
@@ -71,16 +70,15 @@ std::optional<ApiError> read_ids(const Json& list, const std::string& name,
   }
   text.text = model.tokenizer->decode(text.ids, true);
   text.of_ids = true;
-  return std::nullopt;
+  return text;
 }
 
 }  // namespace
 
-std::optional<ApiError> check_size(const ServedModel& model, const std::string& name,
-                                   size_t bytes) {
+ApiStatus check_size(const ServedModel& model, const std::string& name, size_t bytes) {
   constexpr int64_t kLeast = int64_t{4} << 20, kBytesPerToken = 16;
   const int64_t most = std::max(kLeast, kBytesPerToken * model.engine->ctx());
-  if (static_cast<int64_t>(bytes) <= most) return std::nullopt;
+  if (static_cast<int64_t>(bytes) <= most) return {};
   return ApiError{400,
                   fmt::format("'{}' is a text of {} bytes, at most {} are read at once; send it "
                               "in parts",
@@ -88,35 +86,32 @@ std::optional<ApiError> check_size(const ServedModel& model, const std::string& 
                   name, "context_length_exceeded"};
 }
 
-std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
-                                   const ServedModel& model, std::vector<TextInput>& texts,
-                                   Spelled spelled) {
+ApiResult<std::vector<TextInput>> read_texts(const Json* value, const std::string& name,
+                                             size_t most, const ServedModel& model,
+                                             Spelled spelled) {
   if (value == nullptr) return bad_place(name, "is missing");
-  const auto read_one = [&](const Json& item) -> std::optional<ApiError> {
-    TextInput& text = texts.emplace_back();
+  const auto read_one = [&](const Json& item) -> ApiResult<TextInput> {
     if (item.is_string()) {
-      return read_text(item.get_ref<const std::string&>(), name, model, spelled, text);
+      return read_text(item.get_ref<const std::string&>(), name, model, spelled);
     }
-    if (item.is_object()) return read_parts(item, name, model, spelled, text);
-    if (item.is_array()) return read_ids(item, name, model, text);
+    if (item.is_object()) return read_parts(item, name, model, spelled);
+    if (item.is_array()) return read_ids(item, name, model);
     return wrong_form(name);
   };
-  if (value->is_string() || value->is_object()) return read_one(*value);
-  if (!value->is_array() || value->empty()) return wrong_form(name);
   // Numbers are token ids: then the whole list is one text.
-  if (std::any_of(value->begin(), value->end(),
-                  [](const Json& item) { return item.is_number(); })) {
-    return read_one(*value);
-  }
+  const bool one = value->is_string() || value->is_object() ||
+                   (value->is_array() &&
+                    std::ranges::any_of(*value, [](const Json& item) { return item.is_number(); }));
+  if (one) return std::vector<TextInput>{KTX_TRY(read_one(*value))};
+  if (!value->is_array() || value->empty()) return wrong_form(name);
   if (value->size() > most) {
     return ApiError{
         400, fmt::format("'{}' has {} items, at most {} are possible", name, value->size(), most),
         name, ""};
   }
-  for (const Json& item : *value) {
-    if (auto error = read_one(item)) return error;
-  }
-  return std::nullopt;
+  std::vector<TextInput> texts;
+  for (const Json& item : *value) texts.push_back(KTX_TRY(read_one(item)));
+  return texts;
 }
 
 }  // namespace ktx::server

@@ -22,7 +22,7 @@ struct TextInput {
 
 // Refuses a text (of so many bytes) that no context of this server holds, before it takes tens of
 // times its size in memory as tokens: more than 4 MiB and 16 bytes for each token of the context.
-std::optional<ApiError> check_size(const ServedModel& model, const std::string& name, size_t bytes);
+ApiStatus check_size(const ServedModel& model, const std::string& name, size_t bytes);
 
 // Whether control tokens that a text spells are such: those of a prompt are its author's, those of
 // a text to be looked up stand in it by chance or on purpose of others.
@@ -30,8 +30,8 @@ enum class Spelled { Tokens, Text };
 
 // The field `name`; texts get the tokens that a prompt begins with. 400 for anything else, for ids
 // outside of the vocabulary, and for more than `most` texts.
-std::optional<ApiError> read_texts(const Json* value, const std::string& name, size_t most,
-                                   const ServedModel& model, std::vector<TextInput>& texts,
-                                   Spelled spelled = Spelled::Tokens);
+ApiResult<std::vector<TextInput>> read_texts(const Json* value, const std::string& name,
+                                             size_t most, const ServedModel& model,
+                                             Spelled spelled = Spelled::Tokens);
 
 }  // namespace ktx::server

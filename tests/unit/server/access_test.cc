@@ -13,8 +13,8 @@ HttpRequest request(const HttpHeaders& headers) {
 }
 
 int status(const AccessOptions& options, const HttpHeaders& headers, bool open = false) {
-  const auto error = check_access(options, request(headers), open);
-  return error ? error->status : 200;
+  const auto access = check_access(options, request(headers), open);
+  return access ? 200 : access.error().status;
 }
 
 TEST(Access, KeysAreAskedForWhereThereAreAny) {

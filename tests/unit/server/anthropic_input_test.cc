@@ -18,9 +18,9 @@ struct Read {
 };
 Read read(const Json& messages, const Json& system = nullptr) {
   Read out;
-  const auto error =
+  const auto read =
       read_anthropic_messages(system.is_null() ? nullptr : &system, messages, out.input, out.tools);
-  if (error) out.error = error->message;
+  if (!read) out.error = read.error().message;
   return out;
 }
 Json block(const char* type, const char* key, const Json& value) {
@@ -186,7 +186,7 @@ TEST(ReasoningFields, EveryProtocolsWordsAreUnderstood) {
     ChatInput input;
     ReasoningLimit limit;
     read_reasoning_fields(model, in, input, limit);
-    ASSERT_FALSE(in.error()) << fields << in.error()->message;
+    ASSERT_TRUE(in.status()) << fields << in.status().error().message;
     EXPECT_EQ(Json(input.extra), extra) << fields;
     EXPECT_EQ(limit.tokens, budget) << fields;
   }
@@ -207,8 +207,8 @@ TEST(ReasoningFields, MistakesAreNamed) {
     ChatInput input;
     ReasoningLimit limit;
     read_reasoning_fields(model, in, input, limit);
-    ASSERT_TRUE(in.error()) << fields;
-    EXPECT_THAT(in.error()->message, HasSubstr(message));
+    ASSERT_FALSE(in.status()) << fields;
+    EXPECT_THAT(in.status().error().message, HasSubstr(message));
   }
 }
 

@@ -10,8 +10,8 @@ using ::testing::HasSubstr;
 
 RequestTools read(ToolForm form, const Json& list) {
   RequestTools tools;
-  const auto error = read_tools(list, form, "tools", tools);
-  EXPECT_FALSE(error) << (error ? error->message : "");
+  const auto read = read_tools(list, form, "tools", tools);
+  EXPECT_TRUE(read) << read.error().message;
   return tools;
 }
 std::vector<std::string> names(const RequestTools& tools) {
@@ -187,9 +187,9 @@ TEST(ClientTools, MistakesAreNamedWithTheirPlace) {
   };
   for (const auto& [form, tool, message] : kWrong) {
     RequestTools tools;
-    const auto error = read_tools(Json::array({tool}), form, "tools", tools);
-    ASSERT_TRUE(error) << tool;
-    EXPECT_THAT(error->message, HasSubstr(message)) << tool;
+    const auto read = read_tools(Json::array({tool}), form, "tools", tools);
+    ASSERT_FALSE(read) << tool;
+    EXPECT_THAT(read.error().message, HasSubstr(message)) << tool;
   }
   Json inner = Json::array();
   for (size_t i = 0; i <= kMaxTools; ++i) {
@@ -197,7 +197,7 @@ TEST(ClientTools, MistakesAreNamedWithTheirPlace) {
   }
   RequestTools tools;
   const Json many = {{{"type", "namespace"}, {"name", "n"}, {"tools", inner}}};
-  EXPECT_THAT(read_tools(many, ToolForm::Flat, "tools", tools)->message,
+  EXPECT_THAT(read_tools(many, ToolForm::Flat, "tools", tools).error().message,
               HasSubstr("'tools[0].tools[256]' is one function too many"));
 }
 

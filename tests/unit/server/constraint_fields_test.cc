@@ -10,11 +10,11 @@ using ::testing::HasSubstr;
 
 const Json kSchema = {{"type", "object"}};
 
-Constraint read(const Json& body, std::optional<ApiError>& error) {
+Constraint read(const Json& body, ApiStatus& status) {
   FieldReader in(body);
   Constraint constraint;
   read_constraint(in, constraint);
-  error = in.error();
+  status = in.status();
   return constraint;
 }
 
@@ -64,9 +64,9 @@ TEST(ConstraintFields, EachFormIsRead) {
       {{{"ebnf", "root ::= \"a\""}}, Kind::Gbnf, "ebnf"},
   };
   for (const auto& c : kCases) {
-    std::optional<ApiError> error;
-    const Constraint constraint = read(c.body, error);
-    EXPECT_FALSE(error) << c.body << error->message;
+    ApiStatus status;
+    const Constraint constraint = read(c.body, status);
+    EXPECT_TRUE(status) << c.body << status.error().message;
     EXPECT_EQ(constraint.kind, c.kind) << c.body;
     EXPECT_EQ(constraint.field, c.field) << c.body;
     EXPECT_TRUE(may_constrain(dump(c.body)) || c.kind == Kind::None) << c.body;
@@ -120,12 +120,12 @@ TEST(ConstraintFields, WhatIsNotUnderstoodIsAnErrorThatNamesItsField) {
        "'response_format' and 'grammar' both constrain the answer"},
   };
   for (const auto& [body, message] : kCases) {
-    std::optional<ApiError> error;
-    (void)read(body, error);
-    ASSERT_TRUE(error) << body;
-    EXPECT_EQ(error->status, 400);
-    EXPECT_FALSE(error->param.empty()) << body;
-    EXPECT_THAT(error->message, HasSubstr(message)) << body;
+    ApiStatus status;
+    (void)read(body, status);
+    ASSERT_FALSE(status) << body;
+    EXPECT_EQ(status.error().status, 400);
+    EXPECT_FALSE(status.error().param.empty()) << body;
+    EXPECT_THAT(status.error().message, HasSubstr(message)) << body;
   }
 }
 
@@ -134,7 +134,7 @@ TEST(ConstraintFields, OllamasFormatIsAWordOrASchema) {
     static const Json body = Json::object();
     FieldReader in(body);
     read_ollama_format(value, in, constraint);
-    return in.error() ? in.error()->message : "";
+    return in.status() ? "" : in.status().error().message;
   };
   Constraint none, object, schema, wrong;
   EXPECT_EQ(format("", none), "");

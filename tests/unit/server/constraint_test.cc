@@ -18,7 +18,7 @@ TEST(Constraint, AFilterAllowsUntilItsGrammarEnds) {
   constraint.kind = Constraint::Kind::Gbnf;
   constraint.text = R"(root ::= [a-c] "x" ("b" root)? "!")";
   std::unique_ptr<runtime::TokenFilter> filter;
-  ASSERT_FALSE(make_filter(model, constraint, false, filter).has_value());
+  ASSERT_TRUE(make_filter(model, constraint, false, filter));
   std::string said;
   while (said.find('!') == std::string::npos) {
     const runtime::TokenBits allowed = filter->allowed().take();
@@ -56,7 +56,7 @@ TEST(Constraint, WithoutEndsAGrammarStillEnds) {
   constraint.text = "a{1,3}";
   for (const bool ignore_end : {false, true}) {
     std::unique_ptr<runtime::TokenFilter> filter;
-    ASSERT_FALSE(make_filter(model, constraint, ignore_end, filter).has_value());
+    ASSERT_TRUE(make_filter(model, constraint, ignore_end, filter));
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(may_end(filter->allowed().take()), i > 0 && !ignore_end) << i;
       ASSERT_TRUE(filter->accept(a).ok());
@@ -75,15 +75,16 @@ TEST(Constraint, AnErrorNamesTheFieldThatWasSent) {
   constraint.schema = {{"$dynamicRef", "#a"}};
   constraint.field = "guided_json";
   std::unique_ptr<runtime::TokenFilter> filter;
-  const auto error = make_filter(model, constraint, false, filter);
-  ASSERT_TRUE(error.has_value());
-  EXPECT_EQ(error->param, "guided_json");
-  EXPECT_EQ(error->message, "'guided_json': schema at #: keyword '$dynamicRef' is not supported");
+  const auto made = make_filter(model, constraint, false, filter);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().param, "guided_json");
+  EXPECT_EQ(made.error().message,
+            "'guided_json': schema at #: keyword '$dynamicRef' is not supported");
   Constraint call;
   call.kind = Constraint::Kind::ToolCall;
   call.field = "tools";
   call.tools = {{"f", {{"$dynamicRef", "#a"}}, "'tools[0].input_schema'"}};
-  EXPECT_EQ(make_filter(model, call, false, filter)->message,
+  EXPECT_EQ(make_filter(model, call, false, filter).error().message,
             "'tools[0].input_schema': schema at #: keyword '$dynamicRef' is not supported");
 }
 

@@ -13,10 +13,10 @@ int status(const std::string& text, HttpHead* out = nullptr) {
   const HeadScan::State state = scan.look(text);
   if (state == HeadScan::State::Wrong) return 400;
   EXPECT_EQ(state, HeadScan::State::Whole) << text;
-  HttpHead head;
-  const auto fault = read_head(std::string_view(text).substr(0, scan.size()), head);
-  if (out != nullptr) *out = head;
-  return fault ? fault->status : 0;
+  const auto head = read_head(std::string_view(text).substr(0, scan.size()));
+  if (!head) return head.error().status;
+  if (out != nullptr) *out = *head;
+  return 0;
 }
 int with(const std::string& fields, HttpHead* out = nullptr) {
   return status("POST /a HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n", out);

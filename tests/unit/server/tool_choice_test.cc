@@ -14,7 +14,7 @@ Json tools(std::initializer_list<const char*> names) {
     list.push_back({{"type", "function"}, {"function", {{"name", name}}}});
   }
   RequestTools out;
-  EXPECT_FALSE(read_tools(list, ToolForm::Nested, "tools", out));
+  EXPECT_TRUE(read_tools(list, ToolForm::Nested, "tools", out));
   return out.functions;
 }
 std::vector<std::string> names_of(const Json& tools) {
@@ -63,9 +63,9 @@ TEST(ToolChoice, EveryProtocolsFormIsUnderstood) {
   for (const auto& c : kCases) {
     Json offered = tools({"a", "b"});
     Constraint constraint;
-    const auto error = apply_tool_choice(model, c.choice.is_null() ? nullptr : &c.choice,
-                                         ToolForm::Nested, offered, constraint);
-    ASSERT_FALSE(error) << c.choice << error->message;
+    const auto applied = apply_tool_choice(model, c.choice.is_null() ? nullptr : &c.choice,
+                                           ToolForm::Nested, offered, constraint);
+    ASSERT_TRUE(applied) << c.choice << applied.error().message;
     EXPECT_EQ(names_of(offered), c.names) << c.choice;
     EXPECT_EQ(constraint.kind, c.forced ? Kind::ToolCall : Kind::None) << c.choice;
     if (c.forced) {
@@ -76,7 +76,7 @@ TEST(ToolChoice, EveryProtocolsFormIsUnderstood) {
   for (const Json& none : {Json("none"), Json{{"type", "none"}}}) {
     Json offered = tools({"a"});
     Constraint constraint;
-    EXPECT_FALSE(apply_tool_choice(model, &none, ToolForm::Nested, offered, constraint));
+    EXPECT_TRUE(apply_tool_choice(model, &none, ToolForm::Nested, offered, constraint));
     EXPECT_TRUE(offered.is_null());
   }
 }
@@ -103,32 +103,33 @@ TEST(ToolChoice, WhatCannotBeDoneIsAnError) {
   for (const auto& [choice, message] : kCases) {
     Json offered = tools({"a"});
     Constraint constraint;
-    const auto error = apply_tool_choice(model, &choice, ToolForm::Nested, offered, constraint);
-    ASSERT_TRUE(error) << choice;
-    EXPECT_EQ(error->status, 400);
-    EXPECT_THAT(error->message, HasSubstr(message)) << choice;
+    const auto applied = apply_tool_choice(model, &choice, ToolForm::Nested, offered, constraint);
+    ASSERT_FALSE(applied) << choice;
+    EXPECT_EQ(applied.error().status, 400);
+    EXPECT_THAT(applied.error().message, HasSubstr(message)) << choice;
   }
   const Json any = {{"type", "any"}};
   Json nothing, offered = tools({"a"});
   Constraint constraint;
-  EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, nothing, constraint)->message,
+  EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, nothing, constraint).error().message,
               HasSubstr("without 'tools'"));
   constraint.kind = Kind::Gbnf;
   constraint.field = "grammar";
-  EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint)->message,
+  EXPECT_THAT(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint).error().message,
               HasSubstr("'grammar' exclude each other"));
   // A format is that of an answer in words: the call wins.
   constraint = {};
   constraint.kind = Kind::JsonSchema;
   constraint.schema = {{"type", "integer"}};
   constraint.field = "response_format";
-  EXPECT_FALSE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint).has_value());
+  EXPECT_TRUE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::ToolCall);
   EXPECT_EQ(constraint.field, "tools");
   EXPECT_TRUE(constraint.schema.is_null());
   ServedModel mute;
-  EXPECT_THAT(apply_tool_choice(mute, nullptr, ToolForm::Nested, offered, constraint)->message,
-              HasSubstr("--tool-format none"));
+  EXPECT_THAT(
+      apply_tool_choice(mute, nullptr, ToolForm::Nested, offered, constraint).error().message,
+      HasSubstr("--tool-format none"));
 }
 
 // In the generic form the whole answer follows a grammar, also where no call is forced.
@@ -137,17 +138,17 @@ TEST(ToolChoice, TheGenericFormConstrainsTheAnswer) {
   model.tool_format = text::ToolCallFormat::Generic;
   Json offered = tools({"a", "b"});
   Constraint constraint;
-  ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+  ASSERT_TRUE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::ToolAnswer);
   EXPECT_EQ(constraint.tools.size(), 2u);
   constraint = {};
   const Json any = {{"type", "any"}};
-  ASSERT_FALSE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint));
+  ASSERT_TRUE(apply_tool_choice(model, &any, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::ToolCall);
   // A format is that of its answers.
   constraint = {};
   constraint.kind = Kind::JsonObject;
-  ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+  ASSERT_TRUE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::ToolAnswer);
   EXPECT_EQ(constraint.schema, (Json{{"type", "object"}}));
   EXPECT_EQ(constraint.tools.size(), 2u);
@@ -155,7 +156,7 @@ TEST(ToolChoice, TheGenericFormConstrainsTheAnswer) {
   // A grammar of the request leaves no room for calls.
   constraint = {};
   constraint.kind = Kind::Gbnf;
-  ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+  ASSERT_TRUE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
   EXPECT_EQ(constraint.kind, Kind::Gbnf);
   EXPECT_TRUE(offered.is_null());
 }
@@ -171,7 +172,7 @@ TEST(ToolChoice, AFormatLeavesCallsPossible) {
       Constraint constraint;
       constraint.kind = kind;
       constraint.field = "response_format";
-      ASSERT_FALSE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
+      ASSERT_TRUE(apply_tool_choice(model, nullptr, ToolForm::Nested, offered, constraint));
       EXPECT_EQ(offered.size(), 2u);
       EXPECT_EQ(constraint.field, "response_format");
       EXPECT_EQ(constraint.or_call, kind != Kind::Regex);
