@@ -251,7 +251,7 @@ struct ExpertSet {
 
 // What rules and passes have decided. Empty strings: not decided yet.
 struct Decision {
-  std::string device;  // "cpu", "cuda:0"
+  std::string device;  // "cpu", "cuda:0"; until place-devices as rules have it: "auto", "cuda:0-3"
   std::string op;      // canonical op name of the rule language, or ""
   std::string layout;  // layout name that a rule requests, or ""
   int32_t rule = -1;   // index in the rule list, -1: the compiler's own choice

@@ -32,7 +32,7 @@ struct EmitOptions {
   int64_t eos_id = -1;
 };
 
-// The plan's tables; weights are packed by pack_weights.
+// The plan's tables; emit_plan() packs the weights.
 Result<plan::PlanContents> make_contents(const CompileState& state,
                                          const input::ModelSource& source,
                                          const EmitOptions& options);

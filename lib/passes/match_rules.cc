@@ -1,7 +1,7 @@
 // Attaches to each module the rule that decides it (lib/rules/match.h) and copies the rule's
 // values into the module's decision. A module without a rule inherits the layout of its parent;
-// place_devices.cc finds its device. check_rules.cc and check_ops.cc check whether the rules
-// make sense.
+// placement/asked_devices.cc reads the device. check_rules.cc and check_ops.cc check whether the
+// rules make sense.
 #include "lib/passes/cost/host_links.h"
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/pass.h"

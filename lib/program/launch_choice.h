@@ -39,11 +39,11 @@ struct Preferences {
 // "mla=absorbed,cublas=no"; an error names what there is.
 Result<Preferences> parse_preferences(std::string_view text);
 
-// For the parts and groups of the program. `machines`: of gpu_generations(), where the target says
-// more of one, that instead; rising.
 // Those that launches are of; launches of one group follow each other.
 std::vector<FusedGroup> groups_of(std::span<const Launch> launches);
 
+// For the parts and groups of the program. `machines`: of gpu_generations(), where the target says
+// more of one, that instead; rising.
 std::vector<Launch> choose_launches(const Program& program,
                                     std::span<const kernels::GpuMachine> machines,
                                     const Preferences& preferences);

@@ -3,7 +3,7 @@
 //
 //   cpu, cuda, cuda:N         as KTransformers has them; cuda is cuda:0
 //   auto                      wherever it runs fastest within the memory
-//   cuda:0-3, cuda:*          layers spread over these GPUs, in order
+//   cuda:0-3, cuda:*, spread  layers spread over these GPUs, or over all, in order
 //   cuda:0+1, split           layers divided over these GPUs, or over all: each computes a part
 //   b/cpu, b/cuda:N           of the host `b` of a target file with several machines
 //   xpu, xpu:N, npu, npu:N    known, but of vendors that are not compiled for

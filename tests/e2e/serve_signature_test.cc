@@ -29,7 +29,7 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-// A key pair that signs as minisign does; signature_test.cc has what minisign itself signed.
+// A key pair that signs as minisign does; minisign_test.cc has what minisign itself signed.
 class Signer {
  public:
   explicit Signer(char seed) : id_(8, seed) {

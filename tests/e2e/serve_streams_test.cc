@@ -131,8 +131,8 @@ TEST(KeptStreams, TakeBoundedMemory) {
   const server::HttpReplyPtr kept = streams.keep("me", "long", client, [](int64_t) {});
   const auto read = [&](int64_t from) {
     const auto reader = std::make_shared<Taken>();
-    const auto error = streams.read("me", "long", from, reader);
-    return error ? error->status : reader->status_;
+    const auto read = streams.read("me", "long", from, reader);
+    return read ? reader->status_ : read.error().status;
   };
   EXPECT_EQ(read(0), 503) << "it has not begun";
   kept->begin(200, "text/event-stream", {});

@@ -33,7 +33,6 @@ const std::map<std::string, Names> kMayInclude = {
     {"lib/trust", {"lib/plan"}},
     {"lib/arch", {"lib/ir", "lib/input", "lib/families"}},
     {"lib/rules", {"lib/ir", "lib/target", "lib/families"}},
-    {"lib/program", {"lib/ir", "lib/ops", "lib/program"}},
     {"lib/reference", {"lib/ir", "lib/input", "lib/ops"}},
     {"lib/passes",
      {"lib/ir", "lib/arch", "lib/program", "lib/reference", "lib/input", "lib/rules", "lib/target",

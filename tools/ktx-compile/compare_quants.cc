@@ -6,7 +6,7 @@
 #include "lib/passes/cost/estimate.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
-#include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/compile_inputs.h"
 #include "tools/ktx-compile/rate_text.h"
 
 namespace ktx::tools {

@@ -21,7 +21,7 @@
 #include "lib/support/mapped_file.h"
 #include "lib/target/target.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
-#include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/compile_inputs.h"
 #include "tools/ktx-compile/progress.h"
 #include "tools/option_readers.h"
 

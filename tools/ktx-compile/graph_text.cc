@@ -8,7 +8,7 @@
 #include "lib/passes/pass.h"
 #include "lib/support/env.h"
 #include "lib/support/mapped_file.h"
-#include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/compile_inputs.h"
 #include "tools/ktx-compile/list_launches.h"
 
 namespace ktx::tools {

@@ -19,7 +19,7 @@
 #include "lib/target/target.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
-#include "tools/ktx-compile/check.h"
+#include "tools/ktx-compile/compile_inputs.h"
 #include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/progress.h"

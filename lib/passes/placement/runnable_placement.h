@@ -10,9 +10,9 @@ namespace ktx::passes {
 bool gpu_kernels_compute(const ir::Module& module);
 // Of a machine without GPUs: all on its CPU.
 Placement all_on_cpu(const PricedModel& model, DiagSink& diags);
-// Devices that the target lacks, and what no GPU kernel computes.
 // Steps with a state that no GPU kernel computes; keep_runnable() looks at them too.
 void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags);
+// Devices that the target lacks, and what no GPU kernel computes.
 void keep_runnable(const PricedModel& model, Placement& placement, DiagSink& diags);
 
 }  // namespace ktx::passes

@@ -1,5 +1,7 @@
 #include "lib/server/answer/chat_specs.h"
 
+#include "lib/server/request/tool_parameters.h"
+
 namespace ktx::server {
 namespace {
 

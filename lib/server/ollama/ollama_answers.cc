@@ -209,8 +209,7 @@ void start(const ServerContext& context, const HttpReplyPtr& reply, const Ollama
 // Answers the conversation of `request.input`.
 ApiStatus run_chat(const ServerContext& context, const HttpReplyPtr& reply,
                    const OllamaRequest& request) {
-  start(context, reply, request,
-        KTX_TRY(make_chat_specs(context, request.fields, request.input)));
+  start(context, reply, request, KTX_TRY(make_chat_specs(context, request.fields, request.input)));
   return {};
 }
 

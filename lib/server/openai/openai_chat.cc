@@ -1,6 +1,6 @@
 // POST /v1/chat/completions.
-#include "lib/server/answer/resumed_slot.h"
 #include "lib/server/answer/chat_specs.h"
+#include "lib/server/answer/resumed_slot.h"
 #include "lib/server/answer/tool_choice.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/native/native_answer.h"

@@ -172,7 +172,7 @@ ApiStatus post_rerank(const ServerContext& context, const HttpRequest& request,
     }
   }
   const auto answer = [reply, asked = std::move(asked)](const EmbeddingJob::Outcome& outcome) {
-    if (outcome.error) return *outcome.error;
+    if (outcome.error) return send_error(*reply, *outcome.error);
     reply->send(200, "application/json", dump(rerank_answer(asked, outcome)));
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, runtime::Pooling::Scores, false)

@@ -17,7 +17,8 @@ Read read(const Json& content, ContentPlace place) {
   Read out;
   ContentText said;
   place.where = "messages[3].content";
-  if (const auto error = read_content(content, place, out.notes, said)) out.error = error->message;
+  const auto read = read_content(content, place, out.notes, said);
+  if (!read) out.error = read.error().message;
   out.text = said.text;
   out.reasoning = said.reasoning;
   return out;
