@@ -21,7 +21,7 @@ std::optional<bool> read_switch(const Given& given, Mistakes& mistakes) {
     if (value == no) return false;
   }
   mistakes.push_back(
-      fmt::format("{} stands alone, or takes on or off, not '{}'", given.shown, printable(value)));
+      fmt::format("{} takes no value, or on or off, not '{}'", given.shown, printable(value)));
   return std::nullopt;
 }
 

@@ -130,15 +130,15 @@ class Reader : ParamPart {
     p_.pooling = p_.scores > 0 ? "rank" : in_.text("pooling_type");
     if (p_.pooling == "rank" && p_.scores == 0) {
       in_.fail(
-          "the file says that texts are ranked (pooling type 4) and has no tensor "
-          "'cls.output.weight' to do it with");
+          "the file says that texts are ranked (pooling type 4) but lacks the tensor "
+          "'cls.output.weight' for it");
     }
     if (p_.scores > 0 && family_.has_role(ir::Role::ScoreDense) && !p_.score_dense) {
       in_.fail(
           "the tensor 'cls.output.weight' stands alone: a cross-encoder of this kind has a linear "
-          "before it ('cls.weight'; pooler.dense or classifier.dense of the model), which its "
-          "converter left out, and scores texts wrongly without it; convert the model again with "
-          "it, or use a reranker whose file has both");
+          "before it ('cls.weight'; pooler.dense or classifier.dense of the model), which the "
+          "converter left out. Without it the scores are wrong; convert the model again with it, "
+          "or use a reranker whose file has both");
     }
     if (p_.scores > 2) {
       in_.fail(

@@ -2,10 +2,10 @@
 // values into the module's decision. A module without a rule inherits the layout of its parent;
 // placement/asked_devices.cc reads the device. check_rules.cc and check_ops.cc check whether the
 // rules make sense.
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/rule_expert_sets.h"
+#include "lib/rules/device_name.h"
 
 namespace ktx::passes {
 namespace {
@@ -14,7 +14,7 @@ void apply(CompileState& state, int number, ir::Module& module) {
   const rules::Replace& replace = state.rules.rules[static_cast<size_t>(number)].replace;
   ir::Decision& decision = module.decision;
   decision.rule = number;
-  if (replace.place) decision.device = placed_name(state.target, *replace.place);
+  if (replace.place) decision.device = rules::placed_name(state.target, *replace.place);
   if (replace.op_info) decision.op = replace.op_info->becomes;
   if (replace.layout) decision.layout = replace.layout->text;
   decision.lossy_allowed = replace.lossy_allowed;
@@ -24,7 +24,7 @@ void apply(CompileState& state, int number, ir::Module& module) {
   decision.expert_sets = expert_sets_of(replace);
   for (ir::ExpertSet& set : decision.expert_sets) {
     const auto place = rules::parse_device(set.device);
-    if (place) set.device = placed_name(state.target, *place);
+    if (place) set.device = rules::placed_name(state.target, *place);
   }
   if (decision.device.empty()) decision.device = "cpu";
 }
@@ -43,7 +43,7 @@ void apply_defaults(const CompileState& state, ir::Decision& decision) {
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
     const rules::Defaults& defaults = file->defaults;
     if (defaults.place && decision.device.empty()) {
-      decision.device = placed_name(state.target, *defaults.place);
+      decision.device = rules::placed_name(state.target, *defaults.place);
     }
     if (defaults.layout && decision.layout.empty()) decision.layout = defaults.layout->text;
     decision.lossy_allowed = decision.lossy_allowed || defaults.lossy_allowed;

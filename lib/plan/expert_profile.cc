@@ -88,7 +88,7 @@ Result<ExpertProfile> expert_profile_from_json(std::string_view text) {
                     json["layers"].is_array();
   if (!ours) return Error{"no profile of experts, as ktx-run --record-experts writes it"};
   if (!json.contains("version") || json["version"] != 1) {
-    return Error{"a profile of experts of another version; this ktx reads 1"};
+    return Error{"the expert profile has another version; this ktx reads version 1"};
   }
   ExpertProfile profile;
   if (json.contains("architecture") && json["architecture"].is_string()) {

@@ -335,7 +335,7 @@ Status PlanFile::State::check_digests() const {
     if (KTX_TRY(sha256(bytes.subspan(pieces[i].begin, pieces[i].size))) == view.digests[i]) {
       continue;
     }
-    return Error{fmt::format("{} has another SHA-256 than the plan says: it was changed",
+    return Error{fmt::format("{} has a different SHA-256 than the plan states: it was changed",
                              section_label(section.id))};
   }
   return {};

@@ -40,7 +40,7 @@ bool is_packed(const BlobRecord& blob, std::span<const SliceRecord> slices,
 
 Error another_model(const PlanFile& old, const std::string& difference) {
   return Error{
-      fmt::format("{}: a plan of another model: {}; name a plan of this one, or leave out --reuse",
+      fmt::format("{}: a plan of another model: {}; give a plan of this model, or omit --reuse",
                   printable(old.path()), difference)};
 }
 

@@ -1,5 +1,5 @@
-// Parses the text form that print_program.cc writes: lines of words of the form key=value. A value is
-// a list of items separated by commas, the fields of an item are separated by colons, and quoted
+// Parses the text form that print_program.cc writes: lines of words of the form key=value. A value
+// is a list of items separated by commas, the fields of an item are separated by colons, and quoted
 // names may contain either.
 #include <fmt/format.h>
 

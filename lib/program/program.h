@@ -6,7 +6,8 @@
 // module it came from. The text form (print, parse) round-trips exactly:
 //
 //   value name=n rows=token type=f32 width=256 buffer=0
-//   blob name=blk.0.attn_q.weight dtype=Q4_K layout=rows rows=256 ... from=blk.0.attn_q.weight:0:256
+//   blob name=blk.0.attn_q.weight dtype=Q4_K layout=rows rows=256 ...
+//   from=blk.0.attn_q.weight:0:256
 //
 //   step op=matmul module=model.layers.0.self_attn.q_proj layer=0 device=cpu in=n:0:256 ...
 //

@@ -64,6 +64,11 @@ std::string to_string(const DeviceSpec& device) {
   return target::device_on(device.host, fmt::format("cuda:{}", fmt::join(device.gpus, ",")));
 }
 
+std::string placed_name(const target::Target& target, DeviceSpec device) {
+  if (!target.hosts.empty() && device.host == target.hosts.front().name) device.host.clear();
+  return to_string(device);
+}
+
 std::string nearest_device(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/rules/operators.h"
+#include "lib/target/target.h"
 
 namespace ktx::rules {
 
@@ -32,6 +33,9 @@ std::optional<DeviceSpec> parse_device(std::string_view text);
 // "cpu", "cuda:1", "auto", "cuda:0,1,2", "cuda:*", "cuda:0+1", "split", "b/cpu", "npu":
 // parse_device reads it back.
 std::string to_string(const DeviceSpec& device);
+// The name that modules of a target have for the device: those of the first host lose its name
+// (lib/target/device_id.h).
+std::string placed_name(const target::Target& target, DeviceSpec device);
 // What was meant by a name that parse_device refuses ("gpu" -> "cuda"), or "".
 std::string nearest_device(std::string_view text);
 

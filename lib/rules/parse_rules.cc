@@ -290,7 +290,7 @@ class RuleParser {
       const bool match = std::string_view(key) == "match";
       diags_.error(rule.loc, "Y003", fmt::format("a rule needs `{}`", key))
           .help(match ? "say which modules are meant: `match: {kind: experts}`, for example"
-                      : "say what becomes of them: `replace: {device: cuda:0}`, for example");
+                      : "say what to do with them: `replace: {device: cuda:0}`, for example");
     }
     const bool selects = rule.match.name_regex || rule.match.class_name || rule.match.kind ||
                          rule.match.role || !rule.match.layers.empty();

@@ -109,7 +109,7 @@ Finding limits() {
   }
   if (files.rlim_max < kFewFiles) {
     return {"limits", Health::Note, text,
-            "a server takes one for each connection: ulimit -n 65536"};
+            "a server needs one for each connection: ulimit -n 65536"};
   }
   return {"limits", Health::Ok, text, ""};
 }

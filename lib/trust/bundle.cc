@@ -280,7 +280,7 @@ Result<Json> signed_statement(const BundleKey& key, std::string_view bundle) {
   KTX_TRY(expect(json, {"dsseEnvelope", "payloadType"}, kPayloadType));
   const Json& signatures = at(json, {"dsseEnvelope", "signatures"});
   if (!signatures.is_array() || signatures.size() != 1) {
-    return Error{"it has not exactly one signature"};
+    return Error{"it must have exactly one signature"};
   }
   const auto payload = from_base64(text_at(json, {"dsseEnvelope", "payload"}));
   const auto signature = from_base64(text_at(signatures[0], {"sig"}));

@@ -103,7 +103,7 @@ TEST_F(CompileForTarget, WeightsThatNoGpuKernelReadsStayOnTheCpuWithTheReason) {
     ASSERT_EQ(run.status, 0) << run.err;
     std::string upper = types;
     for (char& c : upper) c = static_cast<char>(std::toupper(c));
-    EXPECT_THAT(run.err, HasSubstr("no GPU kernel takes " + upper +
+    EXPECT_THAT(run.err, HasSubstr("no GPU kernel supports " + upper +
                                    " weights; it stays on the CPU "
                                    "[KTX-Q001]"));
     EXPECT_THAT(run.err, HasSubstr("help: write device: cpu, or use a file with Q4_0"));

@@ -67,9 +67,9 @@ TEST(Mistakes, OptionsThatGoWithoutEffectOrTwiceAreRefused) {
        {"from 1 to 16777216, or max, not"}},
       {{ktx_run(), "generate", "x", "Tell me a story."},
        2,
-       {"one plan is taken, and 'Tell me a story.' comes behind it; a prompt is given as "
+       {"only one plan is used, but 'Tell me a story.' follows it; a prompt is given as "
         "--prompt"}},
-      {{ktx_run(), "chat", "x", "y"}, 2, {"one plan is taken, and 'y' comes behind it\n"}},
+      {{ktx_run(), "chat", "x", "y"}, 2, {"only one plan is used, but 'y' follows it\n"}},
       {{ktx_run(), "generate", "x", "--prompt", "hi", "--system", "s"}, 2, {"add --chat"}},
       {{ktx_run(), "generate", "x", "--prompt", "hi", "--logprobs", "3"}, 2, {"with --json"}},
       {{ktx_run(), "bench", "x", "-o", "xml"}, 2, {"error: -o takes md or csv or json"}},
@@ -107,7 +107,7 @@ TEST(Mistakes, OptionsOfAnotherCommandOrWithTheirValueInThemAreNamed) {
       {{ktx_compile(), "--helo"}, 2, {"no option '--helo'; did you mean '--help'?"}},
       {{ktx_compile(), "x", "--output", "y"}, 2, {"no option '--output' here: write -o FILE"}},
       {{ktx_run(), "serve", "x", "--max-model-len", "9"}, 2, {"write --ctx N"}},
-      {{ktx_run(), "serve", "x", "--verify=maybe"}, 2, {"--verify stands alone, or takes on or"}},
+      {{ktx_run(), "serve", "x", "--verify=maybe"}, 2, {"--verify takes no value, or on or off"}},
   });
 }
 

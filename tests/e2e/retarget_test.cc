@@ -156,7 +156,7 @@ TEST_F(Reuse, RefusesPlansOfOtherModels) {
       compile({model_gguf("llama"), target("sapphire-rapids"), "--reuse", old, "-o", plan});
   EXPECT_EQ(other.status, 1);
   EXPECT_THAT(other.err, HasSubstr("old.ktxplan: a plan of another model: it has"));
-  EXPECT_THAT(other.err, HasSubstr("name a plan of this one, or leave out --reuse"));
+  EXPECT_THAT(other.err, HasSubstr("give a plan of this model, or omit --reuse"));
 
   // The same tensors, each with another value.
   std::string bytes = read_file(model_gguf("qwen3moe"));

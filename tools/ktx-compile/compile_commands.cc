@@ -34,7 +34,7 @@ constexpr Tool kTool = {
     "  ktx-compile --render-chat case.json model.gguf --template-var thinking=false\n"
     "  ktx-compile model.gguf --emit=step-ir --stop-after=lower-to-steps\n",
     "The first bytes of a file show its kind: the GGUF (give the first shard) or an\n"
-    "optional YAML rule file. config.json beside the GGUF is found automatically.\n"
+    "optional YAML rule file. config.json next to the GGUF is found automatically.\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 warnings under --strict.\n",
 };
 

@@ -273,7 +273,7 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
                                      passes::CompileState& model_state) {
   if (!drafts_by_prediction(options) && is_plan(options.draft)) {
     return Error{
-        fmt::format("{}: of a plan `ktx-run inspect` says what it takes; --estimate takes a "
+        fmt::format("{}: use `ktx-run inspect` to see what a plan takes; --estimate needs a "
                     "GGUF, or --draft mtp",
                     options.draft)};
   }
@@ -288,7 +288,7 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
   for (const passes::DeviceUse& device : estimate.devices) {
     take_from(model_state, device.name, device.total() - device.reserve_bytes);
   }
-  return fmt::format("\ndrafter ({}), a draft token of which takes one token\n{}",
+  return fmt::format("\ndrafter ({}); each draft token costs one token of it\n{}",
                      drafts_by_prediction(options) ? "multi-token prediction" : options.draft,
                      passes::print_estimate(estimate));
 }

@@ -161,9 +161,9 @@ Result<std::string> explain_module(const passes::CompileState& state, const prog
   } else if (winner == rules::kNotVisited) {
     const int above = module->decision.rule;
     out += above >= 0
-               ? fmt::format("  rule    none is asked below `recursive: false` of {}\n",
+               ? fmt::format("  rule    none is tried below `recursive: false` of {}\n",
                              state.rules.label(state.rules.rules[static_cast<size_t>(above)]))
-               : "  rule    none is asked below `recursive: false`\n";
+               : "  rule    none is tried below `recursive: false`\n";
   } else {
     out += "  rule    none: the compiler's own placement\n";
   }

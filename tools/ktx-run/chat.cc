@@ -287,9 +287,9 @@ class Chat {
                        others.empty() ? "" : fmt::format(" (also {})", others)));
     }
     note(
-        "  a pasted text is one message, and Alt-Enter begins a new line of it; so do \"\"\" up to "
-        "another \"\"\", and a \\ at a line's end");
-    note("  Ctrl-C stops an answer, and drops the line that is being written");
+        "  a pasted text is one message; for a new line press Alt-Enter, end the line with \\, or "
+        "write the message between \"\"\" and \"\"\"");
+    note("  Ctrl-C stops an answer, or discards the line being typed");
   }
   void reset_command(const std::string&) { reset(); }
   void drop(const std::string&) {

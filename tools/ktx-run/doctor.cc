@@ -55,15 +55,14 @@ std::optional<Finding> self_test(const std::string& path, const EngineFlags& fla
   if (outcome->passed()) {
     return Finding{"self-test", Health::Ok, answers_text(outcome->answers), ""};
   }
-  return Finding{
-      "self-test", Health::Problem, failure_text(*outcome),
-      fmt::format("ktx-run selftest {} looks for the step that is wrong", shell_word(path))};
+  return Finding{"self-test", Health::Problem, failure_text(*outcome),
+                 fmt::format("`ktx-run selftest {}` locates the faulty step", shell_word(path))};
 }
 
 std::string summary(const Diagnosis& diagnosis) {
-  if (!diagnosis.runs_on_cpu) return "no plan runs here; see the problems above";
+  if (!diagnosis.runs_on_cpu) return "no plan can run here; see the problems above";
   return diagnosis.runs_on_gpu ? "plans for the CPU and for GPUs run here"
-                               : "plans for the CPU run here, those for GPUs do not";
+                               : "plans for the CPU can run here, those for GPUs cannot";
 }
 
 void print_text(const Diagnosis& diagnosis) {

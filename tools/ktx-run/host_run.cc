@@ -39,7 +39,7 @@ class WaitLimit {
           std::unique_lock lock(mutex_);
           if (over_.wait_for(lock, std::chrono::seconds(seconds), [this] { return done_; })) return;
           say_error("ktx-run",
-                    fmt::format("{} for {} s; a process was ended or stands still", what, seconds));
+                    fmt::format("{} for {} s; a process was killed or hangs", what, seconds));
           std::fflush(stdout);
           _exit(1);
         }) {}

@@ -191,7 +191,7 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   if (command == Command::Compare) return wrong_pair(line.words);
   if (line.words.size() > 1) {
     const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";
-    return {fmt::format("one plan is taken, and '{}' comes behind it{}", printable(line.words[1]),
+    return {fmt::format("only one plan is used, but '{}' follows it{}", printable(line.words[1]),
                         prompt)};
   }
   std::error_code error;

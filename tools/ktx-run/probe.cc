@@ -38,7 +38,7 @@ target::Target measure_machine() {
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Status measured = target::measure_gpu(static_cast<int>(i), machine.gpus[i]);
     if (measured) continue;
-    fmt::print(stderr, "ktx-run: warning: cuda:{} is not measured, its rated figures stand: {}\n",
+    fmt::print(stderr, "ktx-run: warning: cuda:{} was not measured; rated figures are used: {}\n",
                i, measured.error().message);
   }
   return machine;

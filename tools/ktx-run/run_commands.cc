@@ -53,7 +53,7 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run serve model.ktxplan --port 8080 --max-batch 8\n"
      "  ktx-run serve models/ --sleep-idle-seconds 600\n"
      "  ktx-run serve model.ktxplan --host 0.0.0.0 --api-key-file keys.txt\n",
-     "Every option may also stand in the file of --config (ctx = 32k) or in the\n"
+     "Every option can also be set in the file given by --config (ctx = 32k) or in the\n"
      "environment (KTX_CTX=32k; KTX_THREADS for -t); the command line wins.\n"},
     {"inspect", "PLAN", "show what a plan holds",
      "  ktx-run inspect model.ktxplan --verify\n"
@@ -70,20 +70,20 @@ constexpr CommandInfo kCommands[] = {
      "  ktx-run perplexity model.ktxplan -f text.txt\n"
      "  ktx-run perplexity f16.ktxplan -f text.txt --save-logits base.logits\n"
      "  ktx-run perplexity q4.ktxplan --base base.logits\n",
-     "The text is cut into contexts; in each the second half is scored, as llama.cpp's\n"
-     "perplexity program does.\n"},
+     "The text is cut into contexts; the second half of each is scored, as in\n"
+     "llama.cpp's perplexity program.\n"},
     {"score", "PLAN", "log-probabilities of given texts, as lines of JSON",
      "  ktx-run score model.ktxplan -f texts.jsonl > scores.jsonl\n"
      "  echo '{\"prompt\": \"2 + 2 =\", \"text\": \" 4\"}' | ktx-run score model.ktxplan -f -\n",
-     "A line has a text, or its ids, and may have a prompt, or prompt_ids, before it.\n"},
+     "Each line has a text, or its ids, and optionally a prompt, or prompt_ids.\n"},
     {"compare", "PLAN PLAN", "how far the second plan's answers are from the first one's",
      "  ktx-run compare f16.ktxplan q4.ktxplan -f text.txt --layers\n"
      "  ktx-run compare q4.ktxplan q4.ktxplan -f text.txt --base-precision exact\n",
      "Both are plans of models with the same vocabulary.\n"},
-    {"selftest", "PLAN", "check that this machine computes the plan's answers rightly",
+    {"selftest", "PLAN", "check that this machine computes the plan's answers correctly",
      "  ktx-run selftest model.ktxplan\n"
      "  ktx-run selftest model.ktxplan --seconds 600 --json\n",
-     "The plan has prompts with the answers of its source's weights (ktx-compile\n"
+     "The plan must have prompts with answers from the source weights (ktx-compile\n"
      "--selftest N). A failure names the weight, step or layer that is wrong.\n"
      "Exit status: 1 when it fails.\n"},
     {"doctor", "[PLAN]", "report what this machine can run, and what is missing",

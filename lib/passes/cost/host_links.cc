@@ -11,11 +11,6 @@ constexpr double kUsualLatencySeconds = 30e-6;
 
 }  // namespace
 
-std::string placed_name(const target::Target& target, rules::DeviceSpec device) {
-  if (!target.hosts.empty() && device.host == target.hosts.front().name) device.host.clear();
-  return rules::to_string(device);
-}
-
 bool has_device(const target::Target& target, const target::DeviceId& device) {
   const bool named = !device.host.empty();
   if (named && host_number(target, device) >= target.hosts.size()) return false;

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/rules/device_name.h"
 #include "lib/target/device_id.h"
 #include "lib/target/target.h"
 
@@ -15,10 +14,6 @@ namespace ktx::passes {
 inline bool has_hosts(const target::Target& target) {
   return target.hosts.size() > 1;
 }
-
-// The name that modules have for a device of a rule: the first host's devices lose their prefix
-// (lib/target/device_id.h).
-std::string placed_name(const target::Target& target, rules::DeviceSpec device);
 
 bool has_device(const target::Target& target, const target::DeviceId& device);
 

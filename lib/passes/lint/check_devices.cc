@@ -82,7 +82,7 @@ class DeviceChecker {
     for (const rules::Located& device : devices) {
       const auto place = rules::parse_device(device.text);
       if (!place || place->host.empty()) continue;
-      const DeviceId id = target::device_id(placed_name(state_.target, *place));
+      const DeviceId id = target::device_id(rules::placed_name(state_.target, *place));
       if (has_device(state_.target, id)) continue;
       std::vector<std::string> hosts;
       for (const target::HostTarget& host : state_.target.hosts) hosts.push_back(host.name);

@@ -103,7 +103,7 @@ class HandOverChecker {
       const auto number = static_cast<int64_t>(idle.size());
       state_.diags
           ->warning(place_of_rule(*idle.front()), "D007",
-                    fmt::format("{} computes {} and holds no matrix beside {}: {}", device,
+                    fmt::format("{} computes {} but holds no matrix next to {}: {}", device,
                                 count_of(number, "module"), number == 1 ? "it" : "them",
                                 price(static_cast<int>(count))))
           .note({}, fmt::format("the modules are {}", and_more(idle.front()->path, number)))

@@ -258,9 +258,9 @@ class OpChecker {
     } else if (!rule.replace.lossy_allowed) {
       diags_
           .error(deferred->loc, "Q007",
-                 "experts that are added a layer later change what the model says, and the rule "
+                 "experts that are added a layer later change the model's output, and the rule "
                  "does not allow that")
-          .help("write `lossy: allow` beside it if that is meant (docs/rules.md has measurements)");
+          .help("add `lossy: allow` if that is intended (docs/rules.md has measurements)");
     }
   }
 
@@ -337,7 +337,7 @@ class OpChecker {
                         backend->name, backend->isa, ktx::name(has)));
         diag.help(for_ktransformers()
                       ? "write backend: llamafile"
-                      : fmt::format("ktx takes the backend as a hint and uses its own {} kernels",
+                      : fmt::format("ktx treats the backend as a hint and uses its own {} kernels",
                                     ktx::name(has)));
       }
     }
@@ -378,7 +378,7 @@ class OpChecker {
                  fmt::format("layout {} re-quantises weights, and the rule does not allow that",
                              layout->text))
           .help(
-              "write `lossy: allow` beside it if that is meant; without a layout the GGUF's "
+              "add `lossy: allow` if that is intended; without a layout the GGUF's "
               "codes are kept bit for bit");
     } else if (!find_requantized_form(layout->text)) {
       std::vector<std::string> known;
@@ -513,7 +513,7 @@ class OpChecker {
           op->name == "KLinearFP8" ? "FP8 weights with their scales" : "int8 weights";
       diags_
           .report(severity_in(state_, Severity::Warning), at, "Q001",
-                  fmt::format("{} wants {}, and a GGUF holds none", op->name, kind))
+                  fmt::format("{} needs {}, and a GGUF holds none", op->name, kind))
           .help(for_ktransformers() ? "use the model's safetensors, or write KLinearMarlin"
                                     : "ktx keeps the GGUF's codes, which loses nothing");
     }

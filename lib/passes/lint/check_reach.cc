@@ -84,7 +84,7 @@ void report_containers(CompileState& state, const Unreached& found, const Rule& 
                   what_it_does(rule, found.modules), taker, count_of(found.below, "module"),
                   human_bytes(found.below_bytes), rule.number));
   diag.note({}, fmt::format("the modules are {}", and_more(found.first, found.modules)));
-  diag.help("write `recursive: false` in the rule: it then holds for all that is in them");
+  diag.help("add `recursive: false` to the rule: it then applies to everything in them");
   if (!names_recursion(state, rule)) fix_recursion(state, rule, diag);
 }
 

@@ -45,7 +45,7 @@ void report_overruled(const RuleReporter& reporter, int index) {
     if (taker.file == rule.file || decision_of(taker) == decision_of(rule)) continue;
     reporter.diags()
         .warning(rule.loc, "R015",
-                 fmt::format("two files disagree: {} here, {} in {}; the later file wins for all "
+                 fmt::format("two files differ: {} here, but {} in {}; the later file wins for all "
                              "{} of this rule",
                              decision_of(rule), decision_of(taker),
                              reporter.state().rules.file_of(taker).path,

@@ -22,7 +22,7 @@ std::string gpu_refusal(ir::Role role, const ir::Param& param) {
   }
   const bool vectors = param.rows == 1 || param.name.ends_with("bias");
   if (vectors || gpus_take(role, param.dtype)) return "";
-  return fmt::format("no GPU kernel takes {} weights", name(param.dtype));
+  return fmt::format("no GPU kernel supports {} weights", name(param.dtype));
 }
 
 }  // namespace ktx::passes

@@ -35,7 +35,7 @@ Status Executor::run(const Batch& batch, const ForwardWatch* watch) {
   pool_->run(*this, static_cast<int>(plan_.stages.size()));
   end_stage(-1);
   if (!fault_) return {};
-  return Error{fmt::format("step {} met damaged data: {}; the plan or the memory is broken",
+  return Error{fmt::format("step {} found damaged data: {}; the plan or the memory is broken",
                            plan_.steps[fault_step_].record, fault_)};
 }
 

@@ -15,7 +15,7 @@ constexpr Advice kAdvice[] = {
      "there is no NVIDIA driver, or one older than this program's CUDA; install a newer driver, or "
      "compile the plan for the CPU"},
     {cudaErrorNoDevice, "no GPU is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES"},
-    {cudaErrorInvalidDevice, "the machine has fewer GPUs than the plan wants"},
+    {cudaErrorInvalidDevice, "the machine has fewer GPUs than the plan needs"},
     {cudaErrorDevicesUnavailable, "another program has the GPU for itself; see nvidia-smi"},
     {cudaErrorNoKernelImageForDevice,
      "this program has no kernels for the GPU's generation; build it with "

@@ -178,7 +178,7 @@ struct Router final : RowsStep<kernels::CudaRouterArgs, kernels::launch_router> 
     args_.attrs = context.attrs<RouterAttrs>();
     if (args_.attrs.experts > kernels::kCudaMaxExperts ||
         args_.attrs.top_k > kernels::kCudaMaxTopK) {
-      return Error{"more experts than a GPU's router takes; put the router on the CPU by a rule"};
+      return Error{"more experts than a GPU router supports; put the router on the CPU by a rule"};
     }
     KTX_TRY(require_known_router(context));
     args_.logits = logits.f32();

@@ -76,7 +76,7 @@ Result<kernels::CudaDeltaRuleArgs> delta_rule_args(const CudaBind& context, GpuM
   auto args = state_args<kernels::CudaDeltaRuleArgs>(context);
   if (!kernels::gpu_delta_rule_takes(args.attrs.head_dim)) {
     return Error{
-        "larger heads than a GPU's delta rule takes; put the delta net on the CPU by a rule"};
+        "larger heads than the GPU delta rule supports; put the delta net on the CPU by a rule"};
   }
   const CudaView b = context.input(1), a = context.input(2);
   args.b = b.f32();

@@ -269,7 +269,7 @@ Result<std::unique_ptr<Drafter>> make_prediction_drafter(std::unique_ptr<Engine>
   const plan::PlanFacts& facts = engine->plan().facts;
   if (!facts.reads_hidden()) {
     return Error{
-        fmt::format("{} is a model, and reads no hidden states of another one", facts.family)};
+        fmt::format("{} is a model and cannot read another's hidden states", facts.family)};
   }
   if (facts.given_states() != model.kept_width()) {
     return Error{

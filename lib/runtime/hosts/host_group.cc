@@ -164,10 +164,10 @@ void HostGroup::look_for_silence() {
     }
     if (failed_.load()) return;
     if (other == 0) first_lost_.store(true);
-    fail(fmt::format(
-        "{} has given no sign of life for {:g} s: it was ended, it stands still, or the "
-        "network to it does",
-        name(other), times_.silence));
+    fail(
+        fmt::format("{} has given no sign of life for {:g} s: it was killed, it hangs, or the "
+                    "network to it is down",
+                    name(other), times_.silence));
   }
 }
 

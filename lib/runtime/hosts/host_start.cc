@@ -23,7 +23,7 @@ Result<HostStart> HostStart::read(const MessageBytes& message) {
                      shape.step_outputs > 0 && shape.kv_type <= plan::KvType::Q8_0 &&
                      (start.precision == 0 || start.precision == 1);
   if (in.at_end() && sound) return start;
-  return Error{"the first host has sent a start that is damaged"};
+  return Error{"the first host has sent a damaged start message"};
 }
 
 MessageBytes HostReady::message() const {

@@ -91,28 +91,32 @@ struct ContextShift {
   int64_t drop = 0;  // at a time; 0: half of what is behind `keep`
 };
 
-struct GenerationRequest {
-  std::vector<int32_t> prompt;
-  // Whose text it is: slots and kept prefixes are found by the same owner alone.
-  std::string owner;
-  ShareOf share;            // whose part of the batch it takes
+// What a client may choose of its answer.
+struct GenerationOptions {
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling;
   int logprobs = -1;  // how many of the best tokens to tell; -1: none
   // Tells these of what the token was drawn from, instead of the model's own distribution.
   bool sampled_logprobs = false;
-  // Likewise for each token of the prompt from this one on, whose position comes with them, in
-  // order; nothing stands before the first, 0.
-  int prompt_logprobs = -1;
-  int64_t first_prompt_logprobs = 1;
-  std::function<void(int64_t position, const Logprobs&)> on_prompt_logprobs;
-  std::function<bool(int32_t)> is_end;         // null: no token ends the answer
-  bool tell_end = false;                       // on_token is called for that token, too
-  std::unique_ptr<TokenFilter> filter;         // null: all tokens
   bool reuse_cache = true;                     // false: compute all of the prompt
   int64_t max_draft_tokens = kMaxDraftTokens;  // in a pass, where the scheduler drafts; 0: none
   int slot = -1;                               // the place in the batch that it waits for; -1: any
   std::optional<ContextShift> shift;           // none: the answer ends. Needs a limit of tokens.
+};
+
+struct GenerationRequest : GenerationOptions {
+  std::vector<int32_t> prompt;
+  // Whose text it is: slots and kept prefixes are found by the same owner alone.
+  std::string owner;
+  ShareOf share;  // whose part of the batch it takes
+  // As `logprobs` for each token of the prompt from this one on, whose position comes with them, in
+  // order; nothing stands before the first, 0.
+  int prompt_logprobs = -1;
+  int64_t first_prompt_logprobs = 1;
+  std::function<void(int64_t position, const Logprobs&)> on_prompt_logprobs;
+  std::function<bool(int32_t)> is_end;  // null: no token ends the answer
+  bool tell_end = false;                // on_token is called for that token, too
+  std::unique_ptr<TokenFilter> filter;  // null: all tokens
   std::optional<std::chrono::steady_clock::time_point> deadline;
   // To go on with an answer that was interrupted (a slot that was saved): where its random
   // numbers were, and how many tokens at the end of the prompt are its own. The filter

@@ -44,8 +44,9 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   const int64_t draft_tokens = in.whole("speculative.n_max", -1, -1, 1 << 20);
   if (draft_tokens >= 0) fields.max_draft_tokens = std::min(draft_tokens, runtime::kMaxDraftTokens);
   fields.slot = static_cast<int>(in.whole("id_slot", -1, -1, model.engine->max_batch() - 1));
-  fields.shift.keep = in.whole("n_keep", 0, -1, int64_t{1} << 40);
-  fields.shift.drop = in.whole("n_discard", 0, 0, int64_t{1} << 40);
+  const int64_t keep = in.whole("n_keep", 0, -1, int64_t{1} << 40);
+  const int64_t drop = in.whole("n_discard", 0, 0, int64_t{1} << 40);
+  fields.shift = {keep, drop};
   fields.tell_times = in.flag("timings_per_token", false);
   fields.tell_progress = in.flag("return_progress", false);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
@@ -60,28 +61,23 @@ ApiStatus make_specs(const ServerContext& context, const AnswerFields& fields,
   const int64_t limit_seconds = context.request_seconds;
   for (int64_t i = 0; i < fields.n; ++i) {
     AnswerSpec spec;
+    static_cast<runtime::GenerationOptions&>(spec) = fields;
     spec.prompt = prompt;
     spec.owner = context.owner;
     spec.share = context.share;
     spec.share.priority = fields.priority;
-    spec.max_tokens = fields.max_tokens;
-    spec.sampling = fields.sampling;
     spec.sampling.seed += static_cast<uint64_t>(i);
     spec.stop = fields.stop;
-    spec.logprobs = fields.logprobs;
     spec.prompt_logprobs = fields.prompt_logprobs;
-    spec.sampled_logprobs = fields.sampled_logprobs;
-    spec.slot = fields.slot;
+    spec.shift.reset();
     if (context.model->context_shift) {
-      spec.shift = fields.shift;
+      spec.shift = fields.shift.value_or(runtime::ContextShift());
       const bool has_bos = !prompt.empty() && prompt[0] == context.model->tokenizer->bos();
       if (has_bos && spec.shift->keep >= 0) ++spec.shift->keep;
     }
     spec.tell_times = fields.tell_times;
     spec.tell_progress = fields.tell_progress && fields.stream;
     spec.ignore_eos = fields.ignore_eos;
-    spec.reuse_cache = fields.reuse_cache;
-    spec.max_draft_tokens = fields.max_draft_tokens;
     spec.max_seconds = static_cast<double>(limit_seconds);
     if (fields.max_seconds > 0 && (limit_seconds == 0 || fields.max_seconds < spec.max_seconds)) {
       spec.max_seconds = fields.max_seconds;

@@ -15,24 +15,16 @@ namespace ktx::server {
 inline constexpr int64_t kMaxChoices = 16;
 
 // The fields of a request besides its prompt.
-struct AnswerFields {
+struct AnswerFields : runtime::GenerationOptions {
   int64_t n = 1;
-  int64_t max_tokens = -1;
   bool stream = false;
   bool include_usage = false;
-  runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
-  int logprobs = -1;
   bool prompt_logprobs = false;
-  bool sampled_logprobs = false;
-  int slot = -1;                // -1: any
-  runtime::ContextShift shift;  // where the server has --context-shift
   bool tell_times = false, tell_progress = false;
   bool ignore_eos = false;
-  bool reuse_cache = true;
-  int64_t max_draft_tokens = runtime::kMaxDraftTokens;  // in a pass; 0: none
-  double max_seconds = 0;                               // the request's own deadline; 0: none
-  int priority = 0;                                     // among those of its key; lower is sooner
+  double max_seconds = 0;  // the request's own deadline; 0: none
+  int priority = 0;        // among those of its key; lower is sooner
   ReasoningLimit reasoning;
   Constraint constraint;
 };

@@ -89,6 +89,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     choices_.push_back(std::move(choice));
 
     runtime::GenerationRequest request;
+    static_cast<runtime::GenerationOptions&>(request) = spec;
     // Where its grammar ends an answer ends.
     if (!spec.ignore_eos || spec.filter) {
       request.is_end = [model = model_](int32_t id) { return model->tokenizer->is_eog(id); };
@@ -97,9 +98,6 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     request.prompt = std::move(spec.prompt);
     request.owner = std::move(spec.owner);
     request.share = std::move(spec.share);
-    request.max_tokens = spec.max_tokens;
-    request.sampling = std::move(spec.sampling);
-    request.logprobs = spec.logprobs;
     if (spec.prompt_logprobs) {
       request.prompt_logprobs = std::max(spec.logprobs, 0);
       request.tell_end = true;  // harnesses count: one more token than the prompt has
@@ -109,11 +107,6 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
         self->choices_[i]->of_prompt.push_back({ids[static_cast<size_t>(position)], logprobs});
       };
     }
-    request.sampled_logprobs = spec.sampled_logprobs;
-    request.slot = spec.slot;
-    request.shift = spec.shift;
-    request.reuse_cache = spec.reuse_cache;
-    request.max_draft_tokens = spec.max_draft_tokens;
     request.sampler = spec.sampler;
     request.answered_tokens = spec.answered_tokens;
     if (spec.max_seconds > 0) {

@@ -24,23 +24,15 @@
 namespace ktx::server {
 
 // One choice of a request.
-struct AnswerSpec {
+struct AnswerSpec : runtime::GenerationOptions {
   std::vector<int32_t> prompt;
   std::string owner;  // whose text it is (owner_of)
   runtime::ShareOf share;
-  int64_t max_tokens = -1;
-  runtime::SamplingOptions sampling;
   std::vector<std::string> stop;
-  int logprobs = -1;
-  bool prompt_logprobs = false;   // also of the prompt's tokens: on_prompt() is called
-  bool sampled_logprobs = false;  // of what was drawn from (runtime::GenerationRequest)
-  int slot = -1;                  // the place in the batch; -1: any
-  std::optional<runtime::ContextShift> shift;
-  bool tell_times = false;     // pieces have `so_far`
-  bool tell_progress = false;  // on_progress() is called
-  bool ignore_eos = false;     // without a filter; one has its own
-  bool reuse_cache = true;
-  int64_t max_draft_tokens = runtime::kMaxDraftTokens;  // in a pass; 0: none
+  bool prompt_logprobs = false;  // also of the prompt's tokens: on_prompt() is called
+  bool tell_times = false;       // pieces have `so_far`
+  bool tell_progress = false;    // on_progress() is called
+  bool ignore_eos = false;       // without a filter; one has its own
   bool split_reasoning = false;
   bool reasoning_open = false;
   bool parse_tools = false;

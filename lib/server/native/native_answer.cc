@@ -177,12 +177,9 @@ Json generation_settings(const ServedModel& model, const AnswerFields& fields) {
   Json json;
   json["seed"] = sampling.seed;
 #define KTX_SAMPLING(name, member, low, high) json[name] = decimal(sampling.member);
+#define KTX_SAMPLING_WHOLE(name, member, low, high) json[name] = sampling.member;
 #include "lib/server/request/sampling_fields.def"
-  json["top_k"] = sampling.top_k;
-  json["repeat_last_n"] = sampling.penalty_window;
   json["mirostat"] = sampling.mirostat ? 2 : 0;
-  json["dry_allowed_length"] = sampling.dry.allowed_length;
-  json["dry_penalty_last_n"] = sampling.dry.window;
   // Not here, at the values that turn it off.
   json["adaptive_target"] = -1;
   json["adaptive_decay"] = 0.9;
@@ -191,8 +188,9 @@ Json generation_settings(const ServedModel& model, const AnswerFields& fields) {
   json["stop"] = fields.stop;
   json["max_tokens"] = fields.max_tokens;
   json["n_predict"] = fields.max_tokens;
-  json["n_keep"] = fields.shift.keep;
-  json["n_discard"] = fields.shift.drop;
+  const runtime::ContextShift shift = fields.shift.value_or(runtime::ContextShift());
+  json["n_keep"] = shift.keep;
+  json["n_discard"] = shift.drop;
   json["min_keep"] = 0;
   json["ignore_eos"] = fields.ignore_eos;
   json["stream"] = fields.stream;

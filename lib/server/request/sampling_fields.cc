@@ -87,9 +87,6 @@ void read_bias(FieldReader& in, const text::Tokenizer& tokenizer,
 }
 
 void read_dry(FieldReader& in, const text::Tokenizer& tokenizer, runtime::DryOptions& dry) {
-  dry.allowed_length =
-      static_cast<int32_t>(in.whole("dry_allowed_length", dry.allowed_length, 1, 1 << 20));
-  dry.window = static_cast<int32_t>(in.whole("dry_penalty_last_n", dry.window, -1, 1 << 30));
   if (in.get("dry_sequence_breakers") != nullptr) {
     const std::vector<std::string> texts = in.texts("dry_sequence_breakers", kMaxBreakers);
     for (const std::string& text : texts) {
@@ -200,12 +197,11 @@ void read_sampling(FieldReader& in, uint64_t seed, const text::Tokenizer& tokeni
                    runtime::SamplingOptions& options) {
 #define KTX_SAMPLING(name, member, low, high) \
   options.member = static_cast<float>(in.number(name, options.member, low, high));
+#define KTX_SAMPLING_WHOLE(name, member, low, high) \
+  options.member = static_cast<int32_t>(in.whole(name, options.member, low, high));
 #include "lib/server/request/sampling_fields.def"
   options.top_n_sigma = std::max(options.top_n_sigma, 0.0f);  // -1 is off, too
-  options.top_k = static_cast<int32_t>(in.whole("top_k", options.top_k, -1, 1 << 30));
-  if (options.top_k < 0) options.top_k = 0;
-  options.penalty_window =
-      static_cast<int32_t>(in.whole("repeat_last_n", options.penalty_window, -1, 1 << 20));
+  options.top_k = std::max(options.top_k, 0);                 // likewise
   const int64_t mirostat = in.whole("mirostat", options.mirostat ? 2 : 0, 0, 2);
   if (mirostat == 1) {
     in.fail("mirostat", "'mirostat' is 1, and only 0 and 2 are possible here; send 2");
@@ -224,12 +220,9 @@ void read_sampling(FieldReader& in, uint64_t seed, const text::Tokenizer& tokeni
 Json sampling_json(const runtime::SamplingOptions& options) {
   Json json;
 #define KTX_SAMPLING(name, member, low, high) json[name] = options.member;
+#define KTX_SAMPLING_WHOLE KTX_SAMPLING
 #include "lib/server/request/sampling_fields.def"
-  json["top_k"] = options.top_k;
-  json["repeat_last_n"] = options.penalty_window;
   json["mirostat"] = options.mirostat ? 2 : 0;
-  json["dry_allowed_length"] = options.dry.allowed_length;
-  json["dry_penalty_last_n"] = options.dry.window;
   json["logit_bias"] = Json::object();
   for (const auto& [id, bias] : options.logit_bias) {
     json["logit_bias"][std::to_string(id)] = std::isinf(bias) ? Json(false) : Json(bias);

@@ -71,12 +71,13 @@ TEST_F(Digests, NameWhatWasChanged) {
     fix_hashes(bytes);
     return refusal(bytes);
   };
-  EXPECT_THAT(changed(SectionId::ChatTemplate), HasSubstr("section 'chat-template' has another "
+  EXPECT_THAT(changed(SectionId::ChatTemplate), HasSubstr("section 'chat-template' has a different "
                                                           "SHA-256"));
-  EXPECT_THAT(changed(SectionId::Tokenizer), HasSubstr("section 'tokenizer' has another SHA-256"));
-  EXPECT_THAT(changed(SectionId::Provenance), HasSubstr("'provenance' has another SHA-256"));
+  EXPECT_THAT(changed(SectionId::Tokenizer),
+              HasSubstr("section 'tokenizer' has a different SHA-256"));
+  EXPECT_THAT(changed(SectionId::Provenance), HasSubstr("'provenance' has a different SHA-256"));
   // The blobs' hashes follow the weights, and the digest of their section is the first to differ.
-  EXPECT_THAT(changed(SectionId::WeightData), HasSubstr("has another SHA-256"));
+  EXPECT_THAT(changed(SectionId::WeightData), HasSubstr("has a different SHA-256"));
 }
 
 // Weights whose hashes were left out of the chunks: their digest differs.

@@ -60,7 +60,7 @@ TEST(ExpertProfile, RefusesOtherTexts) {
   };
   EXPECT_EQ(refusal("qwen3moe", "qwen3moe"), "");
   EXPECT_THAT(refusal("ktx expert profile", "another"), HasSubstr("no profile of experts"));
-  EXPECT_THAT(refusal("\"version\": 1", "\"version\": 2"), HasSubstr("of another version"));
+  EXPECT_THAT(refusal("\"version\": 1", "\"version\": 2"), HasSubstr("another version"));
   EXPECT_THAT(refusal("\"layer\": 7", "\"layer\": 0"), HasSubstr("layer 0 stands there twice"));
   EXPECT_THAT(refusal("\"layer\": 7", "\"layer\": -7"), HasSubstr("`layer` is no number"));
   EXPECT_THAT(refusal("20", "-20"), HasSubstr("layer 0: a count is no whole number"));

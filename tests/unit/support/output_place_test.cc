@@ -72,12 +72,12 @@ TEST(OutputPlace, PathsThatLeadNowhereSayWhy) {
   EXPECT_THAT(refusal(dir.path("lost")), HasSubstr("/no/folder'; make it first"));
   EXPECT_THAT(refusal(dir.path("lost")), HasSubstr("(a link to "));
   EXPECT_THAT(refusal(dir.path("none/m")), HasSubstr("there is no folder '" + dir.path("none")));
-  EXPECT_THAT(refusal(file + "/m"), HasSubstr("a part of the path is no folder"));
+  EXPECT_THAT(refusal(file + "/m"), HasSubstr("a part of the path is not a folder"));
   EXPECT_THAT(refusal(dir.path(std::string(300, 'n'))), HasSubstr("the name is too long"));
   for (const char* folder : {"", "/", "/.", "/dir", "/dir/", "/dir/.."}) {
     EXPECT_THAT(refusal(dir.path() + folder), HasSubstr("it is a folder; name a file in it"));
   }
-  EXPECT_THAT(refusal(dir.path("file/")), HasSubstr("a part of the path is no folder"));
+  EXPECT_THAT(refusal(dir.path("file/")), HasSubstr("a part of the path is not a folder"));
   EXPECT_THAT(refusal(dir.path("absent/")), HasSubstr("there is no folder"));
   EXPECT_THAT(refusal(""), HasSubstr("the name of the output is empty"));
   EXPECT_EQ(refusal("-"), "-: no output goes there; name a file, or ./- for this name");

@@ -88,8 +88,8 @@ TEST(HostLinks, DevicesAreThoseOfTheTarget) {
   for (const char* device : {"c/cpu", "b/cuda:0", "cuda:1", "auto", "x"}) {
     EXPECT_FALSE(has(device)) << device;
   }
-  EXPECT_EQ(placed_name(target, *rules::parse_device("a/cuda:0")), "cuda:0");
-  EXPECT_EQ(placed_name(target, *rules::parse_device("b/cpu")), "b/cpu");
+  EXPECT_EQ(rules::placed_name(target, *rules::parse_device("a/cuda:0")), "cuda:0");
+  EXPECT_EQ(rules::placed_name(target, *rules::parse_device("b/cpu")), "b/cpu");
 }
 
 }  // namespace
