@@ -1,7 +1,6 @@
 // causal_conv and delta_rule: steps with a state of each sequence (cache/state_pool.h).
 #include "kernels/delta_net/delta_net.h"
 
-#include "lib/plan/state_layout.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
@@ -16,10 +15,9 @@ class CausalConvStep final : public StateStep {
     point_to(context.input(0), args_.x, args_.x_stride);
     point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<CausalConvAttrs>();
-    offset_ = plan::state_layout(context.plan, "cpu").offset(args_.attrs.state);
+    keep_state(context, args_.attrs);
     const SmallWeight weight = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
     weight_bytes_ = weight.bytes();
-    state_bytes_ = 4 * args_.attrs.state_floats();
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     args_.bias = bias_.data();
     // Channels side by side.
@@ -38,12 +36,7 @@ class CausalConvStep final : public StateStep {
   static constexpr int64_t kChannels = 1024;  // of an item
 
   void run_part(const StateRun& run, int64_t part) override {
-    kernels::CausalConvArgs args = args_;
-    args.x += run.first * args.x_stride;
-    args.y += run.first * args.y_stride;
-    args.tokens = run.tokens;
-    args.state_in = run.state_in;
-    args.state_out = run.state_out;
+    kernels::CausalConvArgs args = args_of(args_, run);
     args.channel_begin = part * kChannels;
     args.channel_end = std::min<int64_t>(args.attrs.channels, args.channel_begin + kChannels);
     run_(args);
@@ -60,45 +53,31 @@ class DeltaRuleStep final : public StateStep {
   Status bind(const BindContext& context) {
     point_to(context.input(0), args_.x, args_.x_stride);
     point_to(context.input(1), args_.b, args_.b_stride);
-    if (context.step.input_count > 2 && context.input(2).data != nullptr) {
-      point_to(context.input(2), args_.a, args_.a_stride);
-    }
+    if (context.input(2).data != nullptr) point_to(context.input(2), args_.a, args_.a_stride);
     point_to(context.output(0), args_.y, args_.y_stride);
     args_.attrs = context.attrs<DeltaRuleAttrs>();
-    offset_ = plan::state_layout(context.plan, "cpu").offset(args_.attrs.state);
+    keep_state(context, args_.attrs);
+    divide_heads(args_.attrs.value_heads, args_.attrs.head_dim);
     decay_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
     dt_bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(1))));
     args_.decay = decay_.data();
     args_.dt_bias = dt_bias_.data();
     weight_bytes_ = decay_.bytes() + dt_bias_.bytes();
-    state_bytes_ = 4 * args_.attrs.state_floats();
-    ranges_ = ceil_div(args_.attrs.head_dim, kColumns);
-    parts_ = args_.attrs.value_heads * ranges_;
     run_ = KTX_TRY(kernels::find_delta_rule(context.family(), context.isa));
     return {};
   }
 
  private:
-  static constexpr int64_t kColumns = 64;  // of an item: four vectors
-
   void run_part(const StateRun& run, int64_t part) override {
-    kernels::DeltaRuleArgs args = args_;
-    args.x += run.first * args.x_stride;
+    kernels::DeltaRuleArgs args = args_of(args_, run);
     args.b += run.first * args.b_stride;
     if (args.a != nullptr) args.a += run.first * args.a_stride;
-    args.y += run.first * args.y_stride;
-    args.tokens = run.tokens;
-    args.state_in = run.state_in;
-    args.state_out = run.state_out;
-    args.head = part / ranges_;
-    args.column_begin = part % ranges_ * kColumns;
-    args.column_end = std::min<int64_t>(args.attrs.head_dim, args.column_begin + kColumns);
+    take_columns(part, args);
     run_(args);
   }
 
   kernels::DeltaRuleArgs args_;
   SmallWeight decay_, dt_bias_;
-  int64_t ranges_ = 1;  // of columns, of a head
   kernels::DeltaRuleFn run_ = nullptr;
 };
 

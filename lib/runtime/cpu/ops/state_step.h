@@ -2,6 +2,7 @@
 // share.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "lib/plan/state_layout.h"
@@ -51,12 +52,43 @@ class StateStep : public CpuStep {
  protected:
   virtual void run_part(const StateRun& run, int64_t part) = 0;
 
+  template <class Attrs>
+  void keep_state(const BindContext& context, const Attrs& attrs) {
+    offset_ = plan::state_layout(context.plan, "cpu").offset(attrs.state);
+    state_bytes_ = 4 * attrs.state_floats();
+  }
+
+  // Parts of a matrix a head: some columns of it, four vectors.
+  static constexpr int64_t kColumns = 64;
+  void divide_heads(int64_t heads, int64_t head_dim) {
+    ranges_ = ceil_div(head_dim, kColumns);
+    parts_ = heads * ranges_;
+  }
+  template <class Args>
+  void take_columns(int64_t part, Args& args) const {
+    args.head = part / ranges_;
+    args.column_begin = part % ranges_ * kColumns;
+    args.column_end = std::min<int64_t>(args.attrs.head_dim, args.column_begin + kColumns);
+  }
+
+  // Arguments for the tokens of a run.
+  template <class Args>
+  static Args args_of(Args args, const StateRun& run) {
+    args.x += run.first * args.x_stride;
+    args.y += run.first * args.y_stride;
+    args.tokens = run.tokens;
+    args.state_in = run.state_in;
+    args.state_out = run.state_out;
+    return args;
+  }
+
   int64_t offset_ = 0;  // floats, in a sequence's states
   int64_t parts_ = 1;
   int64_t weight_bytes_ = 0;
   int64_t state_bytes_ = 0;  // of a sequence in this step
 
  private:
+  int64_t ranges_ = 1;  // of columns, of a head
   struct Text {
     int64_t first = 0;  // row
     const SequenceState* states = nullptr;
