@@ -44,10 +44,7 @@ class ContentsBuilder {
     add_source();
     KTX_TRY(add_blobs());
     if (options_.carry_unused) KTX_TRY(add_carried());
-    add_values();
-    add_kv_slots();
-    add_steps();
-    plan::add_launches(out_, program_.parts, program_.launches);
+    plan::add_program(out_, program_, blob_index_);
     add_facts();
     out_.tokenizer = options_.tokenizer;
     out_.chat_template = options_.chat_template;
@@ -188,76 +185,8 @@ class ContentsBuilder {
                      .hash = {}},
                     {&slice, 1});
     }
-    out_.close_segment("none", plan::SegmentKind::Carried);
+    out_.close_segment(program::kNoDevice, plan::SegmentKind::Carried);
     return {};
-  }
-
-  void add_values() {
-    for (const program::Value& value : program_.values) {
-      out_.values.push_back({.name = out_.strings.intern(value.name),
-                             .type = static_cast<uint8_t>(value.type),
-                             .rows = static_cast<uint8_t>(value.rows),
-                             .reserved = 0,
-                             .rows_per_row = static_cast<uint32_t>(value.rows_per_row),
-                             .buffer = static_cast<uint32_t>(value.buffer),
-                             .width = value.width});
-    }
-    for (const program::Buffer& buffer : program_.buffers) {
-      out_.buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
-                              static_cast<uint64_t>(buffer.bytes_per_token),
-                              static_cast<uint64_t>(buffer.bytes_per_output)});
-    }
-  }
-
-  void add_kv_slots() {
-    for (const program::KvSlot& slot : program_.kv_slots) {
-      out_.kv_slots.push_back({.layer = slot.layer,
-                               .kv_heads = slot.kv_heads,
-                               .key_dim = slot.key_dim,
-                               .value_dim = slot.value_dim,
-                               .device = out_.strings.intern(slot.device),
-                               .window = slot.window});
-    }
-  }
-
-  uint32_t add_operands(const std::vector<program::View>& views) {
-    std::vector<plan::OperandRecord> records;
-    for (const program::View& view : views) {
-      if (view.value == program::kAbsent) {
-        records.push_back({plan::kNone, 0, 0});
-      } else {
-        records.push_back({static_cast<uint32_t>(view.value), static_cast<uint32_t>(view.offset),
-                           static_cast<uint32_t>(view.width)});
-      }
-    }
-    return out_.add_operands(records);
-  }
-
-  void add_steps() {
-    for (const program::Step& step : program_.steps) {
-      plan::StepRecord record = {};
-      record.op = static_cast<uint32_t>(step.op);
-      record.module = out_.strings.intern(step.module);
-      record.layer = step.layer;
-      record.device = out_.strings.intern(step.device);
-      record.first_input = add_operands(step.inputs);
-      record.input_count = static_cast<uint32_t>(step.inputs.size());
-      record.first_output = add_operands(step.outputs);
-      record.output_count = static_cast<uint32_t>(step.outputs.size());
-      std::vector<uint32_t> weights;
-      for (program::BlobId blob : step.weights) {
-        weights.push_back(blob == program::kAbsent ? plan::kNone : blob_index_[blob]);
-      }
-      record.first_weight = out_.add_weight_uses(weights);
-      record.weight_count = static_cast<uint32_t>(weights.size());
-      record.attrs_offset = out_.add_attrs(step.attrs);
-      record.attrs_size = stored_bytes(step.attrs);
-      for (int p = 0; p < program::kPrecisions; ++p) {
-        const std::string& kernel = step.kernels[p];
-        record.kernel[p] = kernel.empty() ? plan::kNone : out_.strings.intern(kernel);
-      }
-      out_.steps.push_back(record);
-    }
   }
 
   void add_facts() {

@@ -153,7 +153,7 @@ void extend_taps(const CompileState& state, size_t stages, std::vector<Lifetime>
 }
 
 // The field of the formula that a row kind fills.
-int64_t& bytes_of(program::Buffer& buffer, RowKind rows) {
+uint64_t& bytes_of(program::Buffer& buffer, RowKind rows) {
   return rows == RowKind::Token    ? buffer.bytes_per_token
          : rows == RowKind::Output ? buffer.bytes_per_output
                                    : buffer.fixed_bytes;
@@ -173,10 +173,10 @@ void share_buffers(program::Program& program, const std::vector<std::string>& de
   for (size_t i = 0; i < stages; ++i) {
     for (program::ValueId id : born[i]) {
       program::Value& value = program.values[id];
-      const int64_t need = program::row_bytes(value);
+      const auto need = static_cast<uint64_t>(program::row_bytes(value));
       auto& free = free_buffers[{devices[id], value.rows}];
       const auto growth = [&](int32_t buffer) {
-        return std::max<int64_t>(0, need - bytes_of(program.buffers[buffer], value.rows));
+        return need - std::min(need, bytes_of(program.buffers[buffer], value.rows));
       };
       const auto best = std::min_element(free.begin(), free.end(), [&](int32_t a, int32_t b) {
         const auto waste = [&](int32_t n) {
@@ -191,7 +191,7 @@ void share_buffers(program::Program& program, const std::vector<std::string>& de
         value.buffer = *best;
         free.erase(best);
       }
-      int64_t& bytes = bytes_of(program.buffers[value.buffer], value.rows);
+      uint64_t& bytes = bytes_of(program.buffers[value.buffer], value.rows);
       bytes = std::max(bytes, need);
     }
     for (program::ValueId id : dead[i]) {

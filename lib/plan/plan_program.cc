@@ -100,9 +100,74 @@ void add_weights(const PlanView& plan, program::Program& program) {
     }
   }
   for (const SegmentRecord& segment : plan.segments) {
+    const bool carried = segment.kind == static_cast<uint32_t>(SegmentKind::Carried);
     for (uint32_t i = 0; i < segment.blob_count; ++i) {
-      program.blobs[segment.first_blob + i].device = plan.string(segment.device);
+      program.blobs[segment.first_blob + i].device =
+          carried ? program::kNoDevice : plan.string(segment.device);
     }
+  }
+}
+
+uint32_t add_operands(PlanContents& contents, const std::vector<program::View>& views) {
+  std::vector<OperandRecord> records;
+  for (const program::View& view : views) {
+    if (view.value == program::kAbsent) {
+      records.push_back({kNone, 0, 0});
+    } else {
+      records.push_back({static_cast<uint32_t>(view.value), static_cast<uint32_t>(view.offset),
+                         static_cast<uint32_t>(view.width)});
+    }
+  }
+  return contents.add_operands(records);
+}
+
+void add_step(PlanContents& contents, const program::Step& step, std::span<const uint32_t> blobs) {
+  StepRecord record = {};
+  record.op = static_cast<uint32_t>(step.op);
+  record.module = contents.strings.intern(step.module);
+  record.layer = step.layer;
+  record.device = contents.strings.intern(step.device);
+  record.first_input = add_operands(contents, step.inputs);
+  record.input_count = static_cast<uint32_t>(step.inputs.size());
+  record.first_output = add_operands(contents, step.outputs);
+  record.output_count = static_cast<uint32_t>(step.outputs.size());
+  std::vector<uint32_t> weights;
+  for (const program::BlobId blob : step.weights) {
+    weights.push_back(blob == program::kAbsent ? kNone : blobs[blob]);
+  }
+  record.first_weight = contents.add_weight_uses(weights);
+  record.weight_count = static_cast<uint32_t>(weights.size());
+  record.attrs_offset = contents.add_attrs(step.attrs);
+  record.attrs_size = stored_bytes(step.attrs);
+  for (int p = 0; p < program::kPrecisions; ++p) {
+    const std::string& kernel = step.kernels[p];
+    record.kernel[p] = kernel.empty() ? kNone : contents.strings.intern(kernel);
+  }
+  contents.steps.push_back(record);
+}
+
+void add_launches(PlanContents& contents, const program::Program& program) {
+  for (const program::Part& part : program.parts) {
+    contents.parts.push_back(
+        {.kind = static_cast<uint32_t>(part.kind),
+         .device = contents.strings.intern(part.device),
+         .from = part.from.empty() ? kNone : contents.strings.intern(part.from),
+         .first_step = static_cast<uint32_t>(part.first_step),
+         .step_count = static_cast<uint32_t>(part.step_count)});
+  }
+  for (const program::Launch& launch : program.launches) {
+    contents.launches.push_back({.fused_op = launch.op ? static_cast<uint32_t>(*launch.op) : kNone,
+                                 .kernel = contents.strings.intern(launch.kernel),
+                                 .first_step = static_cast<uint32_t>(contents.launch_steps.size()),
+                                 .step_count = static_cast<uint32_t>(launch.steps.size()),
+                                 .least_tokens = static_cast<uint32_t>(launch.least_tokens),
+                                 .most_tokens = static_cast<uint32_t>(launch.most_tokens),
+                                 .least_sm = static_cast<uint16_t>(launch.least_sm),
+                                 .most_sm = static_cast<uint16_t>(launch.most_sm),
+                                 .needs = launch.needs,
+                                 .least_run = static_cast<uint32_t>(launch.least_run)});
+    contents.launch_steps.insert(contents.launch_steps.end(), launch.steps.begin(),
+                                 launch.steps.end());
   }
 }
 
@@ -124,30 +189,31 @@ program::Step step_of(const PlanView& plan, const StepRecord& record) {
 
 }  // namespace
 
-void add_launches(PlanContents& contents, std::span<const program::Part> parts,
-                  std::span<const program::Launch> launches) {
-  for (const program::Part& part : parts) {
-    contents.parts.push_back(
-        {.kind = static_cast<uint32_t>(part.kind),
-         .device = contents.strings.intern(part.device),
-         .from = part.from.empty() ? kNone : contents.strings.intern(part.from),
-         .first_step = static_cast<uint32_t>(part.first_step),
-         .step_count = static_cast<uint32_t>(part.step_count)});
+void add_program(PlanContents& contents, const program::Program& program,
+                 std::span<const uint32_t> blobs) {
+  for (const program::Value& value : program.values) {
+    contents.values.push_back({.name = contents.strings.intern(value.name),
+                               .type = static_cast<uint8_t>(value.type),
+                               .rows = static_cast<uint8_t>(value.rows),
+                               .reserved = 0,
+                               .rows_per_row = static_cast<uint32_t>(value.rows_per_row),
+                               .buffer = static_cast<uint32_t>(value.buffer),
+                               .width = value.width});
   }
-  for (const program::Launch& launch : launches) {
-    contents.launches.push_back({.fused_op = launch.op ? static_cast<uint32_t>(*launch.op) : kNone,
-                                 .kernel = contents.strings.intern(launch.kernel),
-                                 .first_step = static_cast<uint32_t>(contents.launch_steps.size()),
-                                 .step_count = static_cast<uint32_t>(launch.steps.size()),
-                                 .least_tokens = static_cast<uint32_t>(launch.least_tokens),
-                                 .most_tokens = static_cast<uint32_t>(launch.most_tokens),
-                                 .least_sm = static_cast<uint16_t>(launch.least_sm),
-                                 .most_sm = static_cast<uint16_t>(launch.most_sm),
-                                 .needs = launch.needs,
-                                 .least_run = static_cast<uint32_t>(launch.least_run)});
-    contents.launch_steps.insert(contents.launch_steps.end(), launch.steps.begin(),
-                                 launch.steps.end());
+  for (const program::Buffer& buffer : program.buffers) {
+    contents.buffers.push_back(
+        {buffer.fixed_bytes, buffer.bytes_per_token, buffer.bytes_per_output});
   }
+  for (const program::KvSlot& slot : program.kv_slots) {
+    contents.kv_slots.push_back({.layer = slot.layer,
+                                 .kv_heads = slot.kv_heads,
+                                 .key_dim = slot.key_dim,
+                                 .value_dim = slot.value_dim,
+                                 .device = contents.strings.intern(slot.device),
+                                 .window = slot.window});
+  }
+  for (const program::Step& step : program.steps) add_step(contents, step, blobs);
+  add_launches(contents, program);
 }
 
 program::Program steps_of(const PlanView& plan) {
@@ -162,9 +228,8 @@ program::Program steps_of(const PlanView& plan) {
                               .buffer = static_cast<int32_t>(value.buffer)});
   }
   for (const BufferRecord& buffer : plan.buffers) {
-    program.buffers.push_back({static_cast<int64_t>(buffer.fixed_bytes),
-                               static_cast<int64_t>(buffer.bytes_per_token),
-                               static_cast<int64_t>(buffer.bytes_per_output)});
+    program.buffers.push_back(
+        {buffer.fixed_bytes, buffer.bytes_per_token, buffer.bytes_per_output});
   }
   for (const KvSlotRecord& slot : plan.kv_slots) {
     program.kv_slots.push_back({slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim,

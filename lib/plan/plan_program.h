@@ -1,5 +1,4 @@
-// Converts the records of a plan to the program that they store, and the parts and launches of a
-// program to records.
+// Converts the records of a plan to the program that they store, and a program to records.
 #pragma once
 
 #include <span>
@@ -12,9 +11,10 @@
 
 namespace ktx::plan {
 
-// The records of what the compiler decided.
-void add_launches(PlanContents& contents, std::span<const program::Part> parts,
-                  std::span<const program::Launch> launches);
+// The records of a program but for its weights, which stand in `contents` already: `blobs` says
+// where, by their number in the program.
+void add_program(PlanContents& contents, const program::Program& program,
+                 std::span<const uint32_t> blobs);
 
 // The program of untrusted records that have passed verify_records(): checks all fields of steps,
 // parts and launches, converts them, and checks the rules of check_step_records.h and

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/formats/layout_size.h"
 #include "lib/ops/value_row.h"
 
 namespace ktx::program {
@@ -23,6 +24,11 @@ ValueId Program::input(size_t step, size_t operand) const {
 
 ValueId Program::output(size_t step, size_t operand) const {
   return value_of(steps[step].outputs, operand);
+}
+
+RowKind Program::rows(const Step& step) const {
+  const ValueId value = value_of(step.outputs.empty() ? step.inputs : step.outputs, 0);
+  return value == kAbsent ? RowKind::Token : values[value].rows;
 }
 
 const Blob* Program::weight(const Step& step, size_t number) const {
@@ -55,6 +61,24 @@ std::vector<std::string> value_devices(const Program& program) {
     }
   }
   return devices;
+}
+
+std::vector<std::string> buffer_devices(const Program& program) {
+  std::vector<std::string> devices(program.buffers.size());
+  for (const Step& step : program.steps) {
+    for (const View& view : step.outputs) {
+      if (view.value == kAbsent) continue;
+      std::string& device = devices[program.values[view.value].buffer];
+      if (device.empty()) device = step.device;
+    }
+  }
+  std::ranges::replace(devices, std::string(), std::string("cpu"));
+  return devices;
+}
+
+uint64_t blob_bytes(const Blob& blob, Layout layout) {
+  const auto matrix = matrix_bytes(layout, blob.dtype, blob.rows, blob.cols);
+  return static_cast<uint64_t>(matrix.value_or(0)) * static_cast<uint64_t>(blob.matrices);
 }
 
 int64_t row_bytes(const Value& value) {

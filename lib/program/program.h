@@ -67,6 +67,9 @@ struct Blob {
   std::string device;
 };
 
+// The device of weights that no step reads, kept for export alone.
+inline constexpr std::string_view kNoDevice = "none";
+
 inline constexpr int kPrecisions = 2;  // exact, fast
 using Kernels = std::array<std::string, kPrecisions>;
 
@@ -95,9 +98,9 @@ struct KvSlot {
 
 // An arena buffer: fixed + per_token * T + per_output * R bytes.
 struct Buffer {
-  int64_t fixed_bytes = 0;
-  int64_t bytes_per_token = 0;
-  int64_t bytes_per_output = 0;
+  uint64_t fixed_bytes = 0;
+  uint64_t bytes_per_token = 0;
+  uint64_t bytes_per_output = 0;
 };
 
 struct Program {
@@ -115,6 +118,8 @@ struct Program {
   // The value of an operand of a step; kAbsent where it is missing.
   ValueId input(size_t step, size_t operand) const;
   ValueId output(size_t step, size_t operand = 0) const;
+  // The kind of rows that a step has: that of its first output, or of what it stores.
+  RowKind rows(const Step& step) const;
   // A weight of a step; null where it is missing.
   const Blob* weight(const Step& step, size_t number) const;
   // What the last step writes; kAbsent without steps.
@@ -131,6 +136,12 @@ inline int64_t row_elements(const Value& value) {
 }
 int64_t row_bytes(const Value& value);
 
+// Of all matrices of a blob, as a layout stores it; its own.
+uint64_t blob_bytes(const Blob& blob, Layout layout);
+inline uint64_t blob_bytes(const Blob& blob) {
+  return blob_bytes(blob, blob.layout);
+}
+
 std::string print(const Program& program);
 // The lines of parts, groups and launches alone.
 std::string print_launches(const Program& program);
@@ -144,5 +155,7 @@ void verify(const Program& program, DiagSink& sink, bool devices = false);
 
 // By value: the device of the first step that writes it; "" when none does.
 std::vector<std::string> value_devices(const Program& program);
+// By buffer: that of the first step that writes a value in it; "cpu" when none does.
+std::vector<std::string> buffer_devices(const Program& program);
 
 }  // namespace ktx::program

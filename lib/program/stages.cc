@@ -58,8 +58,7 @@ StepFacts facts_of(const Program& program, const Step& step, Memory memory) {
   if (slot >= 0) facts.accesses.push_back(slot_access(slot, step.op == StepOp::KvStore));
   const int32_t entries = entries_slot_of(step.attrs);
   if (entries >= 0) facts.accesses.push_back(slot_access(entries, step.op == StepOp::Compress));
-  const auto& rows = step.outputs.empty() ? step.inputs : step.outputs;
-  if (!rows.empty() && rows[0].value != kAbsent) facts.rows = program.values[rows[0].value].rows;
+  facts.rows = program.rows(step);
   return facts;
 }
 
