@@ -75,41 +75,46 @@ Error wrong_step(const PlanView& plan, uint32_t number, std::string_view error) 
 }
 
 // The hidden states that come with tokens are as wide as the facts say.
-Status verify_given(const PlanView& plan) {
+Status verify_given(const PlanFacts& facts, const program::Program& program) {
   bool reads = false;
-  for (const StepRecord& step : plan.steps) {
-    if (step.op != static_cast<uint32_t>(StepOp::GivenHidden)) continue;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    if (program.steps[i].op != StepOp::GivenHidden) continue;
     reads = true;
-    const ValueRecord& given = plan.values[plan.outputs(step)[0].value];
-    if (given.width == plan.facts.given_width) continue;
+    const program::Value& given = program.values[program.output(i)];
+    if (given.width == facts.given_width) continue;
     return Error{fmt::format("{} floats come with each token, but value '{}' has {}",
-                             plan.facts.given_width, printable(plan.string(given.name)),
-                             given.width)};
+                             facts.given_width, printable(given.name), given.width)};
   }
-  if (reads != plan.facts.reads_hidden()) {
+  if (reads != facts.reads_hidden()) {
     return Error{"the facts and the steps differ on whether hidden states come with the tokens"};
   }
-  if (reads && (plan.facts.given_taps.empty() || plan.facts.given_states() <= 0)) {
+  if (reads && (facts.given_taps.empty() || facts.given_states() <= 0)) {
     return Error{"no hidden states of a model are among those that come with the tokens"};
   }
   return {};
 }
 
+// A value of F32 with such rows, each of `width` elements, that is there behind the last step.
+bool stays(const program::Program& program, const program::StepVerifier& steps, uint32_t number,
+           RowKind rows, int64_t width) {
+  const auto id = static_cast<program::ValueId>(number);
+  const program::Value& value = program.values[id];
+  return value.type == ValueType::F32 && value.rows == rows && value.rows_per_row == 1 &&
+         value.width == width && steps.holds(id);
+}
+
 // What a drafter reads for each token is there behind the last step.
-Status verify_kept(const PlanView& plan, const program::StepVerifier& steps) {
-  const PlanFacts& facts = plan.facts;
+Status verify_kept(const PlanFacts& facts, const program::Program& program,
+                   const program::StepVerifier& steps) {
   for (const uint32_t value : facts.hidden_values) {
-    if (value >= plan.values.size()) {
-      return Error{fmt::format("hidden states are value {} of {}", value, plan.values.size())};
+    if (value >= program.values.size()) {
+      return Error{fmt::format("hidden states are value {} of {}", value, program.values.size())};
     }
-    const ValueRecord& hidden = plan.values[value];
-    if (hidden.type != static_cast<uint8_t>(ValueType::F32) ||
-        hidden.rows != static_cast<uint8_t>(RowKind::Token) || hidden.rows_per_row != 1 ||
-        hidden.width != facts.hidden_size || !steps.holds(static_cast<int32_t>(value))) {
+    if (!stays(program, steps, value, RowKind::Token, facts.hidden_size)) {
       return Error{
           fmt::format("value '{}' is not the hidden states of {} elements of each token, or "
                       "does not stay until the end",
-                      printable(plan.string(hidden.name)), facts.hidden_size)};
+                      printable(program.values[value].name), facts.hidden_size)};
     }
   }
   if (facts.reads_hidden() && facts.hidden_values.size() > 1) {
@@ -165,23 +170,20 @@ Status check_steps(const PlanView& plan, const program::Program& program) {
   }
 
   const PlanFacts& facts = plan.facts;
-  if (facts.logits_value >= plan.values.size()) {
-    return Error{fmt::format("logits are value {} of {}", facts.logits_value, plan.values.size())};
+  if (facts.logits_value >= program.values.size()) {
+    return Error{
+        fmt::format("logits are value {} of {}", facts.logits_value, program.values.size())};
   }
-  const ValueRecord& logits = plan.values[facts.logits_value];
-  const auto logits_id = static_cast<int32_t>(facts.logits_value);
-  if (program.logits() != logits_id || !steps.holds(logits_id) ||
-      logits.type != static_cast<uint8_t>(ValueType::F32) ||
-      logits.rows != static_cast<uint8_t>(RowKind::Output) || logits.rows_per_row != 1 ||
-      logits.width != facts.output_width()) {
+  if (program.logits() != static_cast<program::ValueId>(facts.logits_value) ||
+      !stays(program, steps, facts.logits_value, RowKind::Output, facts.output_width())) {
     return Error{fmt::format("value '{}' is not the {} {} that the last step leaves",
-                             printable(plan.string(logits.name)),
+                             printable(program.values[facts.logits_value].name),
                              facts.gives_logits() ? "logits of" : "outputs in a row:",
                              facts.gives_logits() ? fmt::format("{} tokens", facts.output_width())
                                                   : std::to_string(facts.output_width()))};
   }
-  KTX_TRY(verify_given(plan));
-  KTX_TRY(verify_kept(plan, steps));
+  KTX_TRY(verify_given(facts, program));
+  KTX_TRY(verify_kept(facts, program, steps));
   return verify_draft_tokens(plan);
 }
 

@@ -21,9 +21,9 @@ Result<std::vector<HostUse>> host_uses(const PlanView& plan, const RunShape& sha
   }
   if (hosts.empty()) return hosts;
   std::vector<std::set<int32_t>> layers(hosts.size());
-  for (const StepRecord& step : plan.steps) {
-    if (step.layer < 0 || step.op == static_cast<uint32_t>(StepOp::Transfer)) continue;
-    layers[host_of(plan, plan.string(step.device))].insert(step.layer);
+  for (const program::Step& step : plan.program->steps) {
+    if (step.layer < 0 || step.op == StepOp::Transfer) continue;
+    layers[host_of(plan, step.device)].insert(step.layer);
   }
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (layers[i].empty()) continue;

@@ -75,18 +75,18 @@ std::vector<FormatRow> format_rows(const PlanView& plan) {
 struct OpRow {
   std::string_view op;
   uint64_t count = 0;
-  std::set<std::string> kernels[2];
+  std::set<std::string> kernels[program::kPrecisions];
 };
 
 std::vector<OpRow> op_rows(const PlanView& plan) {
   std::vector<OpRow> rows(all_step_ops().size());
-  for (const StepRecord& step : plan.steps) {
-    OpRow& row = rows[step.op];
-    row.op = info(static_cast<StepOp>(step.op)).name;
+  for (const program::Step& step : plan.program->steps) {
+    OpRow& row = rows[static_cast<size_t>(step.op)];
+    row.op = info(step.op).name;
     row.count += 1;
-    for (int precision = 0; precision < 2; ++precision) {
-      const uint32_t kernel = step.kernel[precision];
-      if (kernel != kNone) row.kernels[precision].insert(printable(plan.string(kernel)));
+    for (int precision = 0; precision < program::kPrecisions; ++precision) {
+      const std::string& kernel = step.kernels[precision];
+      if (!kernel.empty()) row.kernels[precision].insert(printable(kernel));
     }
   }
   std::erase_if(rows, [](const OpRow& row) { return row.count == 0; });
@@ -102,10 +102,6 @@ RunShape default_shape(const PlanView& plan) {
   shape.kv_type = kv_type_from_name(plan.facts.kv_type).value_or(KvType::F16);
   shape.state_bytes = state_layout(plan).bytes();
   return shape;
-}
-
-Result<MemoryEstimate> estimate(const PlanView& plan, const RunShape& shape) {
-  return estimate_memory(plan.segments, plan.buffers, plan.kv_slots, shape);
 }
 
 std::string joined(const std::set<std::string>& names) {
@@ -142,13 +138,12 @@ std::string_view option_of_kv_type(std::string_view type) {
 // "3 of a token's 8 experts are added a layer later, in 47 layers (lossy)".
 std::string deferral_text(const PlanView& plan) {
   int32_t layers = 0, least = 0, most = 0, top_k = 0;
-  for (const StepRecord& step : plan.steps) {
-    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
-    const auto attrs = plan.attrs_of<GroupExpertsAttrs>(step);
-    if (attrs.first_rank == 0) continue;
-    least = layers == 0 ? attrs.ranks : std::min(least, attrs.ranks);
-    most = std::max(most, attrs.ranks);
-    top_k = attrs.top_k;
+  for (const program::Step& step : plan.program->steps) {
+    const auto* const group = std::get_if<GroupExpertsAttrs>(&step.attrs);
+    if (group == nullptr || group->first_rank == 0) continue;
+    least = layers == 0 ? group->ranks : std::min(least, group->ranks);
+    most = std::max(most, group->ranks);
+    top_k = group->top_k;
     ++layers;
   }
   if (layers == 0) return "";
@@ -213,7 +208,7 @@ std::string memory_lines(const PlanView& plan) {
   uint64_t largest = 0;
   for (const KvType type : kTypes) {
     shape.kv_type = type;
-    needs.push_back(estimate(plan, shape));
+    needs.push_back(estimate_memory(plan, shape));
     if (needs.back()) largest = std::max(largest, needs.back()->total_bytes);
   }
   const ByteUnit unit(largest);
@@ -370,14 +365,14 @@ std::string plan_json(const PlanView& plan) {
                               {"size", row.bytes}});
   }
   const RunShape shape = default_shape(plan);
-  if (const auto need = estimate(plan, shape); need.ok()) {
+  if (const auto need = estimate_memory(plan, shape); need.ok()) {
     out["memory"] = {
         {"ctx", shape.ctx},
         {"max_batch", shape.max_batch},
         {"step_tokens", shape.step_tokens},
         {"kv_type", name(shape.kv_type)},
         {"kv_token_bytes", need->kv_token.whole},
-        {"kv_window", widest_window(plan.kv_slots)},
+        {"kv_window", widest_window(plan.program->kv_slots)},
         {"kv_window_bytes", need->kv_token.times({0, need->kv_blocks.window}).value_or(0)},
         {"kv_bytes", need->kv_bytes},
         {"state_bytes", need->state_bytes},

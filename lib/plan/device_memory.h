@@ -4,7 +4,7 @@
 //     // "cuda:0"  weights 16.9 GiB  activations 0.2 GiB  keys and values 0.5 GiB
 //
 // A buffer belongs to the device of the steps that write it; the reader has checked
-// that these agree.
+// that these agree. All plans here are those of a PlanFile.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,19 @@ bool any_host_uses_gpus(const PlanView& plan);
 // Which KV slots are on `device`, for KvCache::create.
 std::vector<bool> slots_on(const PlanView& plan, std::string_view device);
 
-// The device of each buffer; "cpu" for one that no step writes.
-std::vector<std::string> buffer_devices(const PlanView& plan);
-
 // The arena of one device; buffers of other devices take no bytes.
 Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string& device,
                                          int64_t tokens, int64_t outputs);
+
+// Where the weights of a device are in the file, with the padding between them; "": of all devices.
+struct FileRange {
+  uint64_t offset = 0, bytes = 0;
+};
+std::vector<FileRange> weight_ranges(const PlanView& plan, std::string_view device = "");
+uint64_t weight_bytes(const PlanView& plan, std::string_view device = "");
+
+// Of all devices.
+Result<MemoryEstimate> estimate_memory(const PlanView& plan, const RunShape& shape);
 
 struct DeviceMemory {
   std::string name;

@@ -152,8 +152,8 @@ Texts join_sets(const std::map<std::string, std::set<std::string>>& sets) {
 
 Texts devices_of_modules(const PlanView& plan) {
   std::map<std::string, std::set<std::string>> devices;
-  for (const StepRecord& step : plan.steps) {
-    devices[shown(plan.string(step.module))].insert(shown(plan.string(step.device)));
+  for (const program::Step& step : plan.program->steps) {
+    devices[shown(step.module)].insert(shown(step.device));
   }
   return join_sets(devices);
 }
@@ -177,13 +177,13 @@ Texts layouts_of_tensors(const PlanView& plan) {
 
 Texts kernels_of(const PlanView& plan) {
   std::map<std::string, int64_t> counts;
-  for (const StepRecord& step : plan.steps) {
+  for (const program::Step& step : plan.program->steps) {
     const auto kernel = [&](int precision) {
-      const std::string_view family = plan.string_or_empty(step.kernel[precision]);
+      const std::string& family = step.kernels[precision];
       return family.empty() ? "-" : shown(family);
     };
-    ++counts[fmt::format("{} {}: {}, {}", shown(plan.string(step.device)),
-                         all_step_ops()[step.op].name, kernel(0), kernel(1))];
+    ++counts[fmt::format("{} {}: {}, {}", shown(step.device), info(step.op).name, kernel(0),
+                         kernel(1))];
   }
   Texts texts;
   for (const auto& [name, count] : counts) texts[name] = std::to_string(count);

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "lib/formats/dtype.h"
-#include "lib/ops/value_row.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
 
@@ -42,11 +41,11 @@ std::optional<KvType> kv_type_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-Result<ArenaLayout> lay_out_arena(std::span<const BufferRecord> buffers, int64_t tokens,
+Result<ArenaLayout> lay_out_arena(std::span<const program::Buffer> buffers, int64_t tokens,
                                   int64_t outputs) {
   ArenaLayout arena;
   arena.offsets.reserve(buffers.size());
-  for (const BufferRecord& buffer : buffers) {
+  for (const program::Buffer& buffer : buffers) {
     arena.offsets.push_back(arena.total_bytes);
     const auto by_token = checked_mul(buffer.bytes_per_token, static_cast<uint64_t>(tokens));
     const auto by_output = checked_mul(buffer.bytes_per_output, static_cast<uint64_t>(outputs));
@@ -61,12 +60,7 @@ Result<ArenaLayout> lay_out_arena(std::span<const BufferRecord> buffers, int64_t
   return arena;
 }
 
-uint64_t value_row_bytes(const ValueRecord& value) {
-  const int64_t bytes = ktx::value_row_bytes(static_cast<ValueType>(value.type), value.width);
-  return static_cast<uint64_t>(bytes) * value.rows_per_row;
-}
-
-KvType kv_type_for(const KvSlotRecord& slot, KvType asked) {
+KvType kv_type_for(const program::KvSlot& slot, KvType asked) {
   const bool fits = slot.key_dim % 32 == 0 && slot.value_dim % 32 == 0;
   return asked == KvType::Q8_0 && !fits ? KvType::F16 : asked;
 }
@@ -75,13 +69,13 @@ uint64_t kv_head_bytes(int64_t dim, KvType type) {
   return static_cast<uint64_t>(*row_bytes(kKvTypes[static_cast<int>(type)].dtype, dim));
 }
 
-uint64_t kv_token_bytes(const KvSlotRecord& slot, KvType type) {
+uint64_t kv_token_bytes(const program::KvSlot& slot, KvType type) {
   const KvType own = kv_type_for(slot, type);
   return static_cast<uint64_t>(slot.kv_heads) *
          (kv_head_bytes(slot.key_dim, own) + kv_head_bytes(slot.value_dim, own));
 }
 
-uint64_t kv_block_bytes(const KvSlotRecord& slot, KvType type) {
+uint64_t kv_block_bytes(const program::KvSlot& slot, KvType type) {
   return kv_token_bytes(slot, type) * kKvBlockTokens;
 }
 
@@ -94,17 +88,17 @@ std::optional<uint64_t> KvTokenBytes::times(const KvBlocks& blocks) const {
   return a && b ? checked_add(*a, *b) : std::nullopt;
 }
 
-KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type) {
+KvTokenBytes kv_token_bytes(std::span<const program::KvSlot> slots, KvType type) {
   KvTokenBytes sum;
-  for (const KvSlotRecord& slot : slots) {
+  for (const program::KvSlot& slot : slots) {
     (slot.window > 0 ? sum.window : sum.whole) += kv_token_bytes(slot, type);
   }
   return sum;
 }
 
-int64_t widest_window(std::span<const KvSlotRecord> slots) {
+int64_t widest_window(std::span<const program::KvSlot> slots) {
   int64_t widest = 0;
-  for (const KvSlotRecord& slot : slots) widest = std::max<int64_t>(widest, slot.window);
+  for (const program::KvSlot& slot : slots) widest = std::max<int64_t>(widest, slot.window);
   return widest;
 }
 
@@ -193,16 +187,9 @@ Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenB
       (enough.value_or(UINT64_MAX) >> 20) + 1, shape.ctx)};
 }
 
-Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
-                                       std::span<const BufferRecord> buffers,
-                                       std::span<const KvSlotRecord> kv_slots,
-                                       const RunShape& shape) {
-  return estimate_memory(segments, buffers, kv_slots, widest_window(kv_slots), shape);
-}
-
-Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
-                                       std::span<const BufferRecord> buffers,
-                                       std::span<const KvSlotRecord> kv_slots, int64_t window,
+Result<MemoryEstimate> estimate_memory(uint64_t weight_bytes,
+                                       std::span<const program::Buffer> buffers,
+                                       std::span<const program::KvSlot> kv_slots, int64_t window,
                                        const RunShape& shape) {
   if (shape.ctx < 1 || shape.max_batch < 1 || shape.step_tokens < 1 || shape.step_outputs < 1) {
     return Error{
@@ -211,13 +198,7 @@ Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
                     shape.ctx, shape.max_batch, shape.step_tokens, shape.step_outputs)};
   }
   MemoryEstimate estimate;
-  for (const SegmentRecord& segment : segments) {
-    const bool weights = segment.kind == static_cast<uint32_t>(SegmentKind::Weights);
-    uint64_t& sum = weights ? estimate.weight_bytes : estimate.carried_bytes;
-    const auto next = checked_add(sum, segment.size);
-    if (!next) return too_much("weights");
-    sum = *next;
-  }
+  estimate.weight_bytes = weight_bytes;
   const ArenaLayout arena = KTX_TRY(lay_out_arena(buffers, shape.step_tokens, shape.step_outputs));
   estimate.arena_bytes = arena.total_bytes;
 

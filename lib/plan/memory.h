@@ -1,7 +1,7 @@
 // The memory formulas of a plan, evaluated: one piece of code for placement, for
 // --estimate and for the loader.
 //
-//   ArenaLayout arena = KTX_TRY(lay_out_arena(plan->buffers, 512, 1));
+//   ArenaLayout arena = KTX_TRY(lay_out_arena(program.buffers, 512, 1));
 //   base + arena.offsets[value.buffer]                // where a value lies
 //   kv_block_bytes(slot, KvType::F16)                 // 64 tokens of one layer
 //
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/plan/plan_format.h"
+#include "lib/program/program.h"
 #include "lib/support/result.h"
 
 namespace ktx::plan {
@@ -32,20 +32,17 @@ struct ArenaLayout {
 };
 
 // The arena for at most `tokens` tokens and `outputs` logits rows in a step.
-Result<ArenaLayout> lay_out_arena(std::span<const BufferRecord> buffers, int64_t tokens,
+Result<ArenaLayout> lay_out_arena(std::span<const program::Buffer> buffers, int64_t tokens,
                                   int64_t outputs);
-
-// The bytes that one row of a value takes in its buffer.
-uint64_t value_row_bytes(const ValueRecord& value);
 
 // The type a slot gets when `asked` is wanted: Q8_0 needs key and value widths that
 // are multiples of 32, else the slot has F16.
-KvType kv_type_for(const KvSlotRecord& slot, KvType asked);
+KvType kv_type_for(const program::KvSlot& slot, KvType asked);
 // Bytes of a head's key (or value) of `dim` elements; dim a multiple of 32 for Q8_0.
 uint64_t kv_head_bytes(int64_t dim, KvType type);
 // Keys and values of one token in one slot, and of kKvBlockTokens. `type` as asked.
-uint64_t kv_token_bytes(const KvSlotRecord& slot, KvType type);
-uint64_t kv_block_bytes(const KvSlotRecord& slot, KvType type);
+uint64_t kv_token_bytes(const program::KvSlot& slot, KvType type);
+uint64_t kv_block_bytes(const program::KvSlot& slot, KvType type);
 
 struct RunShape {
   int64_t ctx = 4096;         // tokens per sequence
@@ -78,7 +75,7 @@ struct KvTokenBytes {
   // Of all blocks; nothing when that is 2^64 or more.
   std::optional<uint64_t> times(const KvBlocks& blocks) const;
 };
-KvTokenBytes kv_token_bytes(std::span<const KvSlotRecord> slots, KvType type);
+KvTokenBytes kv_token_bytes(std::span<const program::KvSlot> slots, KvType type);
 
 // Tokens that a sequence keeps in the window pool beyond those that its next token reads, so that
 // wrong draft tokens can be taken back.
@@ -94,7 +91,7 @@ inline uint64_t RunShape::running_states() const {
 }
 
 // The widest window of the slots, 0 where none has one. All slots with a window keep as much.
-int64_t widest_window(std::span<const KvSlotRecord> slots);
+int64_t widest_window(std::span<const program::KvSlot> slots);
 
 // Blocks and slots for max_batch sequences of ctx tokens: in the window pool what the sequences and
 // the chunk of one step can hold at once, and the end of one more text for each sequence (prefix
@@ -105,8 +102,8 @@ Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenB
                            uint64_t budget);
 
 struct MemoryEstimate {
-  uint64_t weight_bytes = 0;   // segments that steps read
-  uint64_t carried_bytes = 0;  // in the file, never read by a step
+  uint64_t weight_bytes = 0;   // that steps read
+  uint64_t carried_bytes = 0;  // of a plan: in the file, never read by a step
   uint64_t arena_bytes = 0;
   KvTokenBytes kv_token;
   KvBlocks kv_blocks;  // for max_batch sequences of ctx tokens
@@ -115,14 +112,10 @@ struct MemoryEstimate {
   uint64_t total_bytes = 0;  // weights + arena + kv + states
 };
 
-Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
-                                       std::span<const BufferRecord> buffers,
-                                       std::span<const KvSlotRecord> kv_slots,
-                                       const RunShape& shape);
-// The same for the slots of one device of several; `window` is the widest of all.
-Result<MemoryEstimate> estimate_memory(std::span<const SegmentRecord> segments,
-                                       std::span<const BufferRecord> buffers,
-                                       std::span<const KvSlotRecord> kv_slots, int64_t window,
+// Of a model, or of the slots of one device of several; `window` is the widest of all.
+Result<MemoryEstimate> estimate_memory(uint64_t weight_bytes,
+                                       std::span<const program::Buffer> buffers,
+                                       std::span<const program::KvSlot> kv_slots, int64_t window,
                                        const RunShape& shape);
 
 }  // namespace ktx::plan

@@ -1,9 +1,9 @@
 // Opens a plan: maps it, checks all of it but the weights, and gives views.
 //
 //   PlanFile plan = KTX_TRY(PlanFile::open("m.ktxplan"));
-//   for (const StepRecord& step : plan->steps) {
-//     for (const OperandRecord& in : plan->inputs(step)) ...
-//     const auto attrs = plan->attrs_of<AttentionAttrs>(step);
+//   for (const program::Step& step : plan->program->steps) {
+//     for (const program::View& in : step.inputs) ...
+//     for (program::BlobId blob : step.weights) ... plan->blob_bytes(blob) ...
 //   }
 //
 // Safe for untrusted files. open() checks the prefix, the version, every section's
@@ -30,11 +30,11 @@
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_facts.h"
 #include "lib/plan/plan_format.h"
+#include "lib/program/program.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/result.h"
 
 namespace ktx::program {
-struct Program;
 struct Stream;
 }  // namespace ktx::program
 
@@ -59,6 +59,12 @@ struct PlanView {
   PlanProvenance provenance;
   PlanChatTemplate chat_template;
 
+  // What the records say (lib/program/program.h), and its streamed parts (lib/program/streams.h).
+  // Set in the view of a PlanFile; null in others.
+  const program::Program* program = nullptr;
+  std::span<const program::Stream> streams;
+
+  // Records, for lib/plan.
   std::span<const SegmentRecord> segments;
   std::span<const BlobRecord> blobs;
   std::span<const SliceRecord> slices;
@@ -72,10 +78,6 @@ struct PlanView {
   std::span<const PartRecord> parts;
   std::span<const LaunchRecord> launches;
   std::span<const uint32_t> launch_steps;
-  // What the records say (lib/program/program.h), and its streamed parts (lib/program/streams.h).
-  // Set in the view of a PlanFile; null in others.
-  const program::Program* program = nullptr;
-  std::span<const program::Stream> streams;
   std::span<const ChunkRecord> chunks;
   std::span<const DigestRecord> digests;   // empty before format 3.7
   std::span<const int32_t> draft_tokens;   // facts.draft_vocab: the model's token of each logit

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lib/ops/step_attrs.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_hosts.h"
+#include "lib/program/program.h"
 
 namespace ktx::plan {
 
@@ -24,10 +24,9 @@ namespace {
 // Calls visit(state, floats) for the states of a device's steps; "": of all.
 template <class Visit>
 void for_each_state(const PlanView& plan, std::string_view device, const Visit& visit) {
-  for (const StepRecord& step : plan.steps) {
-    if (!device.empty() && plan.string(step.device) != device) continue;
-    const StepAttrs attrs = attrs_from_bytes(static_cast<StepOp>(step.op), plan.attrs_bytes(step));
-    if (state_of(attrs) >= 0) visit(state_of(attrs), state_floats_of(attrs));
+  for (const program::Step& step : plan.program->steps) {
+    if (!device.empty() && step.device != device) continue;
+    if (state_of(step.attrs) >= 0) visit(state_of(step.attrs), state_floats_of(step.attrs));
   }
 }
 

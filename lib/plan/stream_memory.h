@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "lib/plan/memory.h"
-#include "lib/plan/plan_reader.h"
 #include "lib/plan/stream_slots.h"
 #include "lib/program/streams.h"
 
@@ -32,7 +31,7 @@ inline constexpr uint64_t kStreamAlignment = 256;  // of weights in a slot
 
 // Strips of one blob: of all experts one after the other.
 struct StreamCopy {
-  uint32_t blob = 0;
+  int32_t blob = 0;
   int64_t first_strip = 0, strips = 0;
   uint64_t begin = 0, bytes = 0;  // of the blob's panels
   uint64_t offset = 0;            // in the slot
@@ -57,12 +56,11 @@ struct StreamMemory {
 };
 
 // Strips of 16 rows of a blob of products, of all its matrices.
-int64_t strips_of(const BlobRecord& blob);
-// Bytes of a blob of products as tiles.
-uint64_t tile_bytes(const BlobRecord& blob);
+int64_t strips_of(const program::Blob& blob);
 
 // Nothing where no pass of `shape` has the tokens.
-Result<StreamMemory> stream_memory(const PlanView& plan, std::span<const program::Stream> streams,
+Result<StreamMemory> stream_memory(const program::Program& program,
+                                   std::span<const program::Stream> streams,
                                    std::string_view device, const RunShape& shape,
                                    StreamSlots slots = StreamSlots::Layer);
 

@@ -8,7 +8,7 @@
 
 #include "lib/formats/layout_size.h"
 #include "lib/formats/shape_text.h"
-#include "lib/plan/memory.h"
+#include "lib/ops/value_row.h"
 #include "lib/plan/tensor_parts.h"
 #include "lib/support/byte_reader.h"
 #include "lib/support/strings.h"
@@ -318,6 +318,11 @@ Status verify_source_hashes(const PlanView& plan) {
 }
 
 }  // namespace
+
+uint64_t value_row_bytes(const ValueRecord& value) {
+  const int64_t bytes = ktx::value_row_bytes(static_cast<ValueType>(value.type), value.width);
+  return static_cast<uint64_t>(bytes) * value.rows_per_row;
+}
 
 Status verify_records(const PlanView& plan) {
   KTX_TRY(verify_strings(plan));

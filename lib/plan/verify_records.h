@@ -13,4 +13,7 @@ namespace ktx::plan {
 
 Status verify_records(const PlanView& plan);
 
+// The bytes that one row of a value takes in its buffer.
+uint64_t value_row_bytes(const ValueRecord& value);
+
 }  // namespace ktx::plan

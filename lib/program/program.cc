@@ -76,6 +76,15 @@ std::vector<std::string> buffer_devices(const Program& program) {
   return devices;
 }
 
+std::vector<Buffer> buffers_on(const Program& program, std::string_view device) {
+  const std::vector<std::string> devices = buffer_devices(program);
+  std::vector<Buffer> buffers = program.buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (devices[i] != device) buffers[i] = {};
+  }
+  return buffers;
+}
+
 uint64_t blob_bytes(const Blob& blob, Layout layout) {
   const auto matrix = matrix_bytes(layout, blob.dtype, blob.rows, blob.cols);
   return static_cast<uint64_t>(matrix.value_or(0)) * static_cast<uint64_t>(blob.matrices);

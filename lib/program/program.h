@@ -157,5 +157,7 @@ void verify(const Program& program, DiagSink& sink, bool devices = false);
 std::vector<std::string> value_devices(const Program& program);
 // By buffer: that of the first step that writes a value in it; "cpu" when none does.
 std::vector<std::string> buffer_devices(const Program& program);
+// The buffers of a device; the others take no bytes.
+std::vector<Buffer> buffers_on(const Program& program, std::string_view device);
 
 }  // namespace ktx::program

@@ -179,10 +179,10 @@ ApiStatus get_plan(const ServerContext& context, const HttpRequest&, const HttpR
                     {"kv_cache", memory.kv_bytes}};
   // Weights by layer and device: the placement picture.
   std::map<std::pair<int64_t, std::string>, uint64_t> placed;
-  for (const plan::StepRecord& step : plan.steps) {
-    const std::string device(plan.string_or_empty(step.device));
-    for (const uint32_t blob : plan.weights(step)) {
-      if (blob != plan::kNone) placed[{step.layer, device}] += plan.blobs[blob].size;
+  for (const program::Step& step : plan.program->steps) {
+    for (const program::BlobId blob : step.weights) {
+      if (blob == program::kAbsent) continue;
+      placed[{step.layer, step.device}] += plan.blob_bytes(static_cast<uint32_t>(blob)).size();
     }
   }
   json["placement"] = Json::array();

@@ -743,16 +743,16 @@ TEST(GpuPlan, TheTableOfKernelsCountsWhatAttentionReads) {
     Compiled compiled(model, "all-gpu.yaml");
     const auto engine = compiled.open_fast();
     ASSERT_TRUE(engine) << compiled.error;
-    const plan::PlanView& plan = engine->plan();
+    const program::Program& program = *engine->plan().program;
     const std::vector<runtime::SequenceRun> runs = {{0, 3, 100}, {3, 1, 2}};
     int windows = 0;
-    for (const plan::StepRecord& step : plan.steps) {
-      const tools::CacheWork work = tools::cache_work(plan, step, plan::KvType::F16, runs);
-      if (step.op != static_cast<uint32_t>(StepOp::Attention)) {
+    for (const program::Step& step : program.steps) {
+      const tools::CacheWork work = tools::cache_work(program, step, plan::KvType::F16, runs);
+      if (step.op != StepOp::Attention) {
         EXPECT_EQ(work.bytes + work.ops, 0);
         continue;
       }
-      const auto a = plan.attrs_of<AttentionAttrs>(step);
+      const auto a = std::get<AttentionAttrs>(step.attrs);
       // Of positions 97, 98 and 99 of the one text and 1 of the other.
       const int64_t seen = a.window > 0 ? 3 * a.window + 2 : 98 + 99 + 100 + 2;
       const int64_t read = a.window > 0 ? a.window + 2 + 2 : 100 + 2;

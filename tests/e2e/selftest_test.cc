@@ -142,12 +142,12 @@ struct KernelFault {
   StepOp op;
   const char* module;  // a part of its name
   // Changes the attributes, inputs and weights of the step.
-  void (*spoil)(StepAttrs& attrs, std::vector<plan::OperandRecord>& inputs,
+  void (*spoil)(StepAttrs& attrs, std::vector<program::View>& inputs,
                 std::vector<plan::BlobRecord>& weights);
 };
 
 using Attrs = StepAttrs;
-using Inputs = std::vector<plan::OperandRecord>;
+using Inputs = std::vector<program::View>;
 using Weights = std::vector<plan::BlobRecord>;
 
 // Kernels that are off by some tiles.
@@ -195,48 +195,32 @@ const KernelFault* fault = nullptr;
 std::optional<uint32_t> spoilt;  // the step that it meets
 
 Result<std::unique_ptr<runtime::CpuStep>> make_spoilt(const runtime::BindContext& given) {
-  const auto op = static_cast<StepOp>(given.step.op);
-  const runtime::MakeStep make = runtime::cpu_op(op);
-  const auto index = static_cast<uint32_t>(&given.step - given.plan.steps.data());
-  const bool meets = op == fault->op &&
-                     given.plan.string(given.step.module).find(fault->module) != std::string::npos;
+  const runtime::MakeStep make = runtime::cpu_op(given.step.op);
+  const auto index = static_cast<uint32_t>(&given.step - given.plan.program->steps.data());
+  const bool meets =
+      given.step.op == fault->op && given.step.module.find(fault->module) != std::string::npos;
   // The first of such steps, and never the scalar kernel, which is the judge.
   if (!meets || given.isa == Isa::Scalar || spoilt.value_or(index) != index) return make(given);
   spoilt = index;
 
   plan::PlanView plan = given.plan;
-  plan::StepRecord step = given.step;
-  StepAttrs attrs = attrs_from_bytes(op, plan.attrs_bytes(step));
-  Inputs inputs(plan.inputs(step).begin(), plan.inputs(step).end());
+  program::Program program = *plan.program;
+  program::Step step = given.step;
   Weights weights;
-  for (const uint32_t blob : plan.weights(step)) {
-    if (blob != plan::kNone) weights.push_back(plan.blobs[blob]);
+  for (const program::BlobId blob : step.weights) {
+    if (blob != program::kAbsent) weights.push_back(plan.blobs[blob]);
   }
-  fault->spoil(attrs, inputs, weights);
-  // Behind the records of all other steps, which may be looked at.
-  std::vector<std::byte> all_attrs(plan.attrs.begin(), plan.attrs.end());
-  step.attrs_offset = static_cast<uint32_t>(all_attrs.size());
-  step.attrs_size = stored_bytes(attrs);
-  all_attrs.resize(all_attrs.size() + step.attrs_size);
-  std::visit(
-      [&](const auto& fields) {
-        std::memcpy(all_attrs.data() + step.attrs_offset, &fields, step.attrs_size);
-      },
-      attrs);
-  Inputs operands(plan.operands.begin(), plan.operands.end());
-  step.first_input = static_cast<uint32_t>(operands.size());
-  operands.insert(operands.end(), inputs.begin(), inputs.end());
+  fault->spoil(step.attrs, step.inputs, weights);
+  // Behind the weights of all other steps, which may be looked at.
   Weights blobs(plan.blobs.begin(), plan.blobs.end());
-  std::vector<uint32_t> uses(plan.weight_uses.begin(), plan.weight_uses.end());
-  step.first_weight = static_cast<uint32_t>(uses.size());
-  for (const uint32_t blob : plan.weights(given.step)) {
-    uses.push_back(blob == plan::kNone ? blob : static_cast<uint32_t>(blobs.size()));
-    if (blob != plan::kNone) blobs.push_back(weights[blobs.size() - plan.blobs.size()]);
+  for (program::BlobId& blob : step.weights) {
+    if (blob == program::kAbsent) continue;
+    blobs.push_back(weights[blobs.size() - plan.blobs.size()]);
+    program.blobs.push_back(program.blobs[blob]);
+    blob = static_cast<program::BlobId>(program.blobs.size() - 1);
   }
-  plan.attrs = all_attrs;
-  plan.operands = operands;
   plan.blobs = blobs;
-  plan.weight_uses = uses;
+  plan.program = &program;
   const runtime::BindContext context{
       plan,         step,           given.arena,        given.buffer_offsets,
       given.kv,     given.isa,      given.precision,    given.threads,

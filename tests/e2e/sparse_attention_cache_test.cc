@@ -99,10 +99,10 @@ class RandomWeights : public SparseAttentionCache {};
 
 TEST_P(ChosenPositions, EachIndexerHasASlotOfItsOwnKeys) {
   const auto engine = open(64);
-  ASSERT_EQ(engine->plan().kv_slots.size(), 6u)
+  ASSERT_EQ(engine->plan().program->kv_slots.size(), 6u)
       << "keys of attention and of indexers, three layers";
   int64_t elements = 0;
-  for (const plan::KvSlotRecord& slot : engine->plan().kv_slots) {
+  for (const program::KvSlot& slot : engine->plan().program->kv_slots) {
     EXPECT_EQ(slot.kv_heads, 1);
     EXPECT_EQ(slot.value_dim, 0);
     EXPECT_TRUE(slot.key_dim == 288 || slot.key_dim == 64) << slot.key_dim;
@@ -372,7 +372,7 @@ TEST_P(ChosenEntries, KeepAShareOfARowForEachPosition) {
       {1, 4, 16, 16, 8}, {1, 1, 8, 0, 0},                        // of the indexer
       {2, 1, 48, 0, 24}, {2, 3, 16, 16, 128}, {2, 1, 1, 0, 0},   // entries of 128
       {3, 1, 48, 0, 24}, {3, 6, 16, 16, 8},   {3, 1, 12, 0, 0}, {3, 4, 16, 16, 8}, {3, 1, 8, 0, 0}};
-  const auto slots = engine->plan().kv_slots;
+  const std::vector<program::KvSlot>& slots = engine->plan().program->kv_slots;
   ASSERT_EQ(slots.size(), std::size(kWant));
   for (size_t i = 0; i < slots.size(); ++i) {
     EXPECT_EQ(slots[i].layer, kWant[i].layer) << i;

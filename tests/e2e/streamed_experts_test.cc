@@ -306,7 +306,8 @@ TEST(StreamedExperts, ComeInPiecesThatMakeUpAllOfThem) {
   const plan::PlanView& plan = file.view();
   const auto streams = plan.streams;
   for (const plan::StreamSlots slots : plan::kStreamSlots) {
-    const auto memory = plan::stream_memory(plan, streams, "cuda:0", {.step_tokens = 64}, slots);
+    const auto memory =
+        plan::stream_memory(*plan.program, streams, "cuda:0", {.step_tokens = 64}, slots);
     ASSERT_TRUE(memory) << memory.error().message;
     std::map<uint32_t, uint64_t> copied;  // bytes by blob
     uint32_t step = 0;

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "lib/plan/memory.h"
+#include "lib/plan/device_memory.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/session/session.h"
 #include "tests/unit/plan/plan_bytes.h"
@@ -59,7 +59,7 @@ bool is_small(const plan::PlanView& view) {
   plan::RunShape shape;
   shape.ctx = kCtx;
   shape.max_batch = 1;
-  const auto estimate = plan::estimate_memory(view.segments, view.buffers, view.kv_slots, shape);
+  const auto estimate = plan::estimate_memory(view, shape);
   return estimate.ok() && estimate->total_bytes <= kMaxBytes;
 }
 

@@ -50,41 +50,29 @@ using runtime::GpuStep;
 // A plan whose GPU steps are steps of the CPU in exact precision, over weights in rows.
 class HostPlan {
  public:
-  explicit HostPlan(const GpuBindContext& context) : view_(context.plan) {
-    entries_.assign(view_.string_entries.begin(), view_.string_entries.end());
-    text_ = view_.string_text;
+  explicit HostPlan(const GpuBindContext& context)
+      : program_(*context.plan.program), view_(context.plan) {
     blobs_.assign(view_.blobs.begin(), view_.blobs.end());
-    steps_.assign(view_.steps.begin(), view_.steps.end());
     uint64_t bytes = 0;
-    for (plan::BlobRecord& blob : blobs_) {
-      blob.layout = static_cast<uint16_t>(Layout::Rows);
-      blob.offset = bytes;
-      blob.size = static_cast<uint64_t>(*row_bytes(static_cast<DType>(blob.dtype), blob.cols) *
-                                        blob.rows * blob.matrices);
-      bytes += (blob.size + 63) / 64 * 64;
+    for (size_t i = 0; i < blobs_.size(); ++i) {
+      program_.blobs[i].layout = Layout::Rows;
+      blobs_[i].offset = bytes;
+      blobs_[i].size = program::blob_bytes(program_.blobs[i]);
+      bytes += (blobs_[i].size + 63) / 64 * 64;
     }
     file_.resize(bytes);
-    const uint32_t cpu = intern("cpu"), other = intern("other");
-    for (plan::StepRecord& step : steps_) {
-      DType dtype = DType::F32;
-      const auto weights = view_.weights(step);
-      if (!weights.empty() && weights[0] != plan::kNone) {
-        dtype = static_cast<DType>(blobs_[weights[0]].dtype);
-      }
-      const auto op = static_cast<StepOp>(step.op);
-      const bool transposed =
-          op == StepOp::MatmulHeads && view_.attrs_of<MatmulHeadsAttrs>(step).transposed != 0;
+    for (program::Step& step : program_.steps) {
+      const program::Blob* const weight = program_.weight(step, 0);
+      const DType dtype = weight ? weight->dtype : DType::F32;
+      const auto* const heads = std::get_if<MatmulHeadsAttrs>(&step.attrs);
       // The states of other devices are not among this one's.
-      const bool elsewhere = state_of(attrs_from_bytes(op, view_.attrs_bytes(step))) >= 0 &&
-                             step.device != context.step.device;
-      step.device = elsewhere ? other : cpu;
-      step.kernel[0] =
-          intern(kernels::kernel_family(op, kernels::Precision::Exact, dtype, transposed));
+      const bool elsewhere = state_of(step.attrs) >= 0 && step.device != context.step.device;
+      step.device = elsewhere ? "other" : "cpu";
+      step.kernels[0] = kernels::kernel_family(step.op, kernels::Precision::Exact, dtype,
+                                               heads && heads->transposed != 0);
     }
-    view_.string_entries = entries_;
-    view_.string_text = text_;
+    view_.program = &program_;
     view_.blobs = blobs_;
-    view_.steps = steps_;
     view_.file = file_;
   }
   HostPlan(const HostPlan&) = delete;
@@ -93,45 +81,35 @@ class HostPlan {
 
   // The weights of a step, from "device" memory; all of it must have been uploaded.
   void fetch(const GpuBindContext& context, uint32_t step) {
-    for (uint32_t blob : context.plan.weights(context.plan.steps[step])) {
-      if (blob == plan::kNone || (fetched_[blob]++ && !context.streamed)) continue;
-      unpack(context.plan.blobs[blob], context.blobs[blob], file_.data() + blobs_[blob].offset);
+    for (const program::BlobId blob : program_.steps[step].weights) {
+      if (blob == program::kAbsent || (fetched_[blob]++ && !context.streamed)) continue;
+      unpack(context.plan.program->blobs[blob],
+             context.layout_of(context.plan.program->blobs[blob]), context.blobs[blob],
+             file_.data() + blobs_[blob].offset);
     }
   }
 
  private:
-  static void unpack(const plan::BlobRecord& packed, const std::byte* from, std::byte* to);
+  static void unpack(const program::Blob& packed, Layout layout, const std::byte* from,
+                     std::byte* to);
 
-  uint32_t intern(std::string_view name) {
-    const auto [it, added] =
-        names_.try_emplace(std::string(name), static_cast<uint32_t>(entries_.size()));
-    if (added) {
-      entries_.push_back({static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(name.size())});
-      text_ += name;
-    }
-    return it->second;
-  }
-
+  program::Program program_;
   plan::PlanView view_;
-  std::vector<plan::StringEntry> entries_;
-  std::string text_;
-  std::vector<plan::BlobRecord> blobs_;
-  std::vector<plan::StepRecord> steps_;
+  std::vector<plan::BlobRecord> blobs_;  // where they are in file_
   std::vector<std::byte> file_;
-  std::map<std::string, uint32_t> names_;
-  std::map<uint32_t, int> fetched_;
+  std::map<program::BlobId, int> fetched_;
 };
 
-inline void HostPlan::unpack(const plan::BlobRecord& packed, const std::byte* from, std::byte* to) {
-  if (packed.layout == static_cast<uint16_t>(Layout::Rows)) {
-    std::memcpy(to, from, packed.size);
+inline void HostPlan::unpack(const program::Blob& packed, Layout layout, const std::byte* from,
+                             std::byte* to) {
+  const uint64_t size = program::blob_bytes(packed, layout);
+  if (layout == Layout::Rows) {
+    std::memcpy(to, from, size);
     return;
   }
-  const kernels::MarlinBlob blob{static_cast<DType>(packed.dtype), packed.rows, packed.cols,
-                                 packed.matrices};
-  const auto bytes =
-      static_cast<uint64_t>(*row_bytes(blob.dtype, blob.cols) * blob.rows * blob.matrices);
-  EXPECT_TRUE(kernels::unpack_marlin_range(blob, {from, packed.size}, 0, {to, bytes}));
+  const kernels::MarlinBlob blob{packed.dtype, packed.rows, packed.cols, packed.matrices};
+  EXPECT_TRUE(kernels::unpack_marlin_range(blob, {from, size}, 0,
+                                           {to, program::blob_bytes(packed, Layout::Rows)}));
 }
 
 // What happened, for tests to look at. Shared by the GPUs of a run.
@@ -438,7 +416,7 @@ class HostGpu final : public Gpu {
     Step(HostGpu& gpu, const GpuBindContext& context)
         : gpu_(gpu),
           context_(context),
-          index_(static_cast<uint32_t>(&context.step - context.plan.steps.data())) {}
+          index_(static_cast<uint32_t>(&context.step - context.plan.program->steps.data())) {}
     int64_t workspace_bytes(const GpuShape& shape) const override { return 64 * shape.tokens; }
     Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
       if (bytes < 64 * shape.tokens) return Error{"the workspace is too small"};
@@ -513,31 +491,30 @@ class HostGpu final : public Gpu {
         ++text;
       }
     }
+    std::byte* place(program::ValueId value) const {
+      return context_.arena + context_.buffer_offsets[context_.plan.program->values[value].buffer];
+    }
     void count_experts() {
       if (!context_.expert_counts) return;
-      const plan::PlanView& plan = context_.plan;
-      const uint32_t value = plan.outputs(context_.step)[1].value;
-      const auto* const offsets = reinterpret_cast<const int32_t*>(
-          context_.arena + context_.buffer_offsets[plan.values[value].buffer]);
-      const int32_t experts = plan.attrs_of<GroupExpertsAttrs>(context_.step).experts;
+      const auto* const offsets =
+          reinterpret_cast<const int32_t*>(place(context_.step.outputs[1].value));
+      const int32_t experts = std::get<GroupExpertsAttrs>(context_.step.attrs).experts;
       for (int32_t e = 0; e < experts; ++e) {
         context_.expert_counts[e] += static_cast<uint64_t>(offsets[e + 1] - offsets[e]);
       }
     }
     void negate(const GpuShape& shape) {
-      const plan::OperandRecord& y = context_.plan.outputs(context_.step)[0];
-      const plan::ValueRecord& value = context_.plan.values[y.value];
-      auto* row = reinterpret_cast<float*>(context_.arena + context_.buffer_offsets[value.buffer]);
-      const int64_t rows = shape.rows(static_cast<RowKind>(value.rows)) * value.rows_per_row;
+      const program::View& y = context_.step.outputs[0];
+      const program::Value& value = context_.plan.program->values[y.value];
+      auto* row = reinterpret_cast<float*>(place(y.value));
+      const int64_t rows = shape.rows(value.rows) * value.rows_per_row;
       for (int64_t r = 0; r < rows; ++r, row += value.width) {
-        for (uint32_t i = 0; i < y.width; ++i) row[y.offset + i] *= -1;
+        for (int64_t i = 0; i < y.width; ++i) row[y.offset + i] *= -1;
       }
     }
     void overflow() {
-      const plan::OperandRecord& y = context_.plan.outputs(context_.step)[0];
-      std::byte* row =
-          context_.arena + context_.buffer_offsets[context_.plan.values[y.value].buffer];
-      reinterpret_cast<float*>(row)[y.offset] = INFINITY;
+      const program::View& y = context_.step.outputs[0];
+      reinterpret_cast<float*>(place(y.value))[y.offset] = INFINITY;
     }
     Status bind() {
       gpu_.plan_->fetch(context_, index_);

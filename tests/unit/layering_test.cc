@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -170,6 +171,24 @@ TEST(Layering, ThirdPartyLibrariesStayWhereTheyBelong) {
       EXPECT_TRUE(allowed) << include.file << " includes " << include.target;
     }
   }
+}
+
+// What the tables of a plan file say of steps stands in a Program for all others.
+TEST(Layering, RecordsOfStepsStayInThePlan) {
+  const std::regex record("\\b(Step|Value|Operand|Buffer|KvSlot|Part|Launch)Record\\b");
+  size_t in_plan = 0;
+  for (const std::string& file : source_files()) {
+    std::ifstream in(fs::path(ktx::source_dir()) / file);
+    for (std::string line; std::getline(in, line);) {
+      if (line.find("Record") == std::string::npos || !std::regex_search(line, record)) continue;
+      if (file.starts_with("lib/plan/")) {
+        ++in_plan;
+      } else {
+        ADD_FAILURE() << file << " names a record: " << line;
+      }
+    }
+  }
+  EXPECT_GT(in_plan, 50u) << "too little was read";
 }
 
 TEST(Layering, FileNamesAreUniqueButForEachToolsMainAndOptions) {

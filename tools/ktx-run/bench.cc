@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "lib/plan/device_memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/runtime/engine/forward_trace.h"
 #include "lib/support/output_place.h"
@@ -31,15 +32,6 @@
 
 namespace ktx::tools {
 namespace {
-
-// Of all devices.
-uint64_t weight_bytes(const plan::PlanView& plan) {
-  uint64_t sum = 0;
-  for (const plan::SegmentRecord& segment : plan.segments) {
-    if (segment.kind == static_cast<uint32_t>(plan::SegmentKind::Weights)) sum += segment.size;
-  }
-  return sum;
-}
 
 constexpr int64_t kTracedTokens = 8;  // more of the same make only a larger file
 
@@ -80,10 +72,10 @@ BenchRow row_of(const runtime::Engine& engine) {
   row.backend = gpus == 0   ? fmt::format("CPU {}", name(engine.isa()))
                 : gpus == 1 ? "CUDA"
                             : fmt::format("CUDA x{}", gpus);
-  row.weight_bytes = weight_bytes(engine.plan());
+  row.weight_bytes = plan::weight_bytes(engine.plan());
   row.precision = engine.precision() == runtime::Precision::Exact ? "exact" : "fast";
   row.threads = engine.threads();
-  row.token_ops = token_ops(engine.plan());
+  row.token_ops = token_ops(*engine.plan().program);
   return row;
 }
 

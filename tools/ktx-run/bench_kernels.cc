@@ -17,56 +17,50 @@ namespace {
 
 struct Kind {
   std::string name;
-  std::vector<uint32_t> steps;  // records of the plan
+  std::vector<uint32_t> steps;  // of the program
   runtime::KernelTime time;     // of one
   double all() const { return time.seconds * static_cast<double>(steps.size()); }
 };
 
-// A bias that a router may do without is a weight of none.
-bool has_weight(const plan::PlanView& plan, const plan::StepRecord& step) {
-  return !plan.weights(step).empty() && plan.weights(step)[0] != plan::kNone;
-}
-
 // Steps of one kind have the same kernel and shape, on the same GPU.
-std::string kind_of(const plan::PlanView& plan, const plan::StepRecord& step) {
-  std::string name = step_kind(plan, step);
-  if (!has_weight(plan, step)) return name;
-  const plan::BlobRecord& blob = plan.blobs[plan.weights(step)[0]];
-  if (blob.rows > 1) {
-    name += fmt::format(" {} {}", ktx::name(static_cast<DType>(blob.dtype)),
-                        shape_text(blob.cols, blob.rows));
+std::string kind_of(const program::Program& program, const program::Step& step) {
+  std::string name = step_kind(step);
+  // A bias that a router may do without is a weight of none.
+  const program::Blob* const blob = program.weight(step, 0);
+  if (blob != nullptr && blob->rows > 1) {
+    name += fmt::format(" {} {}", ktx::name(blob->dtype), shape_text(blob->cols, blob->rows));
   }
   return name;
 }
 
 // The first of the steps of a launch that has weights names it; of several "(3 steps)".
-std::string kind_of(const plan::PlanView& plan, const std::vector<uint32_t>& launch) {
+std::string kind_of(const program::Program& program, const std::vector<uint32_t>& launch) {
   uint32_t named = launch.back();
   for (uint32_t i : launch) {
-    const auto op = static_cast<StepOp>(plan.steps[i].op);
+    const program::Step& step = program.steps[i];
+    const StepOp op = step.op;
     const bool small = op == StepOp::RmsNorm || op == StepOp::Rope || op == StepOp::Router;
-    if (!small && has_weight(plan, plan.steps[i])) {
+    if (!small && program.weight(step, 0) != nullptr) {
       named = i;
       break;
     }
   }
-  std::string name = kind_of(plan, plan.steps[named]);
+  std::string name = kind_of(program, program.steps[named]);
   if (launch.size() > 1) name += fmt::format(" ({} steps)", launch.size());
   return name;
 }
 
 std::vector<Kind> gpu_kinds(const runtime::Engine& engine) {
-  const plan::PlanView& plan = engine.plan();
+  const program::Program& program = *engine.plan().program;
   std::vector<Kind> kinds;
   std::map<std::pair<std::string_view, std::string>, size_t> places;
-  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-    const plan::StepRecord& step = plan.steps[i];
-    const std::string_view device = plan.string(step.device);
-    if (device == "cpu" || step.op == static_cast<uint32_t>(StepOp::Transfer)) continue;
+  for (uint32_t i = 0; i < program.steps.size(); ++i) {
+    const program::Step& step = program.steps[i];
+    if (step.device == "cpu" || step.op == StepOp::Transfer) continue;
     const std::vector<uint32_t> launch = engine.gpu_steps_of_launch(i);
     if (launch.empty()) continue;
-    std::string name = kind_of(plan, launch);
-    const auto [place, added] = places.try_emplace({device, name}, kinds.size());
+    std::string name = kind_of(program, launch);
+    const auto [place, added] = places.try_emplace({step.device, name}, kinds.size());
     if (added) kinds.push_back({std::move(name), {}, {}});
     kinds[place->second].steps.push_back(i);
   }
@@ -76,7 +70,7 @@ std::vector<Kind> gpu_kinds(const runtime::Engine& engine) {
 }  // namespace
 
 Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_second) {
-  const plan::PlanView& plan = engine.plan();
+  const program::Program& program = *engine.plan().program;
   std::vector<Kind> kinds = gpu_kinds(engine);
   if (kinds.empty()) return Error{"--kernels: the plan has no steps on a GPU; --steps times a CPU"};
   double all = 0;
@@ -96,13 +90,14 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
                    {"% of bw"},
                    {"TFLOP/s"}});
   for (const Kind& kind : kinds) {
-    const bool per_output = is_per_output(plan, plan.steps[kind.steps[0]]);
+    const bool per_output = is_per_output(program, program.steps[kind.steps[0]]);
     const int64_t rows = per_output ? kind.time.outputs : kind.time.tokens;
     double bytes = 0, work = 0;
     for (uint32_t i : engine.gpu_steps_of_launch(kind.steps[0])) {
-      bytes += static_cast<double>(runtime::step_weight_bytes(plan, plan.steps[i], rows));
-      work += step_ops(plan, plan.steps[i]) * static_cast<double>(rows);
-      const CacheWork cache = cache_work(plan, plan.steps[i], engine.kv_type(), kind.time.runs);
+      bytes += static_cast<double>(runtime::step_weight_bytes(program, program.steps[i], rows));
+      work += step_ops(program, program.steps[i]) * static_cast<double>(rows);
+      const CacheWork cache =
+          cache_work(program, program.steps[i], engine.kv_type(), kind.time.runs);
       bytes += cache.bytes, work += cache.ops;
     }
     const double rate = bytes / kind.time.seconds, ops = work / kind.time.seconds;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kernels/matmul/matmul.h"
-#include "lib/ops/step_attrs.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 
@@ -26,48 +25,42 @@ struct Kind {
 
 }  // namespace
 
-bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step) {
-  return step.output_count > 0 &&
-         plan.values[plan.outputs(step)[0].value].rows == static_cast<uint8_t>(RowKind::Output);
+bool is_per_output(const program::Program& program, const program::Step& step) {
+  return !step.outputs.empty() && program.rows(step) == RowKind::Output;
 }
 
-std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step) {
-  const std::string_view module = plan.string(step.module);
+std::string step_kind(const program::Step& step) {
+  const std::string_view module = step.module;
   const size_t dot = module.rfind('.');
-  return fmt::format("{} {}", info(static_cast<StepOp>(step.op)).name,
+  return fmt::format("{} {}", info(step.op).name,
                      printable(dot == std::string_view::npos ? module : module.substr(dot + 1)));
 }
 
-double step_ops(const plan::PlanView& plan, const plan::StepRecord& step) {
-  const StepOp op = static_cast<StepOp>(step.op);
+double step_ops(const program::Program& program, const program::Step& step) {
   const auto elements = [&](size_t i) {  // of one matrix
-    const plan::BlobRecord& blob = plan.blobs[plan.weights(step)[i]];
+    const program::Blob& blob = *program.weight(step, i);
     return 2.0 * static_cast<double>(blob.rows) * static_cast<double>(blob.cols);
   };
-  const auto matrices = [&](size_t i) {
-    return static_cast<double>(plan.blobs[plan.weights(step)[i]].matrices);
-  };
-  if (op == StepOp::Matmul || op == StepOp::MatmulHeads) return elements(0) * matrices(0);
-  if (op == StepOp::ExpertsGateUp) {
-    return (elements(0) + elements(1)) * plan.attrs_of<ExpertsAttrs>(step).top_k;
+  if (step.op == StepOp::Matmul || step.op == StepOp::MatmulHeads) {
+    return elements(0) * static_cast<double>(program.weight(step, 0)->matrices);
   }
-  if (op == StepOp::ExpertsDown) return elements(0) * plan.attrs_of<ExpertsAttrs>(step).top_k;
-  return 0;
+  const auto* const experts = std::get_if<ExpertsAttrs>(&step.attrs);
+  if (experts == nullptr) return 0;
+  const bool gated = step.op == StepOp::ExpertsGateUp;
+  return (gated ? elements(0) + elements(1) : elements(0)) * experts->top_k;
 }
 
-CacheWork cache_work(const plan::PlanView& plan, const plan::StepRecord& step, plan::KvType kv_type,
-                     std::span<const runtime::SequenceRun> runs) {
+CacheWork cache_work(const program::Program& program, const program::Step& step,
+                     plan::KvType kv_type, std::span<const runtime::SequenceRun> runs) {
   CacheWork work;
-  const StepOp op = static_cast<StepOp>(step.op);
-  const bool blocks = op == StepOp::BlockAttention;
-  if (op != StepOp::Attention && op != StepOp::SparseAttention && !blocks) return work;
-  const auto attrs = blocks ? whole_attention(plan.attrs_of<BlockAttentionAttrs>(step))
-                            : plan.attrs_of<AttentionAttrs>(step);
+  const auto* const blocks = std::get_if<BlockAttentionAttrs>(&step.attrs);
+  if (step.op != StepOp::Attention && step.op != StepOp::SparseAttention && !blocks) return work;
+  const auto attrs = blocks ? whole_attention(*blocks) : std::get<AttentionAttrs>(step.attrs);
   auto most = std::numeric_limits<int64_t>::max();
-  if (op != StepOp::Attention) most = plan.values[plan.inputs(step)[1].value].width;
-  if (blocks) most = most / attrs.kv_heads * plan.attrs_of<BlockAttentionAttrs>(step).block;
+  if (step.op != StepOp::Attention) most = program.values[step.inputs[1].value].width;
+  if (blocks) most = most / attrs.kv_heads * blocks->block;
   const auto position_bytes =
-      static_cast<double>(plan::kv_token_bytes(plan.kv_slots[attrs.slot], kv_type));
+      static_cast<double>(plan::kv_token_bytes(program.kv_slots[attrs.slot], kv_type));
   int64_t seen = 0, read = 0;
   for (const runtime::SequenceRun& run : runs) {
     const int64_t before = run.positions - run.tokens;
@@ -82,32 +75,32 @@ CacheWork cache_work(const plan::PlanView& plan, const plan::StepRecord& step, p
   return work;
 }
 
-double token_ops(const plan::PlanView& plan) {
+double token_ops(const program::Program& program) {
   double ops = 0;
-  for (const plan::StepRecord& step : plan.steps) {
-    if (!is_per_output(plan, step)) ops += step_ops(plan, step);
+  for (const program::Step& step : program.steps) {
+    if (!is_per_output(program, step)) ops += step_ops(program, step);
   }
   return ops;
 }
 
 std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
-  const plan::PlanView& plan = engine.plan();
+  const program::Program& program = *engine.plan().program;
   const auto threads = static_cast<double>(engine.threads());
   std::vector<Kind> kinds;
   std::map<std::string, size_t> places;
   double all = 0;
   int64_t runs = 1;
   for (const runtime::StepTime& time : engine.step_times()) {
-    const plan::StepRecord& step = plan.steps[time.step];
-    const std::string name = step_kind(plan, step);
+    const program::Step& step = program.steps[time.step];
+    const std::string name = step_kind(step);
     const auto [place, added] = places.try_emplace(name, kinds.size());
     if (added) kinds.push_back({name});
     Kind& kind = kinds[place->second];
     kind.seconds += time.seconds;
     kind.busy_seconds += time.busy_seconds;
     kind.bytes += static_cast<double>(time.weight_bytes);
-    const int64_t rows = is_per_output(plan, step) ? time.runs : time.tokens;
-    kind.ops += step_ops(plan, step) * static_cast<double>(rows);
+    const int64_t rows = is_per_output(program, step) ? time.runs : time.tokens;
+    kind.ops += step_ops(program, step) * static_cast<double>(rows);
     all += time.seconds;
     runs = std::max(runs, time.runs);
   }
@@ -137,18 +130,15 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
 }
 
 std::string products_text(const runtime::Engine& engine) {
-  const plan::PlanView& plan = engine.plan();
+  const program::Program& program = *engine.plan().program;
   std::set<std::string> lines;
-  for (const plan::StepRecord& step : plan.steps) {
-    const uint32_t kernel = step.kernel[static_cast<int>(engine.precision())];
-    if (kernel == plan::kNone || plan.weights(step).empty()) continue;
-    const uint32_t weight = plan.weights(step)[0];
-    if (weight == plan::kNone) continue;
-    const auto dtype = static_cast<DType>(plan.blobs[weight].dtype);
-    const auto product = kernels::find_matmul(plan.string(kernel), dtype, engine.isa());
+  for (const program::Step& step : program.steps) {
+    const std::string& kernel = step.kernels[static_cast<size_t>(engine.precision())];
+    const program::Blob* const weight = program.weight(step, 0);
+    if (kernel.empty() || weight == nullptr) continue;
+    const auto product = kernels::find_matmul(kernel, weight->dtype, engine.isa());
     if (!product.ok()) continue;  // another op
-    lines.insert(
-        fmt::format("{}, {}: {}\n", plan.string(kernel), name(dtype), product->describe()));
+    lines.insert(fmt::format("{}, {}: {}\n", kernel, name(weight->dtype), product->describe()));
   }
   std::string text;
   for (const std::string& line : lines) text += line;

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "lib/program/program.h"
 #include "lib/runtime/engine/engine.h"
 
 namespace ktx::tools {
@@ -14,24 +15,24 @@ struct Floor {
 };
 
 // "matmul q_proj": the op and the last part of the module's name.
-std::string step_kind(const plan::PlanView& plan, const plan::StepRecord& step);
+std::string step_kind(const program::Step& step);
 
 // Whether its result has a row per wanted logits row, not per token.
-bool is_per_output(const plan::PlanView& plan, const plan::StepRecord& step);
+bool is_per_output(const program::Program& program, const program::Step& step);
 
 // Operations of a step's products for one row of its result.
-double step_ops(const plan::PlanView& plan, const plan::StepRecord& step);
+double step_ops(const program::Program& program, const program::Step& step);
 
 // What attention does with the cache: bytes of keys and values that it reads, each once for a
 // sequence, and operations of both products. Nothing for other steps.
 struct CacheWork {
   double bytes = 0, ops = 0;
 };
-CacheWork cache_work(const plan::PlanView& plan, const plan::StepRecord& step, plan::KvType kv_type,
-                     std::span<const runtime::SequenceRun> runs);
+CacheWork cache_work(const program::Program& program, const program::Step& step,
+                     plan::KvType kv_type, std::span<const runtime::SequenceRun> runs);
 
 // Operations of the products for one token, its logits left out.
-double token_ops(const plan::PlanView& plan);
+double token_ops(const program::Program& program);
 
 // A table of the steps that ran since the engine's step times were switched on:
 //

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/program/program.h"
 #include "lib/runtime/quality/locate_fault.h"
 #include "lib/support/strings.h"
 
@@ -16,15 +17,15 @@ std::string weight_text(const plan::PlanView& plan, uint32_t blob) {
   const std::string readers =
       steps.empty() ? "no step reads it" : fmt::format("read by {}", join(steps, ", "));
   return fmt::format("'{}' is not in memory as the plan has it; {}",
-                     printable(plan.string(plan.blobs[blob].name)), readers);
+                     printable(plan.program->blobs[blob].name), readers);
 }
 
 }  // namespace
 
 std::string step_text(const plan::PlanView& plan, uint32_t step) {
-  const plan::StepRecord& record = plan.steps[step];
-  return fmt::format("step {} ({} of {} on {})", step, info(static_cast<StepOp>(record.op)).name,
-                     printable(plan.string(record.module)), printable(plan.string(record.device)));
+  const program::Step& own = plan.program->steps[step];
+  return fmt::format("step {} ({} of {} on {})", step, info(own.op).name, printable(own.module),
+                     printable(own.device));
 }
 
 Result<SelfTestOutcome> run_self_test(runtime::Engine& engine, const std::atomic<bool>* stop) {

@@ -72,8 +72,8 @@ Line steps_line(const runtime::FaultSearch& search, const plan::PlanView& plan) 
 std::string steps_of_layer(const plan::PlanView& plan, int32_t layer) {
   std::optional<uint32_t> first;
   uint32_t last = 0;
-  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].layer != layer) continue;
+  for (uint32_t i = 0; i < plan.program->steps.size(); ++i) {
+    if (plan.program->steps[i].layer != layer) continue;
     if (!first) first = i;
     last = i;
   }
@@ -111,12 +111,11 @@ Result<Report> test(const Options& options) {
     }
     const plan::PlanView& plan = engine->plan();
     report.run = run_text(*engine);
-    report.lines.push_back(weights_line(outcome, plan.blobs.size()));
+    report.lines.push_back(weights_line(outcome, plan.program->blobs.size()));
     report.lines.push_back({"answers", outcome.answers.passed(), answers_text(outcome.answers)});
     prompts = std::move(outcome.test);
-    on_cpu = std::ranges::any_of(plan.steps, [&](const plan::StepRecord& step) {
-      return plan.string(step.device) == "cpu";
-    });
+    on_cpu = std::ranges::any_of(plan.program->steps,
+                                 [](const program::Step& step) { return step.device == "cpu"; });
   }
   if (options.quick_test && report.passed()) return report;
   if (!on_cpu && report.passed()) return report;

@@ -37,7 +37,7 @@ void StepProfile::add(runtime::Engine& engine) {
     line["module"] = std::string(time.module);
     line["op"] = std::string(time.op);
     line["layer"] = time.layer;
-    line["device"] = std::string(plan.string_or_empty(plan.steps[time.step].device));
+    line["device"] = plan.program->steps[time.step].device;
     line["seconds"] = seconds;
     const std::string text = line.dump() + "\n";
     written_ += static_cast<int64_t>(text.size());

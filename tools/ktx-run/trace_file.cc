@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/ops/step_ops.h"
+#include "lib/program/program.h"
 #include "lib/support/strings.h"
 
 namespace ktx::tools {
@@ -30,17 +30,16 @@ std::string name_of(const TraceSpan& span, const plan::PlanView& plan) {
     return fmt::format("{} of {} token{}", span.what, span.tokens, span.tokens == 1 ? "" : "s");
   }
   if (span.step == plan::kNone) return span.what;
-  const plan::StepRecord& step = plan.steps[span.step];
+  const program::Step& step = plan.program->steps[span.step];
   const std::string layer = step.layer >= 0 ? fmt::format(" layer {}", step.layer) : "";
   if (span.what) return fmt::format("{}{}", span.what, layer);
-  return fmt::format("{} {}", info(static_cast<StepOp>(step.op)).name,
-                     printable(last_name(plan.string(step.module))));
+  return fmt::format("{} {}", info(step.op).name, printable(last_name(step.module)));
 }
 
 nlohmann::ordered_json args_of(const TraceSpan& span, const plan::PlanView& plan) {
   nlohmann::ordered_json args = nlohmann::ordered_json::object();
   if (span.step != plan::kNone) {
-    args["module"] = printable(plan.string(plan.steps[span.step].module));
+    args["module"] = printable(plan.program->steps[span.step].module);
     args["step"] = span.step;
     if (span.steps > 1) args["steps"] = span.steps;
   }

@@ -92,7 +92,7 @@ uint64_t slot_bytes(const ir::Module& experts, const ModulePlace& place, plan::S
   return tiles + (slots == plan::StreamSlots::Matrix ? 2 * largest : largest / 4);
 }
 
-void add_slot(const plan::KvSlotRecord& slot, const plan::RunShape& shape,
+void add_slot(const program::KvSlot& slot, const plan::RunShape& shape,
               const plan::KvBlocks& blocks, DeviceUse& use) {
   const plan::KvTokenBytes token = plan::kv_token_bytes({&slot, 1}, shape.kv_type);
   use.kv_token.whole += token.whole;
@@ -102,7 +102,7 @@ void add_slot(const plan::KvSlotRecord& slot, const plan::RunShape& shape,
 
 // Keys and values of a layer are stored on each device where another layer reads them.
 void add_copied_slots(const PricedModel& model, const Placement& placement,
-                      std::span<const plan::KvSlotRecord> slots, const plan::KvBlocks& blocks,
+                      std::span<const program::KvSlot> slots, const plan::KvBlocks& blocks,
                       Sums& sums) {
   const auto attention_device = attention_devices(model.modules, placement);
   std::set<std::pair<int32_t, DeviceId>> copied;
@@ -112,7 +112,7 @@ void add_copied_slots(const PricedModel& model, const Placement& placement,
     const DeviceId& device = placement.at(model.modules, module).device;
     if (owner == attention_device.end() || owner->second == device) continue;
     if (!copied.emplace(a->keys_of_layer, device).second) continue;
-    for (const plan::KvSlotRecord& slot : slots) {
+    for (const program::KvSlot& slot : slots) {
       if (slot.layer == a->keys_of_layer) {
         add_slot(slot, model.check.shape, blocks, sums.at(device));
       }
@@ -227,13 +227,13 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   auto attention_device = attention_devices(model.modules, placement);
   const auto teams = attention_teams(model.modules, placement);
   const plan::KvBlocks blocks = KTX_TRY(count_blocks(model, formulas, estimate));
-  for (const plan::KvSlotRecord& slot : formulas.kv_slots) {
+  for (const program::KvSlot& slot : formulas.kv_slots) {
     const auto team = teams.find(slot.layer);
     if (team == teams.end()) {
       add_slot(slot, shape, blocks, sums.at(attention_device[slot.layer]));
       continue;
     }
-    plan::KvSlotRecord part = slot;
+    program::KvSlot part = slot;
     part.kv_heads /= static_cast<int32_t>(team->second.size());
     for (const DeviceId& gpu : team->second) add_slot(part, shape, blocks, sums.at(gpu));
   }
@@ -257,7 +257,7 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
     for (const DeviceId& device : devices_of(place)) with_experts.insert(to_string(device));
   }
   const uint64_t pair_rows = bytes_of_pair_rows(model, placement);
-  const std::vector<plan::BufferRecord>& without = formulas.without_experts;
+  const std::vector<program::Buffer>& without = formulas.without_experts;
   for (DeviceUse& use : estimate.devices) {
     const bool all = target::is_cpu(use.name) || with_experts.contains(use.name);
     use.scratch_bytes =

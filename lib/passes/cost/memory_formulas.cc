@@ -34,26 +34,6 @@ Result<program::Program> planned_steps(const PricedModel& model, const std::stri
   return std::move(lowered.program);
 }
 
-// The formulas of the buffers on a device.
-std::vector<plan::BufferRecord> buffers_on(const program::Program& program,
-                                           std::string_view device) {
-  const std::vector<std::string> devices = program::value_devices(program);
-  std::vector<bool> here(program.buffers.size());
-  for (size_t i = 0; i < program.values.size(); ++i) {
-    const int32_t buffer = program.values[i].buffer;
-    if (buffer >= 0 && devices[i] == device) here[static_cast<size_t>(buffer)] = true;
-  }
-  std::vector<plan::BufferRecord> buffers;
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
-    const program::Buffer& buffer = program.buffers[i];
-    if (!here[i]) continue;
-    buffers.push_back({static_cast<uint64_t>(buffer.fixed_bytes),
-                       static_cast<uint64_t>(buffer.bytes_per_token),
-                       static_cast<uint64_t>(buffer.bytes_per_output)});
-  }
-  return buffers;
-}
-
 }  // namespace
 
 Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
@@ -61,11 +41,8 @@ Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
   // device, and with its experts on the CPU beside a GPU.
   const program::Program alone = KTX_TRY(planned_steps(model, "cpu", "cpu"));
   MemoryFormulas formulas;
-  formulas.all = buffers_on(alone, "cpu");
-  for (const program::KvSlot& slot : alone.kv_slots) {
-    formulas.kv_slots.push_back(
-        {slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim, 0, slot.window});
-  }
+  formulas.all = program::buffers_on(alone, "cpu");
+  formulas.kv_slots = alone.kv_slots;
   for (const program::Step& step : alone.steps) {
     if (state_of(step.attrs) < 0) continue;
     formulas.states.push_back({state_of(step.attrs), step.layer, state_floats_of(step.attrs)});
@@ -74,12 +51,12 @@ Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
       model.modules.modules, [](const auto& module) { return module.role == ir::Role::Experts; });
   if (!has_experts) return formulas;
   const program::Program apart = KTX_TRY(planned_steps(model, "cpu", "cuda:0"));
-  formulas.without_experts = buffers_on(apart, "cuda:0");
-  formulas.of_experts = buffers_on(apart, "cpu");
+  formulas.without_experts = program::buffers_on(apart, "cuda:0");
+  formulas.of_experts = program::buffers_on(apart, "cpu");
   return formulas;
 }
 
-Result<uint64_t> scratch_bytes(const std::vector<plan::BufferRecord>& buffers,
+Result<uint64_t> scratch_bytes(const std::vector<program::Buffer>& buffers,
                                const plan::RunShape& shape) {
   return KTX_TRY(plan::lay_out_arena(buffers, shape.step_tokens, shape.step_outputs)).total_bytes;
 }

@@ -8,7 +8,7 @@
 
 #include "lib/passes/cost/priced_model.h"
 #include "lib/plan/memory.h"
-#include "lib/plan/plan_format.h"
+#include "lib/program/program.h"
 
 namespace ktx::passes {
 
@@ -20,8 +20,8 @@ struct MemoryFormulas {
 
   // Of a device that has all modules, all but routed experts, and these alone; the last two are
   // empty where the model has none.
-  std::vector<plan::BufferRecord> all, without_experts, of_experts;
-  std::vector<plan::KvSlotRecord> kv_slots;
+  std::vector<program::Buffer> all, without_experts, of_experts;
+  std::vector<program::KvSlot> kv_slots;
   struct State {
     int32_t number = 0, layer = 0;
     int64_t floats = 0;
@@ -29,7 +29,7 @@ struct MemoryFormulas {
   std::vector<State> states;
 };
 
-Result<uint64_t> scratch_bytes(const std::vector<plan::BufferRecord>& buffers,
+Result<uint64_t> scratch_bytes(const std::vector<program::Buffer>& buffers,
                                const plan::RunShape& shape);
 
 }  // namespace ktx::passes

@@ -15,11 +15,11 @@ kernels::KvType kernel_type(plan::KvType type) {
 
 }  // namespace
 
-Result<KvCache> KvCache::create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
+Result<KvCache> KvCache::create(std::span<const program::KvSlot> slots, plan::KvType type,
                                 int64_t blocks, const std::vector<bool>& here) {
   KvCache cache;
   for (size_t i = 0; i < slots.size(); ++i) {
-    const plan::KvSlotRecord& slot = slots[i];
+    const program::KvSlot& slot = slots[i];
     kernels::KvLayout layout;
     layout.type = kernel_type(plan::kv_type_for(slot, type));
     layout.block_tokens = kBlockTokens;

@@ -42,7 +42,7 @@ class KvCache {
   // plan::kv_type_for gives.
   // `here`: which slots lie in this memory; those of other devices take no bytes, but
   // a block of theirs has the number it has here. Empty: all.
-  static Result<KvCache> create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
+  static Result<KvCache> create(std::span<const program::KvSlot> slots, plan::KvType type,
                                 int64_t blocks, const std::vector<bool>& here = {});
 
   int64_t total_blocks() const { return total_blocks_; }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 namespace ktx::runtime {
-Result<KvPools> KvPools::create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
+Result<KvPools> KvPools::create(std::span<const program::KvSlot> slots, plan::KvType type,
                                 const plan::KvBlocks& blocks, const std::vector<bool>& here) {
   KvPools pools;
   pools.window_tokens_ = plan::widest_window(slots);

@@ -46,7 +46,7 @@ struct KvBlock {
 class KvPools {
  public:
   // As KvCache::create; `here`: which slots lie in this memory, empty: all.
-  static Result<KvPools> create(std::span<const plan::KvSlotRecord> slots, plan::KvType type,
+  static Result<KvPools> create(std::span<const program::KvSlot> slots, plan::KvType type,
                                 const plan::KvBlocks& blocks, const std::vector<bool>& here = {});
 
   KvCache& of(KvPool pool) { return pool == KvPool::Whole ? whole_ : window_; }

@@ -14,12 +14,11 @@ namespace ktx::runtime {
 namespace {
 
 Result<std::unique_ptr<CpuStep>> bind_step(const BindContext& context, CpuOpTable op) {
-  const std::string_view device = context.plan.string(context.step.device);
-  if (device != "cpu") {
-    return Error{
-        fmt::format("its device is '{}', expected 'cpu'; compile for the CPU", printable(device))};
+  if (context.step.device != "cpu") {
+    return Error{fmt::format("its device is '{}', expected 'cpu'; compile for the CPU",
+                             printable(context.step.device))};
   }
-  const MakeStep make = op(static_cast<StepOp>(context.step.op));
+  const MakeStep make = op(context.step.op);
   if (!make) return Error{"the CPU does not have this op"};
   return make(context);
 }
@@ -32,12 +31,11 @@ bool shares_partials(StepOp op) {
 }
 
 // What a step touches, for its stage: memory, KV slots, and behind those the partial results.
-StepFacts facts_of(const plan::PlanView& plan, uint32_t step) {
-  const program::Program& program = *plan.program;
-  StepFacts facts = program::facts_of(program, program.steps[step], program::Memory::OfBuffers);
+StepFacts facts_of(const program::Program& program, const program::Step& step) {
+  StepFacts facts = program::facts_of(program, step, program::Memory::OfBuffers);
   if (shares_partials(facts.op)) {
     facts.accesses.push_back(
-        program::slot_access(static_cast<int32_t>(plan.kv_slots.size()), true));
+        program::slot_access(static_cast<int32_t>(program.kv_slots.size()), true));
   }
   return facts;
 }
@@ -59,47 +57,36 @@ void join_products(const std::vector<int32_t>& part, std::vector<BoundStep>& ste
   }
 }
 
-}  // namespace
-
-namespace {
-
 // As one over all that it reads.
-AttentionAttrs attention_of(const plan::PlanView& plan, const plan::StepRecord& record) {
-  const auto op = static_cast<StepOp>(record.op);
-  if (op == StepOp::BlockAttention) {
-    return whole_attention(plan.attrs_of<BlockAttentionAttrs>(record));
+AttentionAttrs attention_of(const StepAttrs& attrs) {
+  if (const auto* blocks = std::get_if<BlockAttentionAttrs>(&attrs)) {
+    return whole_attention(*blocks);
   }
-  if (op == StepOp::CompressedAttention) {
-    return whole_attention(plan.attrs_of<CompressedAttentionAttrs>(record));
+  if (const auto* compressed = std::get_if<CompressedAttentionAttrs>(&attrs)) {
+    return whole_attention(*compressed);
   }
-  return plan.attrs_of<AttentionAttrs>(record);
+  return std::get<AttentionAttrs>(attrs);
 }
 
 }  // namespace
 
-Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx) {
+Result<AttentionPartials> make_partials(const program::Program& program, int64_t ctx) {
   constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
   int64_t floats = 0, rows = 0;
-  for (const plan::StepRecord& record : plan.steps) {
-    const bool here = plan.string(record.device) == "cpu";
-    const auto op = static_cast<StepOp>(record.op);
-    if (!here || !shares_partials(op)) continue;
-    if (op == StepOp::ChoosePositions || op == StepOp::ChooseBlocks) {
-      int64_t most = 0;
-      if (op == StepOp::ChoosePositions) {
-        most = choice_partial_floats(1, plan.attrs_of<ChoosePositionsAttrs>(record).top_k, ctx);
-      } else {
-        const auto attrs = plan.attrs_of<ChooseBlocksAttrs>(record);
-        most = choice_partial_floats(attrs.heads, attrs.top_k, ctx);
-      }
-      floats = std::max(floats, most);
+  for (const program::Step& step : program.steps) {
+    if (step.device != "cpu" || !shares_partials(step.op)) continue;
+    if (const auto* chosen = std::get_if<ChoosePositionsAttrs>(&step.attrs)) {
+      floats = std::max(floats, choice_partial_floats(1, chosen->top_k, ctx));
       rows = std::max<int64_t>(rows, 1);
-      continue;
+    } else if (const auto* blocks = std::get_if<ChooseBlocksAttrs>(&step.attrs)) {
+      floats = std::max(floats, choice_partial_floats(blocks->heads, blocks->top_k, ctx));
+      rows = std::max<int64_t>(rows, 1);
+    } else {
+      const AttentionAttrs attrs = attention_of(step.attrs);
+      floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
+                                    kernels::attention_partial_floats(attrs));
+      rows = std::max<int64_t>(rows, attrs.heads);
     }
-    const auto attrs = attention_of(plan, record);
-    floats = std::max(floats, attrs.heads * ceil_div(ctx, kernels::kAttentionSpan) *
-                                  kernels::attention_partial_floats(attrs));
-    rows = std::max<int64_t>(rows, attrs.heads);
   }
   AttentionPartials partials;
   partials.memory =
@@ -112,13 +99,14 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
   BoundPlan bound;
   std::vector<StepFacts> facts;
   const int precision = static_cast<int>(options.precision);
-  const auto all = static_cast<uint32_t>(plan.steps.size());
+  const program::Program& program = *plan.program;
+  const auto all = static_cast<uint32_t>(program.steps.size());
   const uint32_t end = options.first_step + std::min(options.step_count, all - options.first_step);
   for (uint32_t i = options.first_step; i < end; ++i) {
-    const plan::StepRecord& record = plan.steps[i];
-    if (record.kernel[precision] == plan::kNone) continue;  // quantize in exact precision
+    const program::Step& own = program.steps[i];
+    if (own.kernels[precision].empty()) continue;  // quantize in exact precision
     const BindContext context{plan,
-                              record,
+                              own,
                               options.arena,
                               options.buffer_offsets,
                               kv,
@@ -131,13 +119,12 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
     auto step = bind_step(context, options.cpu_op ? options.cpu_op : cpu_op);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",
-                               i, info(static_cast<StepOp>(record.op)).name,
-                               printable(plan.string(record.module)), step.error().message,
+                               i, info(own.op).name, printable(own.module), step.error().message,
                                printable(plan.provenance.ktx_version), KTX_VERSION)};
     }
     bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
-    bound.steps.push_back({step.take(), i, static_cast<StepOp>(record.op)});
-    facts.push_back(facts_of(plan, i));
+    bound.steps.push_back({step.take(), i, own.op});
+    facts.push_back(facts_of(program, own));
   }
   bound.stages = find_stages(facts);
   for (const Stage& stage : bound.stages) {

@@ -1,4 +1,4 @@
-// Turns the step records of a plan into executable steps: pointers from planned offsets, kernel
+// Turns the steps of a plan into executable ones: pointers from planned offsets, kernel
 // functions from family names and this machine's instruction set.
 //
 // Errors name the step, its module and the versions: "step 12 (matmul of
@@ -25,7 +25,7 @@ class ExpertCounts;
 
 struct BoundStep {
   std::unique_ptr<CpuStep> run;
-  uint32_t record = 0;  // index in PlanView::steps
+  uint32_t number = 0;  // in the program
   StepOp op = StepOp::Embed;
 };
 
@@ -37,7 +37,7 @@ struct BoundPlan {
 
 // For sequences of up to `ctx` tokens: room for the parts of one token's rows, or of some tokens
 // with a short past. One serves all steps of a plan on the CPU.
-Result<AttentionPartials> make_partials(const plan::PlanView& plan, int64_t ctx);
+Result<AttentionPartials> make_partials(const program::Program& program, int64_t ctx);
 
 struct BindOptions {
   std::byte* arena = nullptr;

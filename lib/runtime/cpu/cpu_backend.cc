@@ -25,7 +25,7 @@ class CpuBackend final : public Backend {
         state_parts_(plan::state_parts(setup.plan, "cpu")) {}
 
   Status bind_parts(const BackendSetup& setup, const BoundParts& parts) {
-    partials_ = KTX_TRY(make_partials(setup.plan, setup.shape.ctx));
+    partials_ = KTX_TRY(make_partials(*setup.plan.program, setup.shape.ctx));
     parts_ = parts.parts;
     on_result_ = setup.on_result;
     if (setup.on_repeat) repeats_.emplace(setup, arena_, partials_);
@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
       executors_[p] = KTX_TRY(Executor::create(std::move(bound), setup.pool));
       if (!setup.on_result) continue;
       executors_[p]->watch_steps(
-          [this, told = setup.on_result](uint32_t record) { tell(record, told); });
+          [this, told = setup.on_result](uint32_t step) { tell(step, told); });
     }
     return {};
   }
@@ -67,9 +67,8 @@ class CpuBackend final : public Backend {
 
   Status read(std::span<const ValueRead> reads) override {
     for (const ValueRead& read : reads) {
-      const plan::ValueRecord& record = plan_.values[read.value];
-      const std::byte* const from =
-          arena_.place(record) + static_cast<uint64_t>(read.row) * plan::value_row_bytes(record);
+      const program::Value& value = plan_.program->values[read.value];
+      const std::byte* const from = arena_.place(value) + read.row * program::row_bytes(value);
       std::memcpy(read.out.data(), from, read.out.size_bytes());
     }
     return {};
@@ -77,12 +76,7 @@ class CpuBackend final : public Backend {
 
   // In the mapping, which threads of the CPU and streams to GPUs read.
   bool has_weight(uint32_t blob) const override {
-    const auto holds = [&](const plan::SegmentRecord& segment) {
-      return blob >= segment.first_blob && blob - segment.first_blob < segment.blob_count &&
-             segment.kind == static_cast<uint32_t>(plan::SegmentKind::Weights) &&
-             plan_.string(segment.device) == "cpu";
-    };
-    return std::ranges::any_of(plan_.segments, holds);
+    return plan_.program->blobs[blob].device == "cpu";
   }
   Status read_weight(uint32_t blob, uint64_t offset, std::span<std::byte> out) override {
     std::memcpy(out.data(), plan_.blob_bytes(blob).data() + offset, out.size());
@@ -134,21 +128,21 @@ class CpuBackend final : public Backend {
 
  private:
   // The F32 results of a step, as it left them.
-  void tell(uint32_t record, const std::function<void(const StepResult&)>& on_result) const {
-    const plan::StepRecord& step = plan_.steps[record];
-    for (const plan::OperandRecord& operand : plan_.outputs(step)) {
-      if (operand.value == plan::kNone) continue;
-      const plan::ValueRecord& value = plan_.values[operand.value];
-      if (value.type != static_cast<uint8_t>(ValueType::F32)) continue;
-      const auto stride = static_cast<int64_t>(plan::value_row_bytes(value) / sizeof(float));
-      const int64_t rows = batch_->rows(static_cast<RowKind>(value.rows));
+  void tell(uint32_t number, const std::function<void(const StepResult&)>& on_result) const {
+    const program::Step& step = plan_.program->steps[number];
+    for (const program::View& operand : step.outputs) {
+      if (operand.value == program::kAbsent) continue;
+      const program::Value& value = plan_.program->values[operand.value];
+      if (value.type != ValueType::F32) continue;
+      const int64_t stride = program::row_bytes(value) / static_cast<int64_t>(sizeof(float));
+      const int64_t rows = batch_->rows(value.rows);
       const auto* const data = reinterpret_cast<const float*>(arena_.place(value));
-      on_result({plan_.string(value.name),
+      on_result({value.name,
                  step.layer,
                  {data, static_cast<size_t>(rows * stride)},
                  stride,
                  operand.offset,
-                 int64_t{operand.width}});
+                 operand.width});
     }
   }
 

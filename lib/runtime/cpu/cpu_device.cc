@@ -1,8 +1,7 @@
-// The CPU as a device: its table of ops, and the conversion of records to pointers.
+// The CPU as a device: its table of ops, and the conversion of operands to pointers.
 #include <fmt/format.h>
 
 #include "lib/formats/layout_size.h"
-#include "lib/plan/memory.h"
 #include "lib/runtime/cpu/cpu_step.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 
@@ -36,57 +35,47 @@ Status require_whole(const BoundView& view, const char* name) {
   return Error{fmt::format("operand '{}' is a part of a value, and must be a whole one", name)};
 }
 
-BoundView BindContext::view(const plan::OperandRecord& operand) const {
+BoundView BindContext::view(const std::vector<program::View>& operands, int i) const {
   BoundView view;
-  if (operand.value == plan::kNone) return view;
-  const plan::ValueRecord& value = plan.values[operand.value];
+  const auto number = static_cast<size_t>(i);
+  if (number >= operands.size() || operands[number].value == program::kAbsent) return view;
+  const program::View& operand = operands[number];
+  const program::Value& value = plan.program->values[operand.value];
   view.data = arena + buffer_offsets[value.buffer];
-  view.type = static_cast<ValueType>(value.type);
-  if (!is_product_input(view.type)) view.data += uint64_t{operand.offset} * 4;
-  view.stride_bytes = static_cast<int64_t>(plan::value_row_bytes(value));
+  view.type = value.type;
+  if (!is_product_input(view.type)) view.data += operand.offset * 4;
+  view.stride_bytes = program::row_bytes(value);
   view.width = operand.width;
   view.rows_per_row = value.rows_per_row;
-  view.rows = static_cast<RowKind>(value.rows);
+  view.rows = value.rows;
   return view;
-}
-
-BoundView BindContext::input(int i) const {
-  const auto all = plan.inputs(step);
-  return static_cast<size_t>(i) < all.size() ? view(all[i]) : BoundView();
-}
-
-BoundView BindContext::output(int i) const {
-  const auto all = plan.outputs(step);
-  return static_cast<size_t>(i) < all.size() ? view(all[i]) : BoundView();
 }
 
 Result<BoundWeight> BindContext::optional_weight(int i) const {
   BoundWeight weight;
-  const auto all = plan.weights(step);
-  if (static_cast<size_t>(i) >= all.size() || all[i] == plan::kNone) return weight;
-  const plan::BlobRecord& blob = plan.blobs[all[i]];
-  const auto layout = static_cast<Layout>(blob.layout);
-  if (layout != Layout::Rows && !in_panels(layout)) {
+  const program::Blob* const blob = plan.program->weight(step, static_cast<size_t>(i));
+  if (blob == nullptr) return weight;
+  if (blob->layout != Layout::Rows && !in_panels(blob->layout)) {
     return Error{
         fmt::format("weight '{}' has layout {}, which the CPU does not read; "
                     "compile for the CPU",
-                    plan.string(blob.name), name(layout))};
+                    blob->name, name(blob->layout))};
   }
   kernels::WeightMatrix& matrix = weight.matrix;
-  matrix.data = plan.blob_bytes(all[i]).data();
-  matrix.dtype = static_cast<DType>(blob.dtype);
-  matrix.rows = blob.rows;
-  matrix.cols = blob.cols;
-  const auto row = row_bytes(matrix.dtype, blob.cols);
+  matrix.data = plan.blob_bytes(step.weights[i]).data();
+  matrix.dtype = blob->dtype;
+  matrix.rows = blob->rows;
+  matrix.cols = blob->cols;
+  const auto row = row_bytes(matrix.dtype, blob->cols);
   if (!row) {
     return Error{fmt::format("weight '{}' has {} columns, no multiple of the {} of a {} block",
-                             plan.string(blob.name), blob.cols, info(matrix.dtype).block_elems,
+                             blob->name, blob->cols, info(matrix.dtype).block_elems,
                              name(matrix.dtype))};
   }
-  matrix.layout = layout;
+  matrix.layout = blob->layout;
   matrix.row_bytes = *row;
-  weight.matrices = blob.matrices;
-  weight.matrix_bytes = matrix.row_bytes * stored_rows(layout, blob.rows);
+  weight.matrices = blob->matrices;
+  weight.matrix_bytes = matrix.row_bytes * stored_rows(blob->layout, blob->rows);
   return weight;
 }
 
@@ -101,10 +90,6 @@ kernels::KvView BindContext::kv_view(int32_t slot) const {
   view.layout = kv.layout(slot);
   view.slot_offset = kv.slot_offset(slot);
   return view;
-}
-
-std::string_view BindContext::family() const {
-  return plan.string_or_empty(step.kernel[precision]);
 }
 
 }  // namespace ktx::runtime

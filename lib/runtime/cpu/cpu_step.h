@@ -1,6 +1,6 @@
 // A step of a plan, bound to memory and to a kernel: the unit that the executor runs.
 //
-//   bind:     record -> BindContext -> make_matmul() -> CpuStep with filled-in Args
+//   bind:     program::Step -> BindContext -> make_matmul() -> CpuStep with filled-in Args
 //   per step: StepWork work = step.begin(batch);      one thread
 //             step.run(item, scratch);                any thread, any order
 //
@@ -24,6 +24,7 @@
 #include "kernels/matmul/matmul.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/program/program.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cpu/cpu_op_table.h"
 #include "lib/runtime/engine/arena.h"
@@ -146,30 +147,30 @@ class ExpertCounts;
 // What binding one step may look at.
 struct BindContext {
   const plan::PlanView& plan;
-  const plan::StepRecord& step;
+  const program::Step& step;
   std::byte* arena = nullptr;
   std::span<const uint64_t> buffer_offsets;
   const KvPools& kv;
   Isa isa = Isa::Scalar;
-  int precision = 0;  // first index of StepRecord::kernel
+  int precision = 0;  // first index of Step::kernels
   int threads = 1;
   int shares = 1;                         // of the thread pool: NUMA nodes
   AttentionPartials* partials = nullptr;  // null: threads do not share rows
   ExpertCounts* expert_counts = nullptr;  // null: nobody counts activations
 
-  BoundView input(int i) const;
-  BoundView output(int i) const;
+  BoundView input(int i) const { return view(step.inputs, i); }
+  BoundView output(int i) const { return view(step.outputs, i); }
   Result<BoundWeight> weight(int i) const;  // fails when it is not there
   Result<BoundWeight> optional_weight(int i) const;
   kernels::KvView kv_view(int32_t slot) const;
-  std::string_view family() const;
+  std::string_view family() const { return step.kernels[precision]; }
   template <class Attrs>
   Attrs attrs() const {
-    return plan.attrs_of<Attrs>(step);
+    return std::get<Attrs>(step.attrs);
   }
 
  private:
-  BoundView view(const plan::OperandRecord& operand) const;
+  BoundView view(const std::vector<program::View>& operands, int i) const;
 };
 
 // The function of cpu_ops.def for an op; null when this device has none.

@@ -36,7 +36,7 @@ Status Executor::run(const Batch& batch, const ForwardWatch* watch) {
   end_stage(-1);
   if (!fault_) return {};
   return Error{fmt::format("step {} found damaged data: {}; the plan or the memory is broken",
-                           plan_.steps[fault_step_].record, fault_)};
+                           plan_.steps[fault_step_].number, fault_)};
 }
 
 // Once true it stays so for this run: an item was left out.
@@ -157,7 +157,7 @@ void Executor::run_item(int, int64_t place, int thread) {
 
 void Executor::enable_times(bool on) {
   times_.assign(on ? plan_.steps.size() : 0, StepTotals{});
-  for (size_t i = 0; i < times_.size(); ++i) times_[i].step = plan_.steps[i].record;
+  for (size_t i = 0; i < times_.size(); ++i) times_[i].step = plan_.steps[i].number;
   busy_.assign(on ? pool_->threads() : 0, std::vector<double>(plan_.steps.size()));
 }
 
@@ -176,7 +176,7 @@ void Executor::timed(int32_t step, int thread, const Work& work) {
 void Executor::add_span(int32_t step, int thread, double begin, double end) {
   constexpr double kGap = 20e-6;
   std::vector<TraceSpan>& spans = lanes_[thread]->spans;
-  const uint32_t record = plan_.steps[step].record;
+  const uint32_t record = plan_.steps[step].number;
   if (!spans.empty() && spans.back().step == record && begin - spans.back().end < kGap) {
     spans.back().end = end;
     return;
@@ -209,7 +209,7 @@ void Executor::end_stage(int next) {
     if (!times_.empty()) note_time(begun_stage_);
     if (done_ && !fault_ && !stopped_) {
       for_each_step(plan_.stages[begun_stage_],
-                    [&](int32_t step) { done_(plan_.steps[step].record); });
+                    [&](int32_t step) { done_(plan_.steps[step].number); });
     }
   }
   timer_ = Timer();

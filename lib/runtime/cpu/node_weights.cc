@@ -1,16 +1,16 @@
 #include "lib/runtime/cpu/node_weights.h"
 
-#include "lib/ops/step_ops.h"
+#include "lib/program/program.h"
 
 namespace ktx::runtime {
 namespace {
 
 // How many matrices of the blob are cut one by one; 0: the step reads all of it
 // everywhere, or hardly any.
-int64_t cut_matrices(StepOp op, const plan::BlobRecord& blob) {
+int64_t cut_matrices(StepOp op, const program::Blob& blob) {
   if (op == StepOp::Matmul || op == StepOp::MatmulHeads) return 1;
   const bool experts = op == StepOp::ExpertsGateUp || op == StepOp::ExpertsDown;
-  return experts ? static_cast<int64_t>(blob.matrices) : 0;
+  return experts ? blob.matrices : 0;
 }
 
 }  // namespace
@@ -18,12 +18,12 @@ int64_t cut_matrices(StepOp op, const plan::BlobRecord& blob) {
 std::vector<NodeRun> split_weights(const plan::PlanView& plan, int shares) {
   std::vector<NodeRun> runs;
   if (shares < 2) return runs;
-  std::vector<bool> seen(plan.blobs.size(), false);
-  for (const plan::StepRecord& step : plan.steps) {
-    if (plan.string(step.device) != "cpu") continue;
-    for (uint32_t blob : plan.weights(step)) {
-      if (blob == plan::kNone || seen[blob]) continue;
-      const int64_t matrices = cut_matrices(static_cast<StepOp>(step.op), plan.blobs[blob]);
+  std::vector<bool> seen(plan.program->blobs.size(), false);
+  for (const program::Step& step : plan.program->steps) {
+    if (step.device != "cpu") continue;
+    for (const program::BlobId blob : step.weights) {
+      if (blob == program::kAbsent || seen[blob]) continue;
+      const int64_t matrices = cut_matrices(step.op, plan.program->blobs[blob]);
       if (matrices == 0) continue;
       seen[blob] = true;
       const std::span<const std::byte> bytes = plan.blob_bytes(blob);

@@ -110,16 +110,14 @@ Written::Form form_of(ValueType type) {
 class WrittenMemory {
  public:
   WrittenMemory(const BackendSetup& setup, const HostArena& arena, const Batch& batch,
-                const plan::StepRecord& step)
+                const program::Step& step)
       : setup_(setup), batch_(batch) {
-    const auto op = static_cast<StepOp>(step.op);
-    const StepAttrs attrs = attrs_from_bytes(op, setup.plan.attrs_bytes(step));
-    for (const plan::OperandRecord& operand : setup.plan.outputs(step)) {
-      if (operand.value != plan::kNone) add_value(arena, operand);
+    for (const program::View& operand : step.outputs) {
+      if (operand.value != program::kAbsent) add_value(arena, operand);
     }
-    if (op == StepOp::KvStore) add_cache_rows(kv_slot_of(attrs));
-    if (op == StepOp::Compress) add_entries(entries_slot_of(attrs));
-    if (state_of(attrs) >= 0) add_states();
+    if (step.op == StepOp::KvStore) add_cache_rows(kv_slot_of(step.attrs));
+    if (step.op == StepOp::Compress) add_entries(entries_slot_of(step.attrs));
+    if (state_of(step.attrs) >= 0) add_states();
   }
 
   std::vector<std::vector<std::byte>> copy() const {
@@ -141,16 +139,16 @@ class WrittenMemory {
 
  private:
   // Row by row: of an operand's columns, or of whole rows that are not of 4-byte elements.
-  void add_value(const HostArena& arena, const plan::OperandRecord& operand) {
-    const plan::ValueRecord& value = setup_.plan.values[operand.value];
-    const auto type = static_cast<ValueType>(value.type);
+  void add_value(const HostArena& arena, const program::View& operand) {
+    const program::Value& value = setup_.plan.program->values[operand.value];
+    const ValueType type = value.type;
     const auto row = static_cast<uint64_t>(ktx::value_row_bytes(type, value.width));
-    const int64_t rows = batch_.rows(static_cast<RowKind>(value.rows)) * value.rows_per_row;
+    const int64_t rows = batch_.rows(value.rows) * value.rows_per_row;
     const bool whole = type == ValueType::Q8 || type == ValueType::BF16;
-    const uint64_t begin = whole ? 0 : 4 * uint64_t{operand.offset};
+    const uint64_t begin = whole ? 0 : 4 * static_cast<uint64_t>(operand.offset);
     const uint64_t bytes = type == ValueType::Q8     ? row
                            : type == ValueType::BF16 ? 2 * static_cast<uint64_t>(value.width)
-                                                     : 4 * uint64_t{operand.width};
+                                                     : 4 * static_cast<uint64_t>(operand.width);
     for (int64_t r = 0; r < rows; ++r) {
       all_.push_back({form_of(type), arena.place(value) + static_cast<uint64_t>(r) * row + begin,
                       bytes, value.width});
@@ -235,8 +233,8 @@ Status RepeatedSteps::run_once(uint32_t step, Isa isa, const Batch& batch) {
 Status RepeatedSteps::run(const Part& part, const Batch& batch,
                           const std::function<void(uint32_t step)>& done) {
   for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
-    const plan::StepRecord& step = setup_.plan.steps[i];
-    if (step.kernel[static_cast<int>(setup_.precision)] == plan::kNone) continue;
+    const program::Step& step = setup_.plan.program->steps[i];
+    if (step.kernels[static_cast<size_t>(setup_.precision)].empty()) continue;
     const WrittenMemory memory(setup_, arena_, batch, step);
     const auto before = memory.copy();
     KTX_TRY(run_once(i, setup_.isa, batch));

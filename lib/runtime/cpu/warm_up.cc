@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lib/plan/device_memory.h"
 #include "lib/support/memory_node.h"
 #include "lib/support/signal_block.h"
 
@@ -12,11 +13,9 @@ namespace ktx::runtime {
 WarmUp::WarmUp(const plan::PlanFile& plan, std::vector<NodeRun> runs, std::vector<int> nodes) {
   const auto go = [this, &plan, runs = std::move(runs), nodes = std::move(nodes)] {
     constexpr uint64_t kPiece = 64 << 20;
-    for (const plan::SegmentRecord& segment : plan->segments) {
-      if (segment.kind != static_cast<uint32_t>(plan::SegmentKind::Weights)) continue;
-      if (plan->string(segment.device) != "cpu") continue;
-      for (uint64_t at = 0; at < segment.size && !stop_.load(); at += kPiece) {
-        plan.mapping().advise_will_need(segment.offset + at, std::min(kPiece, segment.size - at));
+    for (const plan::FileRange& range : plan::weight_ranges(plan.view(), "cpu")) {
+      for (uint64_t at = 0; at < range.bytes && !stop_.load(); at += kPiece) {
+        plan.mapping().advise_will_need(range.offset + at, std::min(kPiece, range.bytes - at));
       }
     }
     for (const NodeRun& run : runs) {

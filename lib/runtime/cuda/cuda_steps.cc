@@ -5,7 +5,6 @@
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/row_decode.h"
 #include "lib/formats/layout.h"
-#include "lib/plan/memory.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -27,9 +26,8 @@ constexpr Row kOps[] = {
 }  // namespace
 
 Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindContext& context) {
-  const auto op = static_cast<StepOp>(context.step.op);
-  for (uint32_t kernel : context.step.kernel) {
-    const std::string_view family = context.plan.string_or_empty(kernel);
+  const StepOp op = context.step.op;
+  for (const std::string& family : context.step.kernels) {
     if (family == kernels::gpu_kernel_family(op) || context.streamed) continue;
     return Error{fmt::format("no GPU kernel '{}'; compile the plan again", printable(family))};
   }
@@ -49,44 +47,39 @@ kernels::GpuKernel CudaBind::kernel() const {
   return *kernels::gpu_kernel_from_name(context_.launch.kernel);
 }
 
-CudaView CudaBind::view(const plan::OperandRecord& operand) const {
+CudaView CudaBind::view(const std::vector<program::View>& operands, int i) const {
   CudaView view;
-  if (operand.value == plan::kNone) return view;
-  const plan::ValueRecord& value = context_.plan.values[operand.value];
-  view.data = context_.arena + context_.buffer_offsets[value.buffer] + uint64_t{operand.offset} * 4;
-  view.stride = static_cast<int64_t>(plan::value_row_bytes(value)) / 4;
+  const auto number = static_cast<size_t>(i);
+  if (number >= operands.size() || operands[number].value == program::kAbsent) return view;
+  const program::View& operand = operands[number];
+  const program::Value& value = context_.plan.program->values[operand.value];
+  view.data = context_.arena + context_.buffer_offsets[value.buffer] + operand.offset * 4;
+  view.stride = program::row_bytes(value) / 4;
   view.width = operand.width;
   view.rows_per_row = value.rows_per_row;
-  view.rows = static_cast<RowKind>(value.rows);
+  view.rows = value.rows;
   return view;
 }
 
-CudaView CudaBind::input(int i) const {
-  const auto all = context_.plan.inputs(context_.step);
-  return static_cast<size_t>(i) < all.size() ? view(all[i]) : CudaView();
+const program::Blob* CudaBind::blob(int i) const {
+  return context_.plan.program->weight(context_.step, static_cast<size_t>(i));
 }
 
-CudaView CudaBind::output(int i) const {
-  const auto all = context_.plan.outputs(context_.step);
-  return static_cast<size_t>(i) < all.size() ? view(all[i]) : CudaView();
-}
-
-uint32_t CudaBind::blob(int i) const {
-  const auto all = context_.plan.weights(context_.step);
-  return static_cast<size_t>(i) < all.size() ? all[i] : plan::kNone;
+std::byte* CudaBind::memory(int i) const {
+  return context_.blobs[context_.step.weights[static_cast<size_t>(i)]];
 }
 
 Result<kernels::CudaWeight> CudaBind::weight(int i) const {
-  const uint32_t number = blob(i);
-  if (number == plan::kNone) return Error{fmt::format("weight {} is missing", i)};
-  const plan::BlobRecord& record = context_.plan.blobs[number];
+  const program::Blob* const own = blob(i);
+  if (own == nullptr) return Error{fmt::format("weight {} is missing", i)};
   kernels::CudaWeight weight;
-  weight.data = context_.blobs[number];
-  weight.dtype = static_cast<DType>(record.dtype);
-  weight.layout = static_cast<Layout>(record.layout);
-  weight.rows = record.rows;
-  weight.cols = record.cols;
-  weight.matrix_bytes = static_cast<int64_t>(record.size) / record.matrices;
+  weight.data = memory(i);
+  weight.dtype = own->dtype;
+  weight.layout = context_.layout_of(*own);
+  weight.rows = own->rows;
+  weight.cols = own->cols;
+  weight.matrix_bytes =
+      matrix_bytes(weight.layout, weight.dtype, weight.rows, weight.cols).value_or(0);
   return weight;
 }
 
@@ -96,25 +89,20 @@ Result<kernels::CudaWeight> CudaBind::product_weight(int i) const {
   return Error{
       fmt::format("weight '{}' is {} in layout {}, which no GPU kernel reads; compile the "
                   "plan again, or put the module on the CPU by a rule",
-                  printable(context_.plan.string(context_.plan.blobs[blob(i)].name)), name(w.dtype),
-                  name(w.layout))};
+                  printable(blob(i)->name), name(w.dtype), name(w.layout))};
 }
 
 Result<const float*> CudaBind::vector(int i, GpuMemory& keep) const {
-  const uint32_t number = blob(i);
-  if (number == plan::kNone) return static_cast<const float*>(nullptr);
-  const plan::BlobRecord& record = context_.plan.blobs[number];
-  const auto dtype = static_cast<DType>(record.dtype);
-  if (record.layout != static_cast<uint16_t>(Layout::Rows)) {
-    return Error{"a vector weight that is not in rows"};
-  }
-  if (dtype == DType::F32) return reinterpret_cast<const float*>(context_.blobs[number]);
-  const int64_t rows = record.rows * record.matrices;
-  std::vector<float> floats(static_cast<size_t>(rows * record.cols));
-  const auto bytes = context_.plan.blob_bytes(number);
-  const int64_t row = *row_bytes(dtype, record.cols);
+  const program::Blob* const own = blob(i);
+  if (own == nullptr) return static_cast<const float*>(nullptr);
+  if (own->layout != Layout::Rows) return Error{"a vector weight that is not in rows"};
+  if (own->dtype == DType::F32) return reinterpret_cast<const float*>(memory(i));
+  const int64_t rows = own->rows * own->matrices;
+  std::vector<float> floats(static_cast<size_t>(rows * own->cols));
+  const auto bytes = context_.plan.blob_bytes(context_.step.weights[static_cast<size_t>(i)]);
+  const int64_t row = *row_bytes(own->dtype, own->cols);
   for (int64_t r = 0; r < rows; ++r) {
-    dequantize_row(dtype, bytes.data() + r * row, record.cols, floats.data() + r * record.cols);
+    dequantize_row(own->dtype, bytes.data() + r * row, own->cols, floats.data() + r * own->cols);
   }
   keep = KTX_TRY(gpu_.allocate(floats.size() * 4, "vectors"));
   KTX_TRY(gpu_.upload(keep.data(), reinterpret_cast<const std::byte*>(floats.data()),

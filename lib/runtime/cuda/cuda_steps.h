@@ -33,9 +33,9 @@ class CudaBind {
  public:
   CudaBind(CudaGpu& gpu, const GpuBindContext& context) : gpu_(gpu), context_(context) {}
 
-  CudaView input(int i) const;
-  CudaView output(int i) const;
-  int weight_count() const { return static_cast<int>(context_.step.weight_count); }
+  CudaView input(int i) const { return view(context_.step.inputs, i); }
+  CudaView output(int i) const { return view(context_.step.outputs, i); }
+  int weight_count() const { return static_cast<int>(context_.step.weights.size()); }
   Result<kernels::CudaWeight> weight(int i) const;
   Result<kernels::CudaWeight> product_weight(int i) const;  // that products can read
   // A vector as floats: a norm's weight, a bias, rotary frequencies. Null when absent;
@@ -45,12 +45,10 @@ class CudaBind {
   kernels::CudaStates states(int32_t state) const;
   template <class Attrs>
   Attrs attrs() const {
-    return context_.plan.attrs_of<Attrs>(context_.step);
+    return std::get<Attrs>(context_.step.attrs);
   }
-  StepOp op() const { return static_cast<StepOp>(context_.step.op); }
-  StepAttrs any_attrs() const {
-    return attrs_from_bytes(op(), context_.plan.attrs_bytes(context_.step));
-  }
+  StepOp op() const { return context_.step.op; }
+  const StepAttrs& any_attrs() const { return context_.step.attrs; }
   const GpuBatch& batch() const { return context_.batch; }
   uint64_t* expert_counts() const { return context_.expert_counts; }
   bool streamed() const { return context_.streamed; }
@@ -59,8 +57,9 @@ class CudaBind {
   kernels::GpuKernel kernel() const;  // of the launch
 
  private:
-  CudaView view(const plan::OperandRecord& operand) const;
-  uint32_t blob(int i) const;  // kNone: absent
+  CudaView view(const std::vector<program::View>& operands, int i) const;
+  const program::Blob* blob(int i) const;  // null: absent
+  std::byte* memory(int i) const;          // of a weight that is there
 
   CudaGpu& gpu_;
   const GpuBindContext& context_;

@@ -7,7 +7,7 @@ namespace ktx::runtime {
 FusedMembers::FusedMembers(CudaGpu& gpu, const GpuBindContext& context)
     : gpu_(gpu), launch_(context.launch) {
   for (int32_t i : launch_.steps) {
-    const GpuBindContext own{context.plan,      context.plan.steps[static_cast<size_t>(i)],
+    const GpuBindContext own{context.plan,      context.plan.program->steps[i],
                              context.arena,     context.buffer_offsets,
                              context.blobs,     context.kv,
                              context.kv_memory, context.states,
@@ -18,7 +18,7 @@ FusedMembers::FusedMembers(CudaGpu& gpu, const GpuBindContext& context)
 
 size_t FusedMembers::find(StepOp op, int number) const {
   for (size_t i = 0; i < contexts_.size(); ++i) {
-    if (contexts_[i].step.op == static_cast<uint32_t>(op) && number-- == 0) return i;
+    if (contexts_[i].step.op == op && number-- == 0) return i;
   }
   return contexts_.size();
 }

@@ -15,11 +15,9 @@ int index_of(const std::vector<std::string>& gpus, std::string_view device) {
   return found == gpus.end() ? -1 : static_cast<int>(found - gpus.begin());
 }
 
-bool has_transfer(const plan::PlanView& plan, const Part& part) {
-  const auto steps = plan.steps.subspan(part.first_step, part.step_count);
-  return std::any_of(steps.begin(), steps.end(), [](const plan::StepRecord& step) {
-    return step.op == static_cast<uint32_t>(StepOp::Transfer);
-  });
+bool has_transfer(const program::Program& program, const Part& part) {
+  return std::ranges::any_of(part.steps(program),
+                             [](const program::Step& step) { return step.op == StepOp::Transfer; });
 }
 
 // Finds what each part of the CPU waits for. It must not begin before those copies queued so far
@@ -31,9 +29,9 @@ bool has_transfer(const plan::PlanView& plan, const Part& part) {
 // writes to a buffer waits for what the others have queued on it.
 class WaitFinder {
  public:
-  WaitFinder(const plan::PlanView& plan, BoundParts& bound)
-      : plan_(plan), bound_(bound), gpus_(bound.gpus.size()), waited_(gpus_, -1) {
-    const std::vector<std::string> devices = plan::buffer_devices(plan);
+  WaitFinder(const program::Program& program, BoundParts& bound)
+      : program_(program), bound_(bound), gpus_(bound.gpus.size()), waited_(gpus_, -1) {
+    const std::vector<std::string> devices = program::buffer_devices(program);
     for (const std::string& device : devices) of_cpu_.push_back(device == "cpu");
     for (auto* last : {&written_, &read_}) last->assign(devices.size() * gpus_, -1);
   }
@@ -50,25 +48,21 @@ class WaitFinder {
 
  private:
   template <class F>
-  void for_steps(const Part& part, const F& f) const {
-    for (const auto& step : plan_.steps.subspan(part.first_step, part.step_count)) f(step);
-  }
-  template <class F>
-  void for_buffers(std::span<const plan::OperandRecord> operands, const F& f) const {
-    for (const plan::OperandRecord& operand : operands) {
-      if (operand.value != plan::kNone) f(plan_.values[operand.value].buffer);
+  void for_buffers(const std::vector<program::View>& operands, const F& f) const {
+    for (const program::View& operand : operands) {
+      if (operand.value != program::kAbsent) f(program_.values[operand.value].buffer);
     }
   }
-  size_t at(uint32_t buffer, size_t gpu) const { return buffer * gpus_ + gpu; }
+  size_t at(int32_t buffer, size_t gpu) const { return static_cast<size_t>(buffer) * gpus_ + gpu; }
 
   void add_copies(const Part& part, int number) {
     const auto own = static_cast<size_t>(part.device);
-    for_steps(part, [&](const plan::StepRecord& step) {
-      if (step.op != static_cast<uint32_t>(StepOp::Transfer)) return;
-      for_buffers(plan_.inputs(step), [&](uint32_t buffer) {
+    for (const program::Step& step : part.steps(program_)) {
+      if (step.op != StepOp::Transfer) continue;
+      for_buffers(step.inputs, [&](int32_t buffer) {
         if (of_cpu_[buffer]) read_[at(buffer, own)] = number;
       });
-      for_buffers(plan_.outputs(step), [&](uint32_t buffer) {
+      for_buffers(step.outputs, [&](int32_t buffer) {
         if (!of_cpu_[buffer]) return;
         for (size_t gpu = 0; gpu < gpus_; ++gpu) {
           if (gpu == own || cpu_ < 0) continue;
@@ -76,19 +70,19 @@ class WaitFinder {
         }
         written_[at(buffer, own)] = number;
       });
-    });
+    }
   }
 
   void add_waits(const Part& part, int number) {
-    for_steps(part, [&](const plan::StepRecord& step) {
+    for (const program::Step& step : part.steps(program_)) {
       for (size_t gpu = 0; gpu < gpus_; ++gpu) {
-        for_buffers(plan_.inputs(step),
-                    [&](uint32_t buffer) { wait(number, gpu, written_[at(buffer, gpu)]); });
-        for_buffers(plan_.outputs(step), [&](uint32_t buffer) {
+        for_buffers(step.inputs,
+                    [&](int32_t buffer) { wait(number, gpu, written_[at(buffer, gpu)]); });
+        for_buffers(step.outputs, [&](int32_t buffer) {
           wait(number, gpu, std::max(read_[at(buffer, gpu)], written_[at(buffer, gpu)]));
         });
       }
-    });
+    }
   }
 
   // The CPU's part `number`, for a part of a GPU that comes before it.
@@ -102,7 +96,7 @@ class WaitFinder {
     all.push_back(part);
   }
 
-  const plan::PlanView& plan_;
+  const program::Program& program_;
   BoundParts& bound_;
   const size_t gpus_;
   std::vector<bool> of_cpu_;         // by buffer
@@ -131,7 +125,8 @@ size_t steps_in_parts(std::span<const program::Part> parts) {
 }  // namespace
 
 BoundParts bind_parts(const plan::PlanView& plan) {
-  const std::vector<program::Part>& parts = plan.program->parts;
+  const program::Program& program = *plan.program;
+  const std::vector<program::Part>& parts = program.parts;
   BoundParts bound;
   bound.gpus = plan::plan_gpus(plan);
   for (const program::Part& part : parts) {
@@ -142,15 +137,14 @@ BoundParts bind_parts(const plan::PlanView& plan) {
     own.first_step = static_cast<uint32_t>(part.first_step);
     own.step_count = static_cast<uint32_t>(part.step_count);
     take_place(plan, part, own);
-    own.crosses = own.kind == Part::Kind::Gpu && has_transfer(plan, own);
+    own.crosses = own.kind == Part::Kind::Gpu && has_transfer(program, own);
   }
-  if (steps_in_parts(parts) < plan.steps.size()) {
-    bound.logits_step = static_cast<uint32_t>(plan.steps.size()) - 1;
-    const uint32_t value = plan.inputs(plan.steps.back())[0].value;
-    bound.logits_device =
-        index_of(bound.gpus, plan::buffer_devices(plan)[plan.values[value].buffer]);
+  if (steps_in_parts(parts) < program.steps.size()) {
+    bound.logits_step = static_cast<uint32_t>(program.steps.size()) - 1;
+    const program::ValueId value = program.input(bound.logits_step, 0);
+    bound.logits_device = index_of(bound.gpus, program::value_devices(program)[value]);
   }
-  WaitFinder(plan, bound).run();
+  WaitFinder(program, bound).run();
   for (const Part& part : bound.parts) {
     for (int wait : part.waits_for) bound.parts[static_cast<size_t>(wait)].awaited = true;
   }

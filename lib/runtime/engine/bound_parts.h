@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lib/plan/plan_reader.h"
+#include "lib/program/program.h"
 
 namespace ktx::runtime {
 
@@ -22,6 +24,10 @@ struct Part {
   // Cpu, Network: the parts whose copies must be over before it begins, at most one per GPU.
   std::vector<int> waits_for;
   bool awaited = false;  // named in a waits_for
+
+  std::span<const program::Step> steps(const program::Program& program) const {
+    return std::span(program.steps).subspan(first_step, step_count);
+  }
 };
 
 struct BoundParts {

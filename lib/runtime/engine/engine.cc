@@ -453,9 +453,8 @@ void Engine::set_trace(ForwardTrace* trace) {
 std::vector<StepTime> Engine::step_times() const {
   std::vector<StepTime> rows;
   for (const StepTotals& totals : state_->runner->times()) {
-    const plan::StepRecord& step = plan().steps[totals.step];
-    rows.push_back(
-        {totals, plan().string(step.module), info(static_cast<StepOp>(step.op)).name, step.layer});
+    const program::Step& step = plan().program->steps[totals.step];
+    rows.push_back({totals, step.module, info(step.op).name, step.layer});
   }
   return rows;
 }

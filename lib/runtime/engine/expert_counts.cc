@@ -1,27 +1,29 @@
 #include "lib/runtime/engine/expert_counts.h"
 
 #include "kernels/router/expert_places.h"
-#include "lib/ops/step_attrs.h"
+#include "lib/program/program.h"
 
 namespace ktx::runtime {
 
 ExpertCounts::ExpertCounts(const plan::PlanView& plan, const BoundParts& parts, bool by_expert)
     : plan_(plan), by_expert_(by_expert), streamed_of_token_(parts.parts.size()) {
   int64_t first = 0;
-  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-    const plan::StepRecord& step = plan.steps[i];
-    const auto op = static_cast<StepOp>(step.op);
-    if (op == StepOp::Router) pairs_of_token_ += plan.attrs_of<RouterAttrs>(step).top_k;
-    if (op != StepOp::GroupExperts) continue;
+  const program::Program& program = *plan.program;
+  for (uint32_t i = 0; i < program.steps.size(); ++i) {
+    const program::Step& step = program.steps[i];
+    if (const auto* router = std::get_if<RouterAttrs>(&step.attrs)) {
+      pairs_of_token_ += router->top_k;
+    }
+    const auto* const group = std::get_if<GroupExpertsAttrs>(&step.attrs);
+    if (group == nullptr) continue;
     Step& own = steps_.emplace_back();
     own.step = i;
     own.first = first;
-    own.routed = own.experts = plan.attrs_of<GroupExpertsAttrs>(step).experts;
-    const auto weights = plan.weights(step);
-    if (!weights.empty() && weights[0] != plan::kNone) {
-      const plan::BlobRecord& places = plan.blobs[weights[0]];
-      own.routed = static_cast<int32_t>(places.cols);
-      own.places = reinterpret_cast<const float*>(plan.file.data() + places.offset);
+    own.routed = own.experts = group->experts;
+    own.of_token = group->pairs_of_token();
+    if (const program::Blob* const places = program.weight(step, 0)) {
+      own.routed = static_cast<int32_t>(places->cols);
+      own.places = reinterpret_cast<const float*>(plan.blob_bytes(step.weights[0]).data());
     }
     first += own.experts;
   }
@@ -31,9 +33,7 @@ ExpertCounts::ExpertCounts(const plan::PlanView& plan, const BoundParts& parts, 
     if (part.kind != Part::Kind::Cpu) continue;
     for (const Step& own : steps_) {
       const bool here = own.step >= part.first_step && own.step - part.first_step < part.step_count;
-      if (!here) continue;
-      streamed_of_token_[p] +=
-          plan.attrs_of<GroupExpertsAttrs>(plan.steps[own.step]).pairs_of_token();
+      if (here) streamed_of_token_[p] += own.of_token;
     }
   }
 }
@@ -69,7 +69,7 @@ plan::ExpertProfile ExpertCounts::profile(std::span<const uint64_t> of_gpus) con
   plan::ExpertProfile profile;
   profile.architecture = plan_.facts.architecture;
   for (const Step& own : steps_) {
-    std::vector<uint64_t>& layer = profile.layers[plan_.steps[own.step].layer];
+    std::vector<uint64_t>& layer = profile.layers[plan_.program->steps[own.step].layer];
     if (std::ssize(layer) < own.routed) layer.resize(static_cast<size_t>(own.routed));
     for (int32_t e = 0; e < own.routed; ++e) {
       const int32_t place = own.places ? kernels::place_of_expert(own.places[e], own.experts) : e;

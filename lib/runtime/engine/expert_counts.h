@@ -45,6 +45,7 @@ class ExpertCounts {
   struct Step {
     uint32_t step = 0;
     int64_t first = 0;
+    int64_t of_token = 0;  // activations, at most
     int32_t experts = 0;
     int32_t routed = 0;             // experts that the router chooses from
     const float* places = nullptr;  // [routed]; null: all are here

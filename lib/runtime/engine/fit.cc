@@ -91,8 +91,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   sizes.shape.state_bytes = plan::state_layout(plan).bytes();
   KTX_TRY(check_range("the number of tokens to take back", options.rollback_tokens, 0, 64));
   if (sizes.shape.state_bytes > 0) sizes.shape.rollback_tokens = options.rollback_tokens;
-  sizes.memory =
-      KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
+  sizes.memory = KTX_TRY(plan::estimate_memory(plan, sizes.shape));
   KTX_TRY(size_cache(plan, options, sizes));
   return sizes;
 }
@@ -101,8 +100,9 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
   const int64_t budget = options.kv_budget_bytes.value_or(plan.facts.kv_budget_bytes);
   if (budget < 0) return Error{fmt::format("the KV budget is {}, expected 0 or more", budget)};
   plan::MemoryEstimate& memory = sizes.memory;
-  sizes.kv_blocks = KTX_TRY(plan::kv_blocks(plan::widest_window(plan.kv_slots), sizes.shape,
-                                            memory.kv_token, static_cast<uint64_t>(budget)));
+  sizes.kv_blocks =
+      KTX_TRY(plan::kv_blocks(plan::widest_window(plan.program->kv_slots), sizes.shape,
+                              memory.kv_token, static_cast<uint64_t>(budget)));
   const auto tokens = static_cast<int64_t>(sizes.kv_blocks.whole) * KvCache::kBlockTokens;
   constexpr std::string_view kNote = "the KV budget";
   std::erase_if(sizes.notes, [&](const std::string& note) { return note.starts_with(kNote); });
@@ -145,8 +145,7 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   }
   sizes.shape = gpu_run_shape(sizes.shape);
   // The budget is of all devices; the memory, of the host.
-  sizes.memory =
-      KTX_TRY(plan::estimate_memory(plan.segments, plan.buffers, plan.kv_slots, sizes.shape));
+  sizes.memory = KTX_TRY(plan::estimate_memory(plan, sizes.shape));
   KTX_TRY(size_cache(plan, options, sizes));
   return take_own_memory(plan, sizes);
 }

@@ -19,7 +19,7 @@ struct HostArena {
     return host;
   }
 
-  std::byte* place(const plan::ValueRecord& value) const {
+  std::byte* place(const program::Value& value) const {
     return memory.data() + layout.offsets[value.buffer];
   }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "lib/ops/step_ops.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/largest_context.h"
 #include "lib/runtime/engine/fit.h"
@@ -49,7 +48,7 @@ Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom ro
   options.ctx = ctx;
   if (options.beside) KTX_TRY(leave_room(options.beside->view(), options, room));
   const Sizes sizes = KTX_TRY(sizes_of_run(plan, options));
-  const auto wanted = plan::kv_blocks(plan::widest_window(plan.kv_slots), sizes.shape);
+  const auto wanted = plan::kv_blocks(plan::widest_window(plan.program->kv_slots), sizes.shape);
   Fit fit{wanted && sizes.kv_blocks.whole >= wanted->whole};
   // Weights count: they are mapped, and would be read from the file again and again.
   fit.fits =
@@ -132,10 +131,10 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
 bool may_enlarge_chunk(const plan::PlanView& plan, const EngineOptions& options) {
   if (options.chunk_tokens || options.hosts || plan.facts.encoder) return false;
   bool any = false, all = true;
-  for (const plan::StepRecord& step : plan.steps) {
-    if (step.op != static_cast<uint32_t>(StepOp::ExpertsGateUp)) continue;
+  for (const program::Step& step : plan.program->steps) {
+    if (step.op != StepOp::ExpertsGateUp) continue;
     any = true;
-    all = all && !target::is_cpu(plan.string(step.device));
+    all = all && !target::is_cpu(step.device);
   }
   return any && all;
 }

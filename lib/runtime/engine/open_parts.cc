@@ -43,7 +43,7 @@ Result<Isa> isa_of_run(const plan::PlanView& plan, const EngineOptions& options)
 }
 
 Result<KvPools> open_pools(const plan::PlanView& plan, const Sizes& sizes) {
-  KvPools kv = KTX_TRY(KvPools::create(plan.kv_slots, sizes.shape.kv_type, sizes.kv_blocks,
+  KvPools kv = KTX_TRY(KvPools::create(plan.program->kv_slots, sizes.shape.kv_type, sizes.kv_blocks,
                                        plan::slots_on(plan, "cpu")));
   kv.set_states(StatePool(plan::state_layout(plan, "cpu").floats(),
                           static_cast<int64_t>(sizes.kv_blocks.states)));

@@ -222,12 +222,12 @@ void PlanRunner::set_trace(ForwardTrace* trace) {
 }
 
 const float* PlanRunner::logits() const {
-  return reinterpret_cast<const float*>(host_.place(plan_.values[plan_.facts.logits_value]));
+  return reinterpret_cast<const float*>(
+      host_.place(plan_.program->values[plan_.facts.logits_value]));
 }
 
 int64_t PlanRunner::logits_stride() const {
-  const plan::ValueRecord& logits = plan_.values[plan_.facts.logits_value];
-  return static_cast<int64_t>(plan::value_row_bytes(logits) / sizeof(float));
+  return program::row_elements(plan_.program->values[plan_.facts.logits_value]);
 }
 
 Backend& PlanRunner::logits_backend() const {

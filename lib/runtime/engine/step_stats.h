@@ -17,7 +17,7 @@ namespace ktx::runtime {
 
 // What a step took since the times were switched on.
 struct StepTotals {
-  uint32_t step = 0;  // index in PlanView::steps
+  uint32_t step = 0;  // of the program
   int64_t runs = 0;
   int64_t tokens = 0;
   double seconds = 0;  // of the clock; steps side by side share theirs by their work

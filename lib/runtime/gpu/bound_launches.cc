@@ -3,18 +3,6 @@
 #include <algorithm>
 
 namespace ktx::runtime {
-namespace {
-
-// The kind of rows that a step has: that of its first output, or of what it stores.
-RowKind rows_of(const plan::PlanView& plan, const plan::StepRecord& step) {
-  const auto outputs = plan.outputs(step), inputs = plan.inputs(step);
-  const auto& operands = outputs.empty() ? inputs : outputs;
-  if (operands.empty() || operands[0].value == plan::kNone) return RowKind::Token;
-  return static_cast<RowKind>(plan.values[operands[0].value].rows);
-}
-
-}  // namespace
-
 Status BoundLaunches::add(const program::Launch& launch, Gpu& gpu, const GpuBindContext& context) {
   std::vector<GpuStep*> members;
   std::vector<uint32_t> steps(launch.steps.begin(), launch.steps.end());
@@ -27,7 +15,7 @@ Status BoundLaunches::add(const program::Launch& launch, Gpu& gpu, const GpuBind
   bound.step = KTX_TRY(gpu.make_launch(context, members));
   if (!launch.op) {
     Place& place = steps_[bound.steps[0]];
-    place.rows = rows_of(*plan_, context.step);
+    place.rows = program_->rows(context.step);
     place.alone.push_back(std::move(bound));
     return {};
   }

@@ -1,7 +1,7 @@
 // The launches of a plan on one GPU, bound, and which of them a pass takes. The plan lists
 // several for a step or a group, by tokens; those that this machine lacks are left out before.
 //
-//   BoundLaunches launches(plan);
+//   BoundLaunches launches(program);
 //   for (launch of the plan) launches.add(launch, gpu, context);
 //   if (GpuStep* step = launches.find(index, shape, /*fuses=*/true)) step->launch(shape, ...);
 #pragma once
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lib/plan/memory.h"
-#include "lib/program/launch.h"
 #include "lib/runtime/gpu/gpu.h"
 
 namespace ktx::runtime {
@@ -19,7 +18,8 @@ namespace ktx::runtime {
 class BoundLaunches {
  public:
   BoundLaunches() = default;
-  explicit BoundLaunches(const plan::PlanView& plan) : plan_(&plan), steps_(plan.steps.size()) {}
+  explicit BoundLaunches(const program::Program& program)
+      : program_(&program), steps_(program.steps.size()) {}
 
   // In the order of the plan, but fused ops after all single steps.
   Status add(const program::Launch& launch, Gpu& gpu, const GpuBindContext& context);
@@ -50,8 +50,8 @@ class BoundLaunches {
   };
   const Bound* bound_for(uint32_t index, const GpuShape& shape, bool fuses) const;
 
-  const plan::PlanView* plan_ = nullptr;
-  std::vector<Place> steps_;                   // by record
+  const program::Program* program_ = nullptr;
+  std::vector<Place> steps_;                   // by step
   std::vector<std::unique_ptr<Bound>> fused_;  // in the order of the plan
 };
 

@@ -4,28 +4,17 @@
 #include <map>
 
 #include "lib/plan/plan_hosts.h"
+#include "lib/program/find_fused.h"
 #include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
 
-using plan::StepRecord;
-
 class BoundaryFinder {
  public:
   BoundaryFinder(const plan::PlanView& plan, const BoundParts& parts)
-      : plan_(plan), parts_(parts), readers_(plan.values.size()), writers_(plan.values.size()) {
-    for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-      const StepRecord& step = plan.steps[i];
-      for (const plan::OperandRecord& in : plan.inputs(step)) {
-        if (in.value != plan::kNone) readers_[in.value].push_back(i);
-      }
-      for (const plan::OperandRecord& out : plan.outputs(step)) {
-        if (out.value != plan::kNone) writers_[out.value].push_back(i);
-      }
-    }
-  }
+      : plan_(plan), program_(*plan.program), parts_(parts), uses_(program_) {}
 
   std::vector<GpuBoundary> run() const {
     std::vector<GpuBoundary> boundaries;
@@ -43,25 +32,23 @@ class BoundaryFinder {
 
  private:
   bool find(const Part& part, GpuBoundary& boundary) const {
-    for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
-      const StepRecord& step = plan_.steps[i];
-      if (step.op != static_cast<uint32_t>(StepOp::Transfer)) return false;
-      const uint32_t sent = plan_.inputs(step)[0].value, received = plan_.outputs(step)[0].value;
-      if (kept(sent) || kept(received) || writers_[sent].size() != 1 ||
-          writers_[received].size() != 1) {
+    for (const program::Step& step : part.steps(program_)) {
+      if (step.op != StepOp::Transfer) return false;
+      const program::ValueId sent = step.inputs[0].value, received = step.outputs[0].value;
+      if (kept(sent) || kept(received) || uses_.writers[sent].size() != 1 ||
+          uses_.writers[received].size() != 1) {
         return false;
       }
       // Sent to this place alone, by a GPU; read by transfers to one GPU.
-      const StepRecord& maker = plan_.steps[writers_[sent][0]];
-      if (maker.op != static_cast<uint32_t>(StepOp::Transfer)) return false;
-      const std::string_view here = plan_.string(maker.device), there = plan_.string(step.device);
-      if (target::on_same_host(here, there)) return false;
-      if (!is_gpu_of(device_of(plan_.inputs(maker)[0].value), here, boundary.sender)) return false;
-      if (readers_[sent].size() != 1 || readers_[received].empty()) return false;
-      for (const uint32_t reader : readers_[received]) {
-        const StepRecord& use = plan_.steps[reader];
-        if (use.op != static_cast<uint32_t>(StepOp::Transfer)) return false;
-        if (!is_gpu_of(plan_.string(use.device), there, boundary.receiver)) return false;
+      const program::Step& maker = program_.steps[uses_.writers[sent][0]];
+      if (maker.op != StepOp::Transfer) return false;
+      if (target::on_same_host(maker.device, step.device)) return false;
+      if (!is_gpu_of(device_of(maker.inputs[0].value), maker.device, boundary.sender)) return false;
+      if (uses_.readers[sent].size() != 1 || uses_.readers[received].empty()) return false;
+      for (const int32_t reader : uses_.readers[received]) {
+        const program::Step& use = program_.steps[reader];
+        if (use.op != StepOp::Transfer) return false;
+        if (!is_gpu_of(use.device, step.device, boundary.receiver)) return false;
       }
     }
     return !boundary.sender.empty() && !boundary.receiver.empty();
@@ -74,18 +61,21 @@ class BoundaryFinder {
     return known == device;
   }
 
-  std::string_view device_of(uint32_t value) const {
-    return writers_[value].empty() ? "cpu" : plan_.string(plan_.steps[writers_[value][0]].device);
+  std::string_view device_of(program::ValueId value) const {
+    const std::vector<int32_t>& writers = uses_.writers[value];
+    return writers.empty() ? "cpu" : std::string_view(program_.steps[writers[0]].device);
   }
 
-  bool kept(uint32_t value) const {
-    return value == plan_.facts.logits_value ||
-           std::ranges::find(plan_.facts.hidden_values, value) != plan_.facts.hidden_values.end();
+  bool kept(program::ValueId value) const {
+    const auto number = static_cast<uint32_t>(value);
+    return number == plan_.facts.logits_value ||
+           std::ranges::find(plan_.facts.hidden_values, number) != plan_.facts.hidden_values.end();
   }
 
   const plan::PlanView& plan_;
+  const program::Program& program_;
   const BoundParts& parts_;
-  std::vector<std::vector<uint32_t>> readers_, writers_;  // steps, by value
+  const program::Uses uses_;
 };
 
 }  // namespace
@@ -100,16 +90,23 @@ std::vector<GpuBoundary> gpu_boundaries(const plan::PlanView& plan, const BoundP
   return BoundaryFinder(plan, parts).run();
 }
 
+uint64_t most_value_bytes(const program::Value& value, const plan::RunShape& shape) {
+  const int64_t rows = value.rows == RowKind::Token    ? shape.step_tokens
+                       : value.rows == RowKind::Output ? shape.step_outputs
+                                                       : 1;
+  return static_cast<uint64_t>(rows * program::row_bytes(value));
+}
+
 std::vector<BoundaryValue> boundary_values(const plan::PlanView& plan, const BoundParts& parts,
                                            const std::vector<GpuBoundary>& boundaries) {
   std::vector<BoundaryValue> values;
   for (const GpuBoundary& boundary : boundaries) {
     const Part& part = parts.parts[boundary.part];
-    for (const StepRecord& step : plan.steps.subspan(part.first_step, part.step_count)) {
+    for (const program::Step& step : part.steps(*plan.program)) {
       if (target::is_first_host(boundary.sender)) {
-        values.push_back({plan.inputs(step)[0].value, boundary.sender});
+        values.push_back({static_cast<uint32_t>(step.inputs[0].value), boundary.sender});
       } else if (target::is_first_host(boundary.receiver)) {
-        values.push_back({plan.outputs(step)[0].value, boundary.receiver});
+        values.push_back({static_cast<uint32_t>(step.outputs[0].value), boundary.receiver});
       }
     }
   }

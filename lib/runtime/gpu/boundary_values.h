@@ -42,6 +42,9 @@ struct BoundaryValue {
   uint32_t value = 0;
   std::string gpu;
 };
+// Bytes of a value in the largest pass.
+uint64_t most_value_bytes(const program::Value& value, const plan::RunShape& shape);
+
 std::vector<BoundaryValue> boundary_values(const plan::PlanView& plan, const BoundParts& parts,
                                            const std::vector<GpuBoundary>& boundaries);
 

@@ -17,15 +17,14 @@ uint64_t aligned(uint64_t bytes) {
 Result<std::unique_ptr<ExpertStreams>> ExpertStreams::create(
     const plan::PlanView& plan, std::span<const program::Stream> streams, std::string_view device,
     const plan::RunShape& shape, plan::StreamSlots slots, Gpu& gpu) {
-  std::unique_ptr<ExpertStreams> own(new ExpertStreams(gpu));
-  own->sizes_ = KTX_TRY(plan::stream_memory(plan, streams, device, shape, slots));
+  std::unique_ptr<ExpertStreams> own(new ExpertStreams(plan, gpu));
+  own->sizes_ = KTX_TRY(plan::stream_memory(*plan.program, streams, device, shape, slots));
   if (own->sizes_.least_tokens == 0) return std::unique_ptr<ExpertStreams>();
-  KTX_TRY(own->allocate(plan, streams, device));
+  KTX_TRY(own->allocate(streams, device));
   return own;
 }
 
-Status ExpertStreams::allocate(const plan::PlanView& plan, std::span<const program::Stream> streams,
-                               std::string_view device) {
+Status ExpertStreams::allocate(std::span<const program::Stream> streams, std::string_view device) {
   for (Slot& slot : slots_) {
     slot.panels = KTX_TRY(gpu_.allocate(sizes_.panel_bytes, "streamed experts"));
     slot.copied = KTX_TRY(gpu_.new_mark());
@@ -35,32 +34,25 @@ Status ExpertStreams::allocate(const plan::PlanView& plan, std::span<const progr
   vectors_ = KTX_TRY(gpu_.allocate(sizes_.vector_bytes, "streamed experts"));
   arena_ = KTX_TRY(gpu_.allocate(sizes_.arena.total_bytes, "streamed experts"));
   KTX_TRY(gpu_.clear(arena_.data(), arena_.size()));
-  records_.assign(plan.blobs.begin(), plan.blobs.end());
-  blobs_.assign(plan.blobs.size(), nullptr);
-  values_.assign(plan.values.size(), false);
-  steps_.assign(plan.steps.size(), false);
+  blobs_.assign(plan_.program->blobs.size(), nullptr);
+  values_.assign(plan_.program->values.size(), false);
+  steps_.assign(plan_.program->steps.size(), false);
   uint64_t vectors = 0;
   for (const program::Stream& stream : streams) {
-    if (stream.device == device) KTX_TRY(add_layer(plan, stream, vectors));
+    if (stream.device == device) KTX_TRY(add_layer(stream, vectors));
   }
-  plan_ = &plan;
-  view_ = plan;
-  view_.blobs = records_;
   return {};
 }
 
-Status ExpertStreams::add_layer(const plan::PlanView& plan, const program::Stream& stream,
-                                uint64_t& vectors) {
+Status ExpertStreams::add_layer(const program::Stream& stream, uint64_t& vectors) {
   parts_.push_back(static_cast<uint32_t>(stream.part));
   for (int32_t value : stream.values) values_[value] = true;
   for (int32_t step : stream.steps) steps_[step] = true;
   for (int32_t blob : stream.products) {
     blobs_[blob] = tiles_.data() + sizes_.tiles[blob];
-    records_[blob].layout = static_cast<uint16_t>(Layout::Marlin);
-    records_[blob].size = plan::tile_bytes(plan.blobs[blob]);
   }
   for (int32_t blob : stream.vectors) {
-    const auto bytes = plan.blob_bytes(static_cast<uint32_t>(blob));
+    const auto bytes = plan_.blob_bytes(static_cast<uint32_t>(blob));
     blobs_[blob] = vectors_.data() + vectors;
     KTX_TRY(gpu_.upload(blobs_[blob], bytes.data(), bytes.size()));
     vectors += aligned(bytes.size());
@@ -93,7 +85,7 @@ Status ExpertStreams::send(size_t number) {
   return traced(GpuLane::Copies, span, [&]() -> Status {
     for (const plan::StreamCopy& copy : piece.copies) {
       KTX_TRY(gpu_.upload_beside(slot.panels.data() + copy.offset,
-                                 plan_->blob_bytes(copy.blob).data() + copy.begin, copy.bytes,
+                                 plan_.blob_bytes(copy.blob).data() + copy.begin, copy.bytes,
                                  slot.copied));
     }
     return {};
@@ -104,8 +96,9 @@ void ExpertStreams::find_pieces(int64_t tokens, int64_t joint) {
   pieces_ = sizes_.pieces;
   for (plan::StreamPiece& piece : pieces_) {
     for (plan::StreamCopy& copy : piece.copies) {
-      const auto experts = static_cast<int32_t>(plan_->blobs[copy.blob].matrices);
-      const int64_t all = plan::strips_of(plan_->blobs[copy.blob]);
+      const program::Blob& blob = plan_.program->blobs[copy.blob];
+      const auto experts = static_cast<int32_t>(blob.matrices);
+      const int64_t all = plan::strips_of(blob);
       const int64_t end = all / experts * program::experts_of_gpu(experts, tokens, joint);
       const int64_t kept = std::clamp<int64_t>(end - copy.first_strip, 0, copy.strips);
       copy.bytes = copy.bytes / static_cast<uint64_t>(copy.strips) * static_cast<uint64_t>(kept);
@@ -139,17 +132,16 @@ Status ExpertStreams::begin_step(uint32_t step) {
 
 Status ExpertStreams::convert(const plan::StreamPiece& piece, const Slot& slot) {
   for (const plan::StreamCopy& copy : piece.copies) {
-    const plan::BlobRecord& packed = plan_->blobs[copy.blob];
-    KTX_TRY(gpu_.retile({static_cast<DType>(packed.dtype), static_cast<Layout>(packed.layout),
-                         packed.cols, copy.strips, slot.panels.data() + copy.offset,
-                         tiles_.data() + copy.tiles}));
+    const program::Blob& packed = plan_.program->blobs[copy.blob];
+    KTX_TRY(gpu_.retile({packed.dtype, packed.layout, packed.cols, copy.strips,
+                         slot.panels.data() + copy.offset, tiles_.data() + copy.tiles}));
   }
   return {};
 }
 
 std::byte* ExpertStreams::place(uint32_t value) const {
   if (!values_[value]) return nullptr;
-  return arena_.data() + sizes_.arena.offsets[view_.values[value].buffer];
+  return arena_.data() + sizes_.arena.offsets[plan_.program->values[value].buffer];
 }
 
 }  // namespace ktx::runtime

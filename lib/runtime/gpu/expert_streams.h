@@ -43,8 +43,6 @@ class ExpertStreams {
   // The place here of a value of the CPU; null where it has none.
   std::byte* place(uint32_t value) const;
   bool computes(uint32_t step) const { return steps_[step]; }
-  // What a step of the CPU is bound with here: the plan with tiles for panels.
-  const plan::PlanView& plan() const { return view_; }
   std::byte* arena() const { return arena_.data(); }
   std::span<const uint64_t> buffer_offsets() const { return sizes_.arena.offsets; }
   std::span<std::byte* const> blobs() const { return blobs_; }
@@ -55,24 +53,21 @@ class ExpertStreams {
     GpuMemory panels;
     GpuMark copied = 0, taken = 0;
   };
-  explicit ExpertStreams(Gpu& gpu) : gpu_(gpu) {}
-  Status allocate(const plan::PlanView& plan, std::span<const program::Stream> streams,
-                  std::string_view device);
-  Status add_layer(const plan::PlanView& plan, const program::Stream& stream, uint64_t& vectors);
+  ExpertStreams(const plan::PlanView& plan, Gpu& gpu) : plan_(plan), gpu_(gpu) {}
+  Status allocate(std::span<const program::Stream> streams, std::string_view device);
+  Status add_layer(const program::Stream& stream, uint64_t& vectors);
   void find_pieces(int64_t tokens, int64_t joint);
   Status send(size_t piece);
   Status convert(const plan::StreamPiece& piece, const Slot& slot);
   template <class Work>
   Status traced(GpuLane lane, const TraceSpan& span, const Work& work);
 
+  const plan::PlanView& plan_;
   Gpu& gpu_;
   GpuTrace* trace_ = nullptr;
   plan::StreamMemory sizes_;
   std::vector<plan::StreamPiece> pieces_;  // of the pass
-  const plan::PlanView* plan_ = nullptr;
-  plan::PlanView view_;
-  std::vector<plan::BlobRecord> records_;
-  std::vector<std::byte*> blobs_;  // by blob
+  std::vector<std::byte*> blobs_;          // by blob
   std::vector<bool> values_, steps_;
   std::vector<uint32_t> parts_;  // by layer
   size_t next_ = 0;              // piece that is not tiles yet, in this pass

@@ -22,11 +22,11 @@
 
 #include "kernels/delta_net/state_segment.h"
 #include "lib/formats/dtype.h"
-#include "lib/formats/layout.h"
+#include "lib/formats/layout_size.h"
 #include "lib/ops/step_ops.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/state_layout.h"
-#include "lib/program/launch.h"
+#include "lib/program/program.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/runtime/gpu/gpu_link.h"
@@ -125,7 +125,7 @@ class GpuStep {
 // What binding a step may look at. All pointers are to this GPU's memory.
 struct GpuBindContext {
   const plan::PlanView& plan;
-  const plan::StepRecord& step;
+  const program::Step& step;
   std::byte* arena = nullptr;
   std::span<const uint64_t> buffer_offsets;
   std::span<std::byte* const> blobs;  // by blob; null where it is elsewhere
@@ -134,11 +134,16 @@ struct GpuBindContext {
   GpuStates states;
   GpuBatch batch;
   const program::Launch& launch;  // what the step is bound for; its last step is `step`
-  // A step of the CPU that streams: `plan`'s blobs say how its weights lie here, and they are
+  // A step of the CPU that streams: the weights of its products are tiles here, and they are
   // others at each launch.
   bool streamed = false;
   // Of a group_experts step: the counters of its experts, to which each launch adds; null: none.
   uint64_t* expert_counts = nullptr;
+
+  // How a weight lies in `blobs`.
+  Layout layout_of(const program::Blob& blob) const {
+    return streamed && in_panels(blob.layout) ? Layout::Marlin : blob.layout;
+  }
 };
 
 // The best logits of some rows, in device memory.

@@ -146,7 +146,7 @@ class GpuBackend final : public Backend {
 
   Status finish() override {
     for (uint32_t step : s_->steps) {
-      weight_bytes_ += step_weight_bytes(s_->plan, s_->plan.steps[step], tokens_);
+      weight_bytes_ += step_weight_bytes(s_->program, s_->program.steps[step], tokens_);
     }
     for (GpuDevice& device : s_->devices) {
       if (s_->streaming && device.streams) {
@@ -195,8 +195,7 @@ class GpuBackend final : public Backend {
       std::byte* const copies = device.room_for_reads(bytes);
       std::byte* to = copies;
       for (const ValueRead& read : own) {
-        const uint64_t offset =
-            plan::value_row_bytes(s_->plan.values[read.value]) * static_cast<uint64_t>(read.row);
+        const int64_t offset = program::row_bytes(s_->program.values[read.value]) * read.row;
         KTX_TRY(device.gpu->download(to, s_->place(static_cast<int>(number), read.value) + offset,
                                      read.out.size_bytes()));
         to += read.out.size_bytes();
@@ -285,7 +284,7 @@ class GpuBackend final : public Backend {
     return {};
   }
   void enable_times(bool on) override {
-    s_->times.assign(on ? s_->plan.steps.size() : 0, {});
+    s_->times.assign(on ? s_->program.steps.size() : 0, {});
     for (size_t i = 0; i < s_->times.size(); ++i) s_->times[i].step = static_cast<uint32_t>(i);
   }
   void add_times(std::vector<StepTotals>& out) const override {

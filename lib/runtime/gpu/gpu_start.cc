@@ -19,8 +19,6 @@
 namespace ktx::runtime {
 namespace {
 
-using plan::StepRecord;
-
 // Whether each GPU holds what is its; without room to stream experts where `streams` is false.
 Status check_all(const GpuState& s, const std::vector<plan::DeviceMemory>& needs, bool streams) {
   for (const GpuDevice& device : s.devices) {
@@ -109,7 +107,7 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   Gpu& gpu = *device.gpu;
   device.has_slot = plan::slots_on(s.plan, device.name);
   device.slots =
-      KTX_TRY(KvPools::create(s.plan.kv_slots, s.setup.shape.kv_type, {}, device.has_slot));
+      KTX_TRY(KvPools::create(s.program.kv_slots, s.setup.shape.kv_type, {}, device.has_slot));
   device.layout = KTX_TRY(plan::lay_out_device_arena(s.plan, device.name, s.setup.shape.step_tokens,
                                                      s.setup.shape.step_outputs));
   device.image = lay_out_weights(s.plan, device.name);
@@ -131,7 +129,7 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   for (KvPool pool : kKvPools) {
     KTX_TRY(gpu.clear(device.memory(pool).data(), device.memory(pool).size()));
   }
-  device.blobs.assign(s.plan.blobs.size(), nullptr);
+  device.blobs.assign(s.program.blobs.size(), nullptr);
   for (const WeightImage::Blob& blob : device.image.blobs) {
     device.blobs[blob.blob] = device.weights.data() + blob.offset;
   }
@@ -162,12 +160,7 @@ Status place_boundaries(GpuState& s) {
     devices.push_back(&*device);
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    const plan::ValueRecord& record = s.plan.values[values[i].value];
-    const RowKind kind = static_cast<RowKind>(record.rows);
-    const int64_t rows = kind == RowKind::Token    ? s.setup.shape.step_tokens
-                         : kind == RowKind::Output ? s.setup.shape.step_outputs
-                                                   : 1;
-    const uint64_t bytes = static_cast<uint64_t>(rows) * plan::value_row_bytes(record);
+    const uint64_t bytes = most_value_bytes(s.program.values[values[i].value], s.setup.shape);
     Gpu& gpu = *devices[i]->gpu;
     s.boundary_memory.push_back(
         KTX_TRY(devices[i]->named(gpu.allocate(bytes, "values for other hosts"))));
@@ -191,48 +184,32 @@ uint64_t* counts_of(const GpuState& s, const GpuDevice& device, const program::L
   return first < 0 ? nullptr : counts + first;
 }
 
+// `streamed`: of a step of the CPU.
 GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
-                            const program::Launch& launch) {
+                            const program::Launch& launch, bool streamed) {
+  const ExpertStreams* const streams = streamed ? device.streams.get() : nullptr;
   return {s.plan,
-          s.plan.steps[static_cast<uint32_t>(launch.steps.back())],
-          device.arena.data(),
-          device.layout.offsets,
-          device.blobs,
+          s.program.steps[launch.steps.back()],
+          streams ? streams->arena() : device.arena.data(),
+          streams ? streams->buffer_offsets() : device.layout.offsets,
+          streams ? streams->blobs() : device.blobs,
           device.slots,
           {device.kv.data(), device.kv_window.data()},
           device.states_of_texts(),
           device.inputs,
           launch,
-          false,
-          counts_of(s, device, launch)};
-}
-
-// Of a step of the CPU.
-GpuBindContext streamed_context(const GpuState& s, const GpuDevice& device,
-                                const program::Launch& launch) {
-  const ExpertStreams& streams = *device.streams;
-  return {streams.plan(),
-          s.plan.steps[static_cast<uint32_t>(launch.steps.back())],
-          streams.arena(),
-          streams.buffer_offsets(),
-          streams.blobs(),
-          device.slots,
-          {device.kv.data(), device.kv_window.data()},
-          device.states_of_texts(),
-          device.inputs,
-          launch,
-          true,
+          streamed,
           counts_of(s, device, launch)};
 }
 
 Status bind_launches(GpuState& s, GpuDevice& device, std::span<const program::Launch> all) {
-  device.launches = BoundLaunches(s.plan);
+  device.launches = BoundLaunches(s.program);
   const int sm = target::generation(device.gpu->facts());
   const uint32_t has = needs_met(s, device);
   uint32_t missed = 0;
   const auto is_for = [&](const program::Launch& launch) {
     const auto last = static_cast<uint32_t>(launch.steps.back());
-    const bool here = s.plan.string(s.plan.steps[last].device) == device.name ||
+    const bool here = s.program.steps[last].device == device.name ||
                       (device.streams && device.streams->computes(last));
     if (!here || sm < launch.least_sm || sm > launch.most_sm) {
       return false;
@@ -247,9 +224,8 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const program::La
       if (launch.op.has_value() != fused || !is_for(launch)) continue;
       const auto last = static_cast<uint32_t>(launch.steps.back());
       const bool streamed = device.streams && device.streams->computes(last);
-      const Status bound = device.launches.add(
-          launch, *device.gpu,
-          streamed ? streamed_context(s, device, launch) : bind_context(s, device, launch));
+      const Status bound =
+          device.launches.add(launch, *device.gpu, bind_context(s, device, launch, streamed));
       if (!bound) return s.in_step(last, device.name, bound.error());
     }
   }
@@ -266,8 +242,10 @@ Status pin_streamed(GpuState& s, std::span<const program::Stream> streams) {
   uint64_t begin = UINT64_MAX, end = 0;
   for (const program::Stream& stream : streams) {
     for (int32_t blob : stream.products) {
-      begin = std::min(begin, s.plan.blobs[blob].offset / kPage * kPage);
-      end = std::max(end, s.plan.blobs[blob].offset + s.plan.blobs[blob].size);
+      const auto bytes = s.plan.blob_bytes(static_cast<uint32_t>(blob));
+      const auto offset = static_cast<uint64_t>(bytes.data() - s.plan.file.data());
+      begin = std::min(begin, offset / kPage * kPage);
+      end = std::max(end, offset + bytes.size());
     }
   }
   const Timer timer;
@@ -309,11 +287,11 @@ Status start_streams(GpuState& s) {
 Status place_logits(GpuState& s) {
   if (s.parts.logits_device < 0) return {};
   GpuDevice& device = s.devices[s.parts.logits_device];
-  const uint32_t value = s.plan.inputs(s.plan.steps[s.parts.logits_step])[0].value;
+  const program::ValueId value = s.program.input(s.parts.logits_step, 0);
   return device.named(s.logits.emplace().allocate(
       *device.gpu, {.device = s.place(s.parts.logits_device, value),
                     .host = s.place(-1, s.plan.facts.logits_value),
-                    .row_bytes = static_cast<int64_t>(plan::value_row_bytes(s.plan.values[value])),
+                    .row_bytes = program::row_bytes(s.program.values[value]),
                     .vocabulary = s.plan.facts.output_width(),
                     .most_rows = s.setup.shape.step_outputs}));
 }
@@ -400,7 +378,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   KTX_TRY(place_boundaries(s));
   KTX_TRY(start_streams(s));
   for (GpuDevice& device : s.devices) {
-    KTX_TRY(bind_launches(s, device, setup.plan.program->launches));
+    KTX_TRY(bind_launches(s, device, s.program.launches));
   }
   KTX_TRY(place_logits(s));
   for (GpuDevice& device : s.devices) KTX_TRY(device.named(allocate_workspace(s, device)));

@@ -40,18 +40,15 @@ GpuState::~GpuState() {
 }
 
 Error GpuState::in_step(uint32_t index, const std::string& device, const Error& error) const {
-  const plan::StepRecord& step = plan.steps[index];
-  return Error{fmt::format("{}: step {} ({} of {}): {}", device, index,
-                           info(static_cast<StepOp>(step.op)).name,
-                           printable(plan.string(step.module)), error.message)};
+  const program::Step& step = program.steps[index];
+  return Error{fmt::format("{}: step {} ({} of {}): {}", device, index, info(step.op).name,
+                           printable(step.module), error.message)};
 }
 
 std::byte* GpuState::place(int device, uint32_t value) const {
-  const plan::ValueRecord& record = plan.values[value];
-  if (device < 0) {
-    return has_boundary(value) ? boundary_places.at(value).data : host.place(record);
-  }
-  return devices[device].arena.data() + devices[device].layout.offsets[record.buffer];
+  const program::Value& own = program.values[value];
+  if (device < 0) return has_boundary(value) ? boundary_places.at(value).data : host.place(own);
+  return devices[device].arena.data() + devices[device].layout.offsets[own.buffer];
 }
 
 }  // namespace ktx::runtime

@@ -113,7 +113,13 @@ class PinnedMemory {
 
 struct GpuState {
   GpuState(const BackendSetup& setup, const BoundParts& parts, const HostArena& host)
-      : plan(setup.plan), kv(setup.kv), pool(setup.pool), setup(setup), parts(parts), host(host) {}
+      : plan(setup.plan),
+        program(*setup.plan.program),
+        kv(setup.kv),
+        pool(setup.pool),
+        setup(setup),
+        parts(parts),
+        host(host) {}
   ~GpuState();  // after all that is in flight
   GpuState(const GpuState&) = delete;
   GpuState& operator=(const GpuState&) = delete;
@@ -143,6 +149,7 @@ struct GpuState {
   std::byte* place(int device, uint32_t value) const;
 
   const plan::PlanView& plan;
+  const program::Program& program;
   KvPools& kv;
   ThreadPool& pool;
   BackendSetup setup;
@@ -174,7 +181,7 @@ struct GpuState {
   bool room_to_stream = true;  // on all GPUs
   plan::StreamSlots stream_slots = plan::StreamSlots::Layer;
   std::vector<std::optional<Part>> taken;  // by part of the CPU: as that of a GPU which streams it
-  std::vector<StepTotals> times;           // by record; empty: off
+  std::vector<StepTotals> times;           // by step; empty: off
   // The last pass: its sequences, its shape, and the bucket whose graphs it launched; else -1.
   std::vector<SequenceRun> runs;
   GpuShape shape;

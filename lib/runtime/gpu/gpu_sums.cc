@@ -9,12 +9,12 @@
 namespace ktx::runtime {
 namespace {
 
-int64_t width_of(const GpuState& s, uint32_t value) {
-  return static_cast<int64_t>(plan::value_row_bytes(s.plan.values[value]) / sizeof(float));
+int64_t width_of(const GpuState& s, program::ValueId value) {
+  return program::row_elements(s.program.values[value]);
 }
 
-int64_t rows_of(const GpuState& s, uint32_t value, const GpuShape& shape) {
-  return shape.rows(static_cast<RowKind>(s.plan.values[value].rows));
+int64_t rows_of(const GpuState& s, program::ValueId value, const GpuShape& shape) {
+  return shape.rows(s.program.values[value].rows);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ Status join_team(GpuState& s) {
   }
   if (numbers.empty()) return {};
   std::ranges::sort(numbers);
-  for (const std::string& device : plan::buffer_devices(s.plan)) {
+  for (const std::string& device : program::buffer_devices(s.program)) {
     s.gpu_of_buffer.push_back(
         static_cast<int>(std::ranges::find(s.parts.gpus, device) - s.parts.gpus.begin()));
   }
@@ -53,21 +53,20 @@ int64_t sum_bytes(const GpuState& s, const GpuShape& shape) {
   int64_t most = 0;
   for (const Part& part : s.parts.parts) {
     if (part.kind != Part::Kind::Reduce || s.team) continue;
-    for (const plan::StepRecord& step : s.plan.steps.subspan(part.first_step, part.step_count)) {
-      const uint32_t y = s.plan.outputs(step)[0].value;
+    for (const program::Step& step : part.steps(s.program)) {
+      const program::ValueId y = step.outputs[0].value;
       most = std::max(most, rows_of(s, y, shape) * width_of(s, y) * 4);
     }
   }
   return most;
 }
 
-Status queue_sum(GpuState& s, const Part& part, const plan::StepRecord& step,
-                 const GpuShape& shape) {
+Status queue_sum(GpuState& s, const Part& part, const program::Step& step, const GpuShape& shape) {
   GpuDevice& device = s.devices[part.device];
   Gpu& gpu = *device.gpu;
-  const uint32_t value = s.plan.outputs(step)[0].value;
+  const program::ValueId value = step.outputs[0].value;
   GpuSum sum{.y = reinterpret_cast<float*>(s.place(part.device, value)),
-             .accumulate = s.plan.attrs_of<AllReduceAttrs>(step).accumulate != 0,
+             .accumulate = std::get<AllReduceAttrs>(step.attrs).accumulate != 0,
              .parts = {},
              .ranks = {},
              .rows = rows_of(s, value, shape),
@@ -76,9 +75,9 @@ Status queue_sum(GpuState& s, const Part& part, const plan::StepRecord& step,
   std::vector<const float*> parts;
   std::vector<size_t> ranks;
   bool first = !sum.accumulate;
-  for (const plan::OperandRecord& operand : s.plan.inputs(step)) {
-    if (operand.value == plan::kNone) continue;
-    const int other = s.gpu_of_buffer[s.plan.values[operand.value].buffer];
+  for (const program::View& operand : step.inputs) {
+    if (operand.value == program::kAbsent) continue;
+    const int other = s.gpu_of_buffer[s.program.values[operand.value].buffer];
     const std::byte* from = s.place(other, operand.value);
     parts.push_back(reinterpret_cast<const float*>(from));
     ranks.push_back(s.rank_of_gpu[static_cast<size_t>(other)]);

@@ -16,7 +16,7 @@ Status join_team(GpuState& state);
 int64_t sum_bytes(const GpuState& state, const GpuShape& shape);
 
 // This GPU's share of the sum.
-Status queue_sum(GpuState& state, const Part& part, const plan::StepRecord& step,
+Status queue_sum(GpuState& state, const Part& part, const program::Step& step,
                  const GpuShape& shape);
 
 }  // namespace ktx::runtime

@@ -14,22 +14,19 @@ namespace {
 
 // Steps that make the whole numbers which `step` reads (the chosen experts), the first one
 // first. Values take turns in memory, so that by now others may lie there.
-void add_sources(const plan::PlanView& plan, uint32_t step, std::vector<uint32_t>& out) {
-  const auto writes = [&](uint32_t index, uint32_t value) {
-    for (const plan::OperandRecord& output : plan.outputs(plan.steps[index])) {
-      if (output.value == value) return true;
-    }
-    return false;
+void add_sources(const program::Program& program, uint32_t step, std::vector<uint32_t>& out) {
+  const auto writes = [&](uint32_t index, program::ValueId value) {
+    const std::vector<program::View>& outputs = program.steps[index].outputs;
+    return std::ranges::find(outputs, value, &program::View::value) != outputs.end();
   };
-  for (const plan::OperandRecord& input : plan.inputs(plan.steps[step])) {
-    if (input.value == plan::kNone ||
-        plan.values[input.value].type != static_cast<uint8_t>(ValueType::I32)) {
+  for (const program::View& input : program.steps[step].inputs) {
+    if (input.value == program::kAbsent || program.values[input.value].type != ValueType::I32) {
       continue;
     }
     uint32_t source = step;
     while (source > 0 && !writes(source - 1, input.value)) --source;
     if (source == 0 || std::find(out.begin(), out.end(), source - 1) != out.end()) continue;
-    add_sources(plan, source - 1, out);
+    add_sources(program, source - 1, out);
     out.push_back(source - 1);
   }
 }
@@ -65,7 +62,7 @@ Result<KernelTime> time_steps(GpuState& s, const Part& part, std::span<const uin
   for (int64_t round = 0; round < rounds; ++round) {
     for (uint32_t step : steps) {
       std::vector<uint32_t> before;
-      add_sources(s.plan, step, before);
+      add_sources(s.program, step, before);
       sources.insert(sources.end(), before.begin(), before.end());
       all.insert(all.end(), before.begin(), before.end());
       all.push_back(step);
@@ -81,7 +78,7 @@ Result<KernelTime> time_steps(GpuState& s, const Part& part, std::span<const uin
 std::vector<uint32_t> steps_of_launch(const GpuState& s, uint32_t step) {
   const bool fuses = s.fuses(s.shape);
   for (const GpuDevice& device : s.devices) {
-    if (device.name != s.plan.string(s.plan.steps[step].device)) continue;
+    if (device.name != s.program.steps[step].device) continue;
     return device.launches.steps_of_launch(step, s.shape, fuses);
   }
   return {step};

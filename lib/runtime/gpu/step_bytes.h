@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
-#include "lib/plan/plan_reader.h"
+#include "lib/program/program.h"
 
 namespace ktx::runtime {
 
 // For a step of `tokens` tokens. Of experts, those of different tokens are taken to
 // differ until all are read.
-int64_t step_weight_bytes(const plan::PlanView& plan, const plan::StepRecord& step, int64_t tokens);
+int64_t step_weight_bytes(const program::Program& program, const program::Step& step,
+                          int64_t tokens);
 
 }  // namespace ktx::runtime

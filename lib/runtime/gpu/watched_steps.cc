@@ -15,32 +15,30 @@ namespace {
 
 // Rows of pairs whose experts are on another device stay as they are: zero, where they are looked
 // at.
-Status clear_hidden(GpuState& s, const Part& part, const plan::StepRecord& step,
+Status clear_hidden(GpuState& s, const Part& part, const program::Step& step,
                     const GpuShape& shape) {
-  if (step.op != static_cast<uint32_t>(StepOp::ExpertsGateUp)) return {};
-  const uint32_t value = s.plan.outputs(step)[0].value;
-  const uint64_t bytes =
-      plan::value_row_bytes(s.plan.values[value]) * static_cast<uint64_t>(shape.tokens);
+  if (step.op != StepOp::ExpertsGateUp) return {};
+  const program::ValueId value = step.outputs[0].value;
+  const auto bytes =
+      static_cast<uint64_t>(program::row_bytes(s.program.values[value]) * shape.tokens);
   return s.devices[part.device].gpu->clear(s.place(part.device, value), bytes);
 }
 
 // What the step wrote in the device's memory, row by row.
 Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuShape& shape) {
-  const plan::StepRecord& step = s.plan.steps[index];
-  const bool to_cpu = s.plan.string(step.device) == "cpu";
+  const program::Step& step = s.program.steps[index];
+  if (step.device == "cpu") return {};
   GpuDevice& device = s.devices[part.device];
-  for (const plan::OperandRecord& operand : s.plan.outputs(step)) {
-    const plan::ValueRecord& value = s.plan.values[operand.value];
-    if (value.type != static_cast<uint8_t>(ValueType::F32) || to_cpu) continue;
-    const int64_t stride = static_cast<int64_t>(plan::value_row_bytes(value)) / 4;
-    std::vector<float> rows(
-        static_cast<size_t>(shape.rows(static_cast<RowKind>(value.rows)) * stride));
+  for (const program::View& operand : step.outputs) {
+    const program::Value& value = s.program.values[operand.value];
+    if (value.type != ValueType::F32) continue;
+    const int64_t stride = program::row_elements(value);
+    std::vector<float> rows(static_cast<size_t>(shape.rows(value.rows) * stride));
     KTX_TRY(device.gpu->download(reinterpret_cast<std::byte*>(rows.data()),
                                  s.place(part.device, operand.value), rows.size() * 4));
     KTX_TRY(device.gpu->finish());
     if (s.setup.on_result) {
-      s.setup.on_result({s.plan.string(value.name), step.layer, rows, stride, operand.offset,
-                         int64_t{operand.width}});
+      s.setup.on_result({value.name, step.layer, rows, stride, operand.offset, operand.width});
     }
     for (size_t i = 0; i < rows.size() && s.setup.check_finite; ++i) {
       const int64_t column = static_cast<int64_t>(i) % stride - operand.offset;
@@ -49,7 +47,7 @@ Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuSha
                        Error{fmt::format("row {}, element {} of '{}' is {}; the weights or the "
                                          "prompt overflow here",
                                          static_cast<int64_t>(i) / stride, column,
-                                         printable(s.plan.string(value.name)), rows[i])});
+                                         printable(value.name), rows[i])});
     }
   }
   return {};
@@ -60,7 +58,7 @@ Status check_outputs(GpuState& s, const Part& part, uint32_t index, const GpuSha
 Status run_watched(GpuState& s, const Part& part, const Batch& batch, const GpuShape& shape) {
   GpuDevice& device = s.devices[part.device];
   for (uint32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
-    if (s.looks_at_results()) KTX_TRY(clear_hidden(s, part, s.plan.steps[i], shape));
+    if (s.looks_at_results()) KTX_TRY(clear_hidden(s, part, s.program.steps[i], shape));
     KTX_TRY(device.gpu->finish());
     const Timer timer;
     KTX_TRY(queue_step(s, part, i, shape));
@@ -70,7 +68,7 @@ Status run_watched(GpuState& s, const Part& part, const Batch& batch, const GpuS
       s.times[i].seconds += timer.seconds();
       s.times[i].runs += 1;
       s.times[i].tokens += batch.tokens;
-      s.times[i].weight_bytes += step_weight_bytes(s.plan, s.plan.steps[i], batch.tokens);
+      s.times[i].weight_bytes += step_weight_bytes(s.program, s.program.steps[i], batch.tokens);
     }
     if (s.setup.check_finite || s.setup.on_result) KTX_TRY(check_outputs(s, part, i, shape));
   }

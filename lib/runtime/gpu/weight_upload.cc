@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "lib/program/program.h"
 #include "lib/runtime/gpu/host_buffer.h"
 
 namespace ktx::runtime {
@@ -67,7 +68,7 @@ void assemble(const plan::PlanView& plan, const WeightImage& image, uint64_t beg
   const uint64_t end = begin + size;
   auto blob = std::partition_point(
       image.blobs.begin(), image.blobs.end(), [&](const WeightImage::Blob& candidate) {
-        return candidate.offset + plan.blobs[candidate.blob].size <= begin;
+        return candidate.offset + plan.blob_bytes(candidate.blob).size() <= begin;
       });
   uint64_t at = begin;
   for (; blob != image.blobs.end() && blob->offset < end; ++blob) {
@@ -87,16 +88,11 @@ void assemble(const plan::PlanView& plan, const WeightImage& image, uint64_t beg
 
 WeightImage lay_out_weights(const plan::PlanView& plan, std::string_view device) {
   WeightImage image;
-  for (const plan::SegmentRecord& segment : plan.segments) {
-    if (segment.kind != static_cast<uint32_t>(plan::SegmentKind::Weights) ||
-        plan.string(segment.device) != device) {
-      continue;
-    }
-    for (uint32_t i = 0; i < segment.blob_count; ++i) {
-      const uint32_t blob = segment.first_blob + i;
-      image.blobs.push_back({blob, image.bytes});
-      image.bytes += (plan.blobs[blob].size + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment;
-    }
+  for (uint32_t i = 0; i < plan.program->blobs.size(); ++i) {
+    if (plan.program->blobs[i].device != device) continue;
+    image.blobs.push_back({i, image.bytes});
+    image.bytes +=
+        (plan.blob_bytes(i).size() + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment;
   }
   return image;
 }

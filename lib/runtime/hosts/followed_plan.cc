@@ -214,15 +214,13 @@ Status FollowedPlan::give_value(MessageReader& in) {
   const auto value = in.get<uint32_t>();
   const auto row = in.get<int64_t>();
   const auto count = in.get<uint64_t>();
-  const plan::PlanView& plan = plan_.view();
-  if (!in.at_end() || value >= plan.values.size()) return kDamagedQuestion;
-  const plan::ValueRecord& record = plan.values[value];
-  const Batch& batch = batch_.batch();
-  const int64_t rows = batch.rows(static_cast<RowKind>(record.rows));
-  const uint64_t row_floats = plan::value_row_bytes(record) / sizeof(float);
-  const std::string device = plan::buffer_devices(plan)[record.buffer];
-  const bool there = row >= 0 && row < rows && row_floats > 0 &&
-                     record.type == static_cast<uint8_t>(ValueType::F32) &&
+  const program::Program& program = *plan_->program;
+  if (!in.at_end() || value >= program.values.size()) return kDamagedQuestion;
+  const program::Value& record = program.values[value];
+  const int64_t rows = batch_.batch().rows(record.rows);
+  const uint64_t row_floats = static_cast<uint64_t>(program::row_bytes(record)) / sizeof(float);
+  const std::string device = program::buffer_devices(program)[record.buffer];
+  const bool there = row >= 0 && row < rows && row_floats > 0 && record.type == ValueType::F32 &&
                      count / row_floats <= static_cast<uint64_t>(rows - row) &&
                      count <= static_cast<uint64_t>(rows - row) * row_floats &&
                      target::is_first_host(device);

@@ -25,8 +25,8 @@ class HostLeader final : public HostBoundaries {
         finished_(begun_),
         over_(static_cast<size_t>(group_.ranks())),
         states_(static_cast<size_t>(group_.ranks())) {
-    for (const plan::KvSlotRecord& slot : plan_.kv_slots) {
-      slot_hosts_.push_back(static_cast<int>(plan::host_of(plan_, plan_.string(slot.device))));
+    for (const program::KvSlot& slot : program_.kv_slots) {
+      slot_hosts_.push_back(static_cast<int>(plan::host_of(plan_, slot.device)));
     }
     slot_copies_.resize(slot_hosts_.size());
     for (const KvPool pool : kKvPools) {
@@ -216,8 +216,8 @@ class HostLeader final : public HostBoundaries {
       const Result<MessageBytes> answer = group_.wait_for(other, MessageKind::Times);
       if (!answer) return;  // the next pass says why
       MessageReader in(*answer);
-      for (const StepTotals& times : in.get_list<StepTotals>(plan_.steps.size())) {
-        if (times.step < plan_.steps.size()) out.push_back(times);
+      for (const StepTotals& times : in.get_list<StepTotals>(program_.steps.size())) {
+        if (times.step < program_.steps.size()) out.push_back(times);
       }
     }
   }

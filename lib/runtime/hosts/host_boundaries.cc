@@ -4,30 +4,29 @@
 
 #include <cstring>
 
-#include "lib/plan/memory.h"
 #include "lib/runtime/hosts/chosen_rows.h"
 
 namespace ktx::runtime {
 
-std::span<std::byte> HostBoundaries::rows_of(const plan::OperandRecord& operand,
+std::span<std::byte> HostBoundaries::rows_of(const program::View& operand,
                                              const Batch& batch) const {
-  const plan::ValueRecord& value = plan_.values[operand.value];
-  const int64_t rows = batch.rows(static_cast<RowKind>(value.rows));
-  return {arena_.place(value), static_cast<size_t>(rows) * plan::value_row_bytes(value)};
+  const program::Value& value = program_.values[operand.value];
+  return {arena_.place(value),
+          static_cast<size_t>(batch.rows(value.rows) * program::row_bytes(value))};
 }
 
-bool HostBoundaries::has_chosen_rows(const plan::PlanView& plan, const plan::StepRecord& step) {
-  return step.input_count == 3 && plan.inputs(step)[1].value != plan::kNone;
+bool HostBoundaries::has_chosen_rows(const program::Step& step) {
+  return step.inputs.size() == 3 && step.inputs[1].value != program::kAbsent;
 }
 
-Status HostBoundaries::put_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+Status HostBoundaries::put_chosen_rows(const program::Step& step, const Batch& batch,
                                        MessageWriter& out) const {
   const auto ints = [&](size_t i) {
-    const std::span<const std::byte> bytes = rows_of(plan_.inputs(step)[i], batch);
+    const std::span<const std::byte> bytes = rows_of(step.inputs[i], batch);
     return std::span(reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / 4);
   };
-  const plan::OperandRecord& x = plan_.inputs(step)[0];
-  const int64_t per_token = plan_.values[x.value].rows_per_row;
+  const program::View& x = step.inputs[0];
+  const int64_t per_token = program_.values[x.value].rows_per_row;
   const auto chosen = chosen_rows(ints(1), ints(2), batch.tokens, per_token);
   if (!chosen) return Error{"the experts' order or offsets are damaged"};
   out.put_list(std::span(*chosen));
@@ -38,11 +37,11 @@ Status HostBoundaries::put_chosen_rows(const plan::StepRecord& step, const Batch
 }
 
 // Rows that do not come stay as they are, and are not used.
-bool HostBoundaries::take_chosen_rows(const plan::StepRecord& step, const Batch& batch,
+bool HostBoundaries::take_chosen_rows(const program::Step& step, const Batch& batch,
                                       MessageReader& in) const {
-  const plan::OperandRecord& y = plan_.outputs(step)[0];
+  const program::View& y = step.outputs[0];
   const std::span<std::byte> all = rows_of(y, batch);
-  const auto rows = static_cast<size_t>(batch.tokens) * plan_.values[y.value].rows_per_row;
+  const auto rows = static_cast<size_t>(batch.tokens * program_.values[y.value].rows_per_row);
   const size_t bytes = all.size() / rows;
   for (const uint32_t row : in.get_list<uint32_t>(rows)) {
     const std::span<const std::byte> from = in.get_bytes(bytes);
@@ -65,8 +64,8 @@ Result<bool> HostBoundaries::run(size_t part, const Batch& batch, const ForwardW
 Status HostBoundaries::send_linked(size_t part, const Batch& batch) {
   const Part& own = parts_.parts[part];
   std::vector<LinkedBoundaries::Piece> pieces;
-  for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
-    const plan::OperandRecord& in = plan_.inputs(step)[0];
+  for (const program::Step& step : own.steps(program_)) {
+    const program::View& in = step.inputs[0];
     pieces.push_back({links_.place(in.value).data, rows_of(in, batch).size()});
   }
   const uint64_t bytes = KTX_TRY(links_.prepare(part, pieces));
@@ -79,8 +78,8 @@ Status HostBoundaries::take_linked(size_t part, const Batch& batch, const Messag
   const Part& own = parts_.parts[part];
   std::vector<LinkedBoundaries::Piece> pieces;
   uint64_t bytes = 0;
-  for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
-    const plan::OperandRecord& out = plan_.outputs(step)[0];
+  for (const program::Step& step : own.steps(program_)) {
+    const program::View& out = step.outputs[0];
     pieces.push_back({links_.place(out.value).data, rows_of(out, batch).size()});
     bytes += pieces.back().bytes;
   }
@@ -96,11 +95,11 @@ Status HostBoundaries::send_values(size_t part, const Batch& batch) {
   if (links_.takes(part, batch)) return send_linked(part, batch);
   const Part& own = parts_.parts[part];
   MessageWriter out({MessageKind::Values, static_cast<uint32_t>(part), group_.pass()});
-  for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
-    if (has_chosen_rows(plan_, step)) {
+  for (const program::Step& step : own.steps(program_)) {
+    if (has_chosen_rows(step)) {
       KTX_TRY(put_chosen_rows(step, batch, out));
     } else {
-      out.put_bytes(rows_of(plan_.inputs(step)[0], batch));
+      out.put_bytes(rows_of(step.inputs[0], batch));
     }
   }
   MessageBytes message = out.take();
@@ -135,12 +134,12 @@ Result<bool> HostBoundaries::receive_values(size_t part, const Batch& batch,
     return true;
   }
   MessageReader in(message);
-  for (const plan::StepRecord& step : plan_.steps.subspan(own.first_step, own.step_count)) {
-    if (has_chosen_rows(plan_, step)) {
+  for (const program::Step& step : own.steps(program_)) {
+    if (has_chosen_rows(step)) {
       if (!take_chosen_rows(step, batch, in)) break;
       continue;
     }
-    const std::span<std::byte> to = rows_of(plan_.outputs(step)[0], batch);
+    const std::span<std::byte> to = rows_of(step.outputs[0], batch);
     const std::span<const std::byte> from = in.get_bytes(to.size());
     if (in.ok() && !to.empty()) std::memcpy(to.data(), from.data(), to.size());
   }

@@ -18,6 +18,7 @@ class HostBoundaries : public Backend {
  public:
   HostBoundaries(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)
       : plan_(setup.plan),
+        program_(*setup.plan.program),
         group_(*setup.hosts),
         parts_(parts),
         arena_(arena),
@@ -45,6 +46,7 @@ class HostBoundaries : public Backend {
   virtual Result<bool> given_up() { return false; }
 
   const plan::PlanView& plan_;
+  const program::Program& program_;
   HostGroup& group_;
   const BoundParts& parts_;
   const HostArena& arena_;
@@ -52,12 +54,11 @@ class HostBoundaries : public Backend {
 
  private:
   // The rows of a transfer's values in host memory: of its input here, or of its output.
-  std::span<std::byte> rows_of(const plan::OperandRecord& operand, const Batch& batch) const;
+  std::span<std::byte> rows_of(const program::View& operand, const Batch& batch) const;
   // Of a transfer between experts' hosts: the rows that go, each with its number.
-  static bool has_chosen_rows(const plan::PlanView& plan, const plan::StepRecord& step);
-  Status put_chosen_rows(const plan::StepRecord& step, const Batch& batch,
-                         MessageWriter& out) const;
-  bool take_chosen_rows(const plan::StepRecord& step, const Batch& batch, MessageReader& in) const;
+  static bool has_chosen_rows(const program::Step& step);
+  Status put_chosen_rows(const program::Step& step, const Batch& batch, MessageWriter& out) const;
+  bool take_chosen_rows(const program::Step& step, const Batch& batch, MessageReader& in) const;
   Status send_values(size_t part, const Batch& batch);
   Result<bool> receive_values(size_t part, const Batch& batch, const ForwardWatch* watch);
   Status send_linked(size_t part, const Batch& batch);

@@ -37,13 +37,8 @@ bool LinkedBoundaries::can_connect() const {
 
 uint64_t LinkedBoundaries::most_bytes(const Part& part) const {
   uint64_t bytes = 0;
-  for (const plan::StepRecord& step : plan_.steps.subspan(part.first_step, part.step_count)) {
-    const plan::ValueRecord& value = plan_.values[plan_.inputs(step)[0].value];
-    const auto kind = static_cast<RowKind>(value.rows);
-    const int64_t rows = kind == RowKind::Token    ? shape_.step_tokens
-                         : kind == RowKind::Output ? shape_.step_outputs
-                                                   : 1;
-    bytes += static_cast<uint64_t>(rows) * plan::value_row_bytes(value);
+  for (const program::Step& step : part.steps(*plan_.program)) {
+    bytes += most_value_bytes(plan_.program->values[step.inputs[0].value], shape_);
   }
   return bytes;
 }
@@ -64,9 +59,8 @@ Status LinkedBoundaries::connect() {
       link->from = from;
       link->to = to;
     }
-    const plan::StepRecord& step = plan_.steps[parts_.parts[boundary.part].first_step];
-    link->gpu =
-        place(from == here ? plan_.inputs(step)[0].value : plan_.outputs(step)[0].value).gpu;
+    const program::Step& step = parts_.parts[boundary.part].steps(*plan_.program)[0];
+    link->gpu = place((from == here ? step.inputs : step.outputs)[0].value).gpu;
     most[link] = std::max(most[link], most_bytes(parts_.parts[boundary.part]));
     by_part_[boundary.part] = link;
   }

@@ -98,8 +98,11 @@ Result<FaultSearch> locate_fault(const std::string& path, const EngineOptions& o
 
 std::vector<uint32_t> readers_of(const plan::PlanView& plan, uint32_t blob) {
   std::vector<uint32_t> steps;
-  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-    if (std::ranges::count(plan.weights(plan.steps[i]), blob) > 0) steps.push_back(i);
+  const std::vector<program::Step>& all = plan.program->steps;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    if (std::ranges::count(all[i].weights, static_cast<program::BlobId>(blob)) > 0) {
+      steps.push_back(i);
+    }
   }
   return steps;
 }

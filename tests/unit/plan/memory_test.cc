@@ -3,13 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lib/plan/device_memory.h"
+
 namespace ktx::plan {
 namespace {
 
 using ::testing::ElementsAre;
 
 TEST(Memory, ArenaIsTheSumOfItsFormulasRoundedUp) {
-  const BufferRecord buffers[] = {{0, 100, 0}, {20, 0, 0}, {0, 0, 1000}, {0, 0, 0}};
+  const program::Buffer buffers[] = {{0, 100, 0}, {20, 0, 0}, {0, 0, 1000}, {0, 0, 0}};
   const auto arena = lay_out_arena(buffers, 3, 2);
   ASSERT_TRUE(arena.ok());
   EXPECT_THAT(arena->offsets, ElementsAre(0u, 320u, 384u, 384u + 2048));
@@ -17,27 +19,27 @@ TEST(Memory, ArenaIsTheSumOfItsFormulasRoundedUp) {
 }
 
 TEST(Memory, OverflowIsAnError) {
-  const BufferRecord by_token[] = {{0, uint64_t{1} << 62, 0}};
+  const program::Buffer by_token[] = {{0, uint64_t{1} << 62, 0}};
   EXPECT_TRUE(lay_out_arena(by_token, 1, 1).ok());
   EXPECT_FALSE(lay_out_arena(by_token, 4, 1).ok());
-  const BufferRecord almost[] = {{~uint64_t{0} - 10, 0, 0}};
+  const program::Buffer almost[] = {{~uint64_t{0} - 10, 0, 0}};
   EXPECT_FALSE(lay_out_arena(almost, 1, 1).ok());
-  const BufferRecord sum[] = {{uint64_t{1} << 63, 0, 0}, {uint64_t{1} << 63, 0, 0}};
+  const program::Buffer sum[] = {{uint64_t{1} << 63, 0, 0}, {uint64_t{1} << 63, 0, 0}};
   EXPECT_FALSE(lay_out_arena(sum, 1, 1).ok());
 }
 
 TEST(Memory, KeysAndValuesByElementType) {
-  const KvSlotRecord slot = {0, 8, 128, 128, 0, 0};
+  const program::KvSlot slot = {0, 8, 128, 128, "cpu", 0};
   EXPECT_EQ(kv_token_bytes(slot, KvType::F32), 8u * 256 * 4);
   EXPECT_EQ(kv_token_bytes(slot, KvType::F16), 8u * 256 * 2);
   EXPECT_EQ(kv_token_bytes(slot, KvType::Q8_0), 8u * 256 / 32 * 34);
   EXPECT_EQ(kv_block_bytes(slot, KvType::F16), 64u * 8 * 256 * 2);
   // MLA: one head, values within the key.
-  EXPECT_EQ(kv_token_bytes({0, 1, 576, 0, 0, 0}, KvType::F16), 1152u);
+  EXPECT_EQ(kv_token_bytes({0, 1, 576, 0, "cpu", 0}, KvType::F16), 1152u);
 }
 
 TEST(Memory, OddHeadsKeepF16WhereQ8DoesNotFit) {
-  const KvSlotRecord slot = {0, 2, 80, 80, 0, 0};
+  const program::KvSlot slot = {0, 2, 80, 80, "cpu", 0};
   EXPECT_EQ(kv_type_for(slot, KvType::Q8_0), KvType::F16);
   EXPECT_EQ(kv_token_bytes(slot, KvType::Q8_0), 2u * 160 * 2);
   EXPECT_EQ(kv_type_for(slot, KvType::F32), KvType::F32);
@@ -45,13 +47,17 @@ TEST(Memory, OddHeadsKeepF16WhereQ8DoesNotFit) {
 
 TEST(Memory, EstimateAddsWeightsArenaAndCache) {
   const SegmentRecord segments[] = {{0, 0, 4096, 1000, 0, 1}, {0, 1, 8192, 500, 1, 1}};
-  const BufferRecord buffers[] = {{0, 64, 0}};
-  const KvSlotRecord slots[] = {{0, 1, 32, 32, 0, 0}, {1, 1, 32, 32, 0, 0}};
+  program::Program program;
+  program.buffers = {{0, 64, 0}};
+  program.kv_slots = {{0, 1, 32, 32, "cpu", 0}, {1, 1, 32, 32, "cpu", 0}};
+  PlanView plan;
+  plan.segments = segments;
+  plan.program = &program;
   RunShape shape;
   shape.ctx = 65;  // two blocks
   shape.max_batch = 3;
   shape.step_tokens = 10;
-  const auto estimate = estimate_memory(segments, buffers, slots, shape);
+  const auto estimate = estimate_memory(plan, shape);
   ASSERT_TRUE(estimate.ok());
   EXPECT_EQ(estimate->weight_bytes, 1000u);
   EXPECT_EQ(estimate->carried_bytes, 500u);
@@ -61,14 +67,14 @@ TEST(Memory, EstimateAddsWeightsArenaAndCache) {
   EXPECT_EQ(estimate->kv_bytes, 6u * 64 * 2 * 64 * 2);
   EXPECT_EQ(estimate->total_bytes, 1000u + 640 + 6 * 64 * 2 * 64 * 2);
   shape.ctx = int64_t{1} << 60;
-  EXPECT_FALSE(estimate_memory(segments, buffers, slots, shape).ok());
+  EXPECT_FALSE(estimate_memory(plan, shape).ok());
   shape.ctx = -1;
-  EXPECT_FALSE(estimate_memory(segments, buffers, slots, shape).ok());
+  EXPECT_FALSE(estimate_memory(plan, shape).ok());
 }
 
 TEST(Memory, WindowsKeepWhatTheyRead) {
-  const KvSlotRecord slots[] = {
-      {0, 1, 32, 32, 0, 128}, {1, 1, 32, 32, 0, 0}, {2, 1, 32, 32, 0, 64}};
+  const program::KvSlot slots[] = {
+      {0, 1, 32, 32, "cpu", 128}, {1, 1, 32, 32, "cpu", 0}, {2, 1, 32, 32, "cpu", 64}};
   EXPECT_EQ(widest_window(slots), 128);
   const KvTokenBytes token = kv_token_bytes(slots, KvType::F16);
   EXPECT_EQ(token.whole, 128u);
@@ -78,7 +84,7 @@ TEST(Memory, WindowsKeepWhatTheyRead) {
   const KvBlocks blocks = *kv_blocks(128, shape);
   EXPECT_EQ(blocks.whole, 2048u);
   EXPECT_EQ(blocks.window, (3u + 2) + 8 + (2 + 1)) << "window and slack, chunk, another text's end";
-  EXPECT_EQ(estimate_memory({}, {}, slots, shape)->kv_bytes, *token.times(blocks));
+  EXPECT_EQ(estimate_memory(0, {}, slots, 128, shape)->kv_bytes, *token.times(blocks));
   shape.ctx = 100;
   EXPECT_EQ(kv_blocks(128, shape)->window, 2u) << "never more than the context";
   EXPECT_EQ(kv_blocks(0, shape)->window, 0u);

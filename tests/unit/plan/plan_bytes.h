@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/plan/device_memory.h"
 #include "lib/plan/digests.h"
-#include "lib/plan/memory.h"
 #include "lib/plan/plan_format.h"
 #include "lib/plan/plan_reader.h"
 
@@ -237,7 +237,7 @@ inline uint64_t touch_everything(const PlanView& plan) {
   }
   touch(plan.tokenizer);
   text(plan.module_graph);
-  const auto estimate = estimate_memory(plan.segments, plan.buffers, plan.kv_slots, {});
+  const auto estimate = estimate_memory(plan, {});
   return sum + (estimate.ok() ? estimate->total_bytes : 0);
 }
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "lib/formats/dtype.h"
-#include "lib/plan/memory.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/plan/plan_writer.h"
+#include "lib/plan/verify_records.h"
 
 namespace ktx::plan {
 

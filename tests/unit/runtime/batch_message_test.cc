@@ -12,9 +12,9 @@ constexpr int64_t kVocab = 100;
 class BatchMessage : public ::testing::Test {
  protected:
   static KvPools pools() {
-    const plan::KvSlotRecord slots[] = {
-        {.layer = 0, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .device = 0, .window = 0},
-        {.layer = 1, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .device = 0, .window = 64}};
+    const program::KvSlot slots[] = {
+        {.layer = 0, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .device = "cpu", .window = 0},
+        {.layer = 1, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .device = "cpu", .window = 64}};
     KvPools kv = KvPools::create(slots, plan::KvType::F16, {.whole = 8, .window = 8}).take();
     kv.set_states(StatePool(16, 6));
     return kv;

@@ -14,9 +14,9 @@ namespace {
 struct Bound {
   explicit Bound(const std::string& path, int threads, int shares = 1)
       : file(plan::PlanFile::open(path).take()), pool(places(threads, shares)) {
-    layout = plan::lay_out_arena(file->buffers, kTokens, kTokens).take();
+    layout = plan::lay_out_arena(file->program->buffers, kTokens, kTokens).take();
     arena = Arena::allocate(layout.total_bytes, "activations").take();
-    kv = KvPools::create(file->kv_slots, plan::KvType::F16, {2, 0}).take();
+    kv = KvPools::create(file->program->kv_slots, plan::KvType::F16, {2, 0}).take();
     bound = bind(file.view(), kv,
                  {.arena = arena.data(),
                   .buffer_offsets = layout.offsets,

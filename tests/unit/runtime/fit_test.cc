@@ -13,12 +13,15 @@ constexpr uint64_t kGib = uint64_t{1} << 30;
 // 8 GiB of weights, 1 GiB of activations, a cache of 1 MiB per token.
 plan::PlanView model() {
   static const plan::SegmentRecord segment = {0, 0, 4096, 8 * kGib, 0, 1};
-  static const plan::BufferRecord buffer = {kGib, 0, 0};
-  static const plan::KvSlotRecord slot = {0, 1024, 256, 256, 0, 0};  // F16: 1 MiB
+  static const program::Program program = [] {
+    program::Program made;
+    made.buffers = {{kGib, 0, 0}};
+    made.kv_slots = {{0, 1024, 256, 256, "cpu", 0}};  // F16: 1 MiB
+    return made;
+  }();
   plan::PlanView plan;
   plan.segments = {&segment, 1};
-  plan.buffers = {&buffer, 1};
-  plan.kv_slots = {&slot, 1};
+  plan.program = &program;
   plan.facts.context_length = 32768;
   plan.facts.default_ctx = 4096;
   return plan;

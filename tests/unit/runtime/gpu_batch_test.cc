@@ -7,7 +7,7 @@ namespace {
 
 // Two sequences: one token far inside the first, three at the start of the second.
 TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
-  const plan::KvSlotRecord slot = {0, 1, 64, 64, 0, 0};
+  const program::KvSlot slot = {0, 1, 64, 64, "cpu", 0};
   KvPools kv = KvPools::create({&slot, 1}, plan::KvType::F16, {10, 0}, {false}).take();
   KvTables first, second;
   ASSERT_TRUE(kv.grow(first, 130));
@@ -43,7 +43,7 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
 // A prompt with a snapshot behind its second token, a text whose item had no tokens, and one that
 // goes on; texts behind the last have no segments.
 TEST(GpuBatch, HoldsTheSegmentsOfStates) {
-  const plan::KvSlotRecord slot = {0, 1, 64, 64, 0, 0};
+  const program::KvSlot slot = {0, 1, 64, 64, "cpu", 0};
   KvPools kv = KvPools::create({&slot, 1}, plan::KvType::F16, {10, 0}, {false}).take();
   KvTables first, second;
   ASSERT_TRUE(kv.grow(first, 3));
@@ -81,7 +81,7 @@ TEST(GpuBatch, HoldsTheSegmentsOfStates) {
 
 // Tables of the window pool stand behind the others'; blocks that are gone are number 0.
 TEST(GpuBatch, HoldsTheTablesOfWindows) {
-  const plan::KvSlotRecord slots[] = {{0, 1, 64, 64, 0, 0}, {1, 1, 64, 64, 0, 64}};
+  const program::KvSlot slots[] = {{0, 1, 64, 64, "cpu", 0}, {1, 1, 64, 64, "cpu", 64}};
   KvPools kv = KvPools::create(slots, plan::KvType::F16, {10, 10}).take();
   KvTables first, second;
   ASSERT_TRUE(kv.grow(first, 330));
@@ -110,7 +110,7 @@ TEST(GpuBatch, HoldsTheTablesOfWindows) {
 
 // A cache of another device's slots keeps no bytes, and still tells blocks apart.
 TEST(GpuBatch, BlocksOfOtherDevicesHaveNumbers) {
-  const plan::KvSlotRecord slot = {0, 8, 128, 128, 0, 0};
+  const program::KvSlot slot = {0, 8, 128, 128, "cpu", 0};
   KvCache kv = KvCache::create({&slot, 1}, plan::KvType::F16, 5, {false}).take();
   EXPECT_EQ(kv.block_bytes(), 64);
   std::vector<std::byte*> table;

@@ -7,7 +7,7 @@
 namespace ktx::runtime {
 namespace {
 
-const plan::KvSlotRecord kSlots[] = {{0, 2, 64, 64, 0, 0}, {1, 1, 72, 0, 0, 0}};
+const program::KvSlot kSlots[] = {{0, 2, 64, 64, "cpu", 0}, {1, 1, 72, 0, "cpu", 0}};
 
 TEST(KvCache, HandsOutEveryBlockOnce) {
   KvCache cache = KvCache::create(kSlots, plan::KvType::F16, 5).take();

@@ -6,8 +6,8 @@ namespace ktx::runtime {
 namespace {
 
 // Windows of 64 and 128 beside a slot that keeps everything.
-const plan::KvSlotRecord kSlots[] = {
-    {0, 1, 32, 32, 0, 64}, {1, 1, 32, 32, 0, 0}, {2, 1, 32, 32, 0, 128}};
+const program::KvSlot kSlots[] = {
+    {0, 1, 32, 32, "cpu", 64}, {1, 1, 32, 32, "cpu", 0}, {2, 1, 32, 32, "cpu", 128}};
 
 TEST(KvPools, SlotsAreInTheirPools) {
   const KvPools kv = KvPools::create(kSlots, plan::KvType::F32, {4, 4}).take();
@@ -25,7 +25,7 @@ TEST(KvPools, SlotsAreInTheirPools) {
 }
 
 TEST(KvPools, ModelsWithoutWindowsHaveOnePool) {
-  const plan::KvSlotRecord slot = {0, 1, 32, 32, 0, 0};
+  const program::KvSlot slot = {0, 1, 32, 32, "cpu", 0};
   KvPools kv = KvPools::create({&slot, 1}, plan::KvType::F32, {4, 0}).take();
   KvTables tables;
   ASSERT_TRUE(kv.grow(tables, 200));

@@ -10,7 +10,7 @@
 namespace ktx::runtime {
 namespace {
 
-const plan::KvSlotRecord kSlots[] = {{0, 1, 32, 32, 0, 0}};
+const program::KvSlot kSlots[] = {{0, 1, 32, 32, "cpu", 0}};
 using Table = KvTables;
 using Miss = PrefixHit::Miss;
 
@@ -233,7 +233,7 @@ TEST(PrefixCacheRandom, KeepsItsBooksInOrder) {
 }
 
 // Two slots, the second with a window of 100 tokens: a token reads up to three blocks.
-const plan::KvSlotRecord kWindowSlots[] = {{0, 1, 32, 32, 0, 0}, {1, 1, 32, 32, 0, 100}};
+const program::KvSlot kWindowSlots[] = {{0, 1, 32, 32, "cpu", 0}, {1, 1, 32, 32, "cpu", 100}};
 
 class PrefixWindowTest : public ::testing::Test {
  protected:

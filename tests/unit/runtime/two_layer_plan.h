@@ -13,10 +13,10 @@
 #include "kernels/kernel_id.h"
 #include "lib/formats/dtype.h"
 #include "lib/ops/step_attrs.h"
-#include "lib/plan/memory.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/plan/plan_writer.h"
+#include "lib/plan/verify_records.h"
 #include "lib/runtime/sampling/random.h"
 
 namespace ktx::runtime {

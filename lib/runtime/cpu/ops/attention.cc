@@ -45,7 +45,7 @@ class AttentionStep : public CpuStep {
   Status bind(const BindContext& context) {
     point_to(context.input(0), args_.q, args_.q_stride);
     point_to(context.output(0), args_.y, args_.y_stride);
-    const auto op = static_cast<StepOp>(context.step.op);
+    const auto op = context.step.op;
     if (op == StepOp::BlockAttention) {
       const auto attrs = context.attrs<BlockAttentionAttrs>();
       args_.attrs = whole_attention(attrs);

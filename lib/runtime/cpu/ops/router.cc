@@ -83,7 +83,7 @@ class GroupExpertsStep final : public CpuStep {
     if (context.expert_counts) {
       pairs_ = context.expert_counts->cpu_pairs();
       counts_ = context.expert_counts->of_step(
-          static_cast<uint32_t>(&context.step - context.plan.steps.data()));
+          static_cast<uint32_t>(&context.step - context.plan.program->steps.data()));
     }
     run_ = KTX_TRY(kernels::find_group_experts(context.family(), context.isa));
     return {};

@@ -16,8 +16,8 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
     for (int i = 0; i < kRowsInputs; ++i) {
       point_to(context.input(i), args_.in[i].data, args_.in[i].stride);
     }
-    const auto op = static_cast<StepOp>(context.step.op);
-    args_.attrs = attrs_from_bytes(op, context.plan.attrs_bytes(context.step));
+    const auto op = context.step.op;
+    args_.attrs = context.step.attrs;
     reads_any_row_ = info(op).has(kReadsAnyRow);
     reads_position_ = info(op).has(kReadsPosition);
     return bind_output(context, find_rows);
