@@ -17,8 +17,8 @@
 
 #include "lib/input/file_kind.h"
 #include "lib/input/gguf.h"
-#include "lib/input/shard_names.h"
 #include "lib/support/byte_reader.h"
+#include "lib/support/shard_names.h"
 #include "lib/support/strings.h"
 
 namespace ktx::input {

@@ -22,8 +22,8 @@
 #include "lib/target/target.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 #include "tools/ktx-compile/compile_inputs.h"
-#include "tools/ktx-compile/progress.h"
 #include "tools/option_readers.h"
+#include "tools/progress.h"
 
 namespace ktx::tools {
 namespace {

@@ -22,10 +22,10 @@
 #include "tools/ktx-compile/compile_inputs.h"
 #include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/list_launches.h"
-#include "tools/ktx-compile/progress.h"
 #include "tools/ktx-compile/self_test_prompts.h"
 #include "tools/ktx-compile/text_check.h"
 #include "tools/option_readers.h"
+#include "tools/progress.h"
 
 namespace ktx::tools {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "lib/passes/make_self_test.h"
 #include "lib/text/tokenizer/tokenizer.h"
-#include "tools/ktx-compile/progress.h"
+#include "tools/progress.h"
 
 namespace ktx::tools {
 namespace {

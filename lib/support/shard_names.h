@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace ktx::input {
+namespace ktx {
 
 struct ShardName {
   std::string prefix;   // "dir/model"
@@ -22,4 +22,4 @@ std::optional<ShardName> parse_shard_name(std::string_view path);
 
 std::string shard_path(const ShardName& name, uint32_t number);
 
-}  // namespace ktx::input
+}  // namespace ktx

@@ -1,8 +1,8 @@
-#include "lib/input/shard_names.h"
+#include "lib/support/shard_names.h"
 
 #include <fmt/format.h>
 
-namespace ktx::input {
+namespace ktx {
 namespace {
 
 // Exactly five digits.
@@ -35,4 +35,4 @@ std::string shard_path(const ShardName& name, uint32_t number) {
   return fmt::format("{}-{:05}-of-{:05}.gguf", name.prefix, number, name.count);
 }
 
-}  // namespace ktx::input
+}  // namespace ktx

@@ -1,4 +1,4 @@
-#include "tools/ktx-compile/progress.h"
+#include "tools/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
