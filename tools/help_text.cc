@@ -78,7 +78,7 @@ std::string help_text(const Tool& tool, int command) {
                        about->words.empty() ? "" : " ", about->words);
     out += wrapped("", 2, one ? tool.summary : about->summary) + groups_of(tool, command);
   } else {
-    out += fmt::format("{} COMMAND PLAN [OPTIONS]\n", tool.name) + wrapped("", 2, tool.summary) +
+    out += fmt::format("{} COMMAND MODEL [OPTIONS]\n", tool.name) + wrapped("", 2, tool.summary) +
            "\nCOMMANDS:\n";
     for (const CommandInfo& item : tool.commands) {
       out += wrapped(fmt::format("  {}", item.name), 14, item.summary);

@@ -11,7 +11,12 @@ namespace {
 constexpr EnvVariable kVariables[] = {
     {"NO_COLOR", "when set, no colours are printed"},
     {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},
-    {"HOME", "where the chat keeps its history"},
+    {"HOME", "where the chat keeps its history, and the cache is"},
+    {"KTX_CACHE", "the folder of compiled plans and pulled models"},
+    {"HF_ENDPOINT", "the hub that models are pulled from (https://huggingface.co)"},
+    {"HF_TOKEN", "sent to that hub, and to no other host"},
+    {"XDG_CACHE_HOME", "its place where KTX_CACHE is not set: a folder ktx in it"},
+    {"PATH", "where ktx-compile is looked for, if it is not beside ktx-run"},
     {"TERM", "dumb: the chat edits no lines"},
 };
 

@@ -181,12 +181,6 @@ TEST_F(Commands, AMisspeltOrMissingCommandIsNamed) {
   EXPECT_NE(missing.err.find("try: ktx-run chat " + plan()), std::string::npos) << missing.err;
 }
 
-TEST_F(Commands, AGgufGivenToRunNamesTheCompileCommand) {
-  const Finished run = run_program({ktx_run(), "chat", model_gguf("llama")});
-  EXPECT_EQ(run.status, 1);
-  EXPECT_NE(run.err.find("ktx-compile"), std::string::npos) << run.err;
-}
-
 TEST_F(Commands, HelpBeginsWithExamples) {
   for (const std::string& program : {ktx_compile(), ktx_run()}) {
     const Finished run = run_program({program, "--help"});

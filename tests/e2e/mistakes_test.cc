@@ -67,9 +67,9 @@ TEST(Mistakes, OptionsThatGoWithoutEffectOrTwiceAreRefused) {
        {"from 1 to 16777216, or max, not"}},
       {{ktx_run(), "generate", "x", "Tell me a story."},
        2,
-       {"only one plan is used, but 'Tell me a story.' follows it; a prompt is given as "
+       {"only one model is used, but 'Tell me a story.' follows it; a prompt is given as "
         "--prompt"}},
-      {{ktx_run(), "chat", "x", "y"}, 2, {"only one plan is used, but 'y' follows it\n"}},
+      {{ktx_run(), "chat", "x", "y"}, 2, {"only one model is used, but 'y' follows it\n"}},
       {{ktx_run(), "generate", "x", "--prompt", "hi", "--system", "s"}, 2, {"add --chat"}},
       {{ktx_run(), "generate", "x", "--prompt", "hi", "--logprobs", "3"}, 2, {"with --json"}},
       {{ktx_run(), "bench", "x", "-o", "xml"}, 2, {"error: -o takes md or csv or json"}},

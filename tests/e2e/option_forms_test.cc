@@ -150,6 +150,7 @@ TEST_F(OptionForms, EveryWrongLineNamesTheRightOne) {
   dir.write("plans/a.ktxplan", read_file(plan()));
   dir.write("models/b.gguf", read_file(model_gguf("llama")));
   dir.write("empty/x", "x");
+  dir.write("hf/model.safetensors", "x");
   struct Case {
     const char* line;
     int status;
@@ -159,9 +160,8 @@ TEST_F(OptionForms, EveryWrongLineNamesTheRightOne) {
            {"ktx-run", 2, "try: ktx-run chat tale.ktxplan"},
            {"ktx-run chat", 2, "try: ktx-run chat tale.ktxplan"},
            {"ktx-run tale.ktxplan --temp 0.7", 2, "try: ktx-run chat tale.ktxplan --temp 0.7"},
-           {"ktx-run tale.gguf", 2,
-            "compile it first: ktx-compile tale.gguf -o tale.ktxplan && ktx-run chat tale.ktxplan"},
-           {"ktx-run chat tale.gguf", 1, "compile it first: ktx-compile tale.gguf -o tale.ktxplan"},
+           {"ktx-run tale.gguf", 2, "try: ktx-run chat tale.gguf"},
+           {"ktx-run hf:o/n:Q8_0", 2, "try: ktx-run chat hf:o/n:Q8_0"},
            {"ktx-run tale.ktxplan chat", 2, "comes first: ktx-run chat tale.ktxplan"},
            {"ktx-run run tale.ktxplan", 2, "no command 'run': write chat, or generate"},
            {"ktx-run sreve tale.ktxplan", 2, "did you mean 'serve'?"},
@@ -171,8 +171,9 @@ TEST_F(OptionForms, EveryWrongLineNamesTheRightOne) {
            {"ktx-run chat model.ktxplan", 1, "did you mean 'tale.ktxplan'?"},
            {"ktx-run chat tale", 1, "cannot open: No such file"},
            {"ktx-run chat plans", 2, "name the plan in it: ktx-run chat plans/a.ktxplan"},
-           {"ktx-run models", 2, "make one: ktx-compile models/b.gguf -o models/b.ktxplan"},
-           {"ktx-run chat empty", 2, "is a folder without a plan; make one of a GGUF: ktx-compile"},
+           {"ktx-run models", 2, "name the model in it: ktx-run chat models/b.gguf"},
+           {"ktx-run chat empty", 2, "is a folder without a plan or a GGUF; make a GGUF of it"},
+           {"ktx-run chat hf", 2, "is a folder of safetensors, and weights are read from a GGUF"},
            {"ktx-run ./tael.ktxplan", 2, "try: ktx-run chat ./tale.ktxplan"},
            {"ktx-compile tale.ktxplan", 2, "is a plan already; run it: ktx-run chat tale.ktxplan"},
            {"ktx-compile tale.gguf", 2, "try: ktx-compile tale.gguf -o tale.ktxplan"},

@@ -25,10 +25,11 @@ std::string text_of(const std::string& path) {
 // Rows of the tables of options, reduced to name and commands.
 constexpr unsigned kGenerate = 1, kChat = 2, kServe = 4, kInspect = 8, kBench = 16,
                    kPerplexity = 32, kScore = 64, kCompare = 128, kDoctor = 256, kProbe = 512,
-                   kSelftest = 1024;
+                   kSelftest = 1024, kPlans = 2048, kPull = 4096;
 constexpr unsigned kInteractive = kGenerate | kChat, kSamples = kInteractive | kServe,
                    kRuns = kSamples | kBench, kContexts = kPerplexity | kCompare,
-                   kScores = kContexts | kScore, kOpens = kRuns | kScores | kSelftest;
+                   kScores = kContexts | kScore, kOpens = kRuns | kScores | kSelftest,
+                   kTakesModel = kOpens | kInspect | kDoctor;
 
 void expect_option(const std::string& docs, const std::string& name) {
   const std::string shown = (name.size() > 1 ? "--" : "-") + name;

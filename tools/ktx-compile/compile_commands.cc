@@ -18,7 +18,7 @@ constexpr Setter kSetters[] = {
 #include "tools/ktx-compile/compile_options.def"
 };
 
-constexpr CommandInfo kOnlyCommand[] = {{"", "MODEL.gguf [RULES.yaml ...]", "", "", ""}};
+constexpr CommandInfo kOnlyCommand[] = {{"", "MODEL [RULES.yaml ...]", "", "", ""}};
 
 constexpr Tool kTool = {
     "ktx-compile",
@@ -33,6 +33,7 @@ constexpr Tool kTool = {
     "  ktx-compile --tokenize prompt.txt model.gguf\n"
     "  ktx-compile --render-chat case.json model.gguf --template-var thinking=false\n"
     "  ktx-compile model.gguf --emit=step-ir --stop-after=lower-to-steps\n",
+    "MODEL is a GGUF, of shards the first, or hf:OWNER/NAME[:QUANT], one of a hub.\n"
     "The first bytes of a file show its kind: the GGUF (give the first shard) or an\n"
     "optional YAML rule file. config.json next to the GGUF is found automatically.\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 warnings under --strict.\n",

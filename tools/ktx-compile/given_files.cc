@@ -7,6 +7,7 @@
 #include "lib/support/mapped_file.h"
 #include "lib/support/near_files.h"
 #include "lib/support/strings.h"
+#include "tools/hub_model.h"
 #include "tools/ktx-compile/compile_commands.h"
 
 namespace ktx::tools {
@@ -78,6 +79,8 @@ std::string about_missing(const std::string& path, const Options& options) {
 }  // namespace
 
 std::string plan_for(const std::string& model) {
+  const auto of_hub = parse_hub_model(model);
+  if (of_hub) return shell_word(plan_name_of(*of_hub) + ".ktxplan");
   fs::path path(model.empty() ? "model" : model);
   std::string stem = path.stem().string();
   const size_t shard = stem.rfind("-00001-of-");
@@ -91,6 +94,10 @@ void sort_files(std::span<const std::string> files, Options& options, Mistakes& 
     std::error_code error;
     if (fs::is_directory(path, error)) {
       folders.push_back(path);
+      continue;
+    }
+    if (is_hub_model(path) && options.model.empty()) {
+      options.model = path;
       continue;
     }
     Result<MappedFile> file = MappedFile::open(path);

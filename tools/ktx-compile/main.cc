@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "lib/support/sandbox.h"
 #include "tools/finish.h"
+#include "tools/hub_model.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/graph_text.h"
 #include "tools/ktx-compile/options.h"
@@ -58,6 +61,23 @@ int run_with_plan(const ktx::tools::Options& options) {
   return run(with_gguf);
 }
 
+// Puts the file that was pulled in the place of hf:OWNER/NAME; a check reads its beginning alone.
+// An exit status where there is none.
+std::optional<int> pull_hub_model(ktx::tools::Options& options) {
+  if (!ktx::tools::is_hub_model(options.model)) return std::nullopt;
+  std::vector<std::string> more;
+  if (options.check) more.emplace_back("--header");
+  if (options.quiet) more.emplace_back("-q");
+  const auto pulled = ktx::tools::pull_model(options.model, more);
+  if (!pulled) {
+    fmt::print(stderr, "ktx-compile: error: {}\n", pulled.error().message);
+    return 1;
+  }
+  if (pulled->path.empty()) return pulled->status;
+  options.model = pulled->path;
+  return std::nullopt;
+}
+
 int run(const ktx::tools::Options& options) {
   if (options.print_schema || !options.explain_code.empty()) {
     return ktx::tools::run_explain_code(options);
@@ -98,7 +118,10 @@ int wrong_usage(int argc, char** argv) {
 int main(int argc, char** argv) {
   return ktx::tools::run_tool("ktx-compile", [&] {
     int status = 0;
-    const auto options = ktx::tools::parse_options(argc, argv, status);
+    auto options = ktx::tools::parse_options(argc, argv, status);
+    if (options) {
+      if (const auto end = pull_hub_model(*options)) return *end;
+    }
     if (options && options->sandbox) {
       if (const ktx::Status entered = enter_sandbox(*options); !entered) {
         fmt::print(stderr, "ktx-compile: error: {}\n", entered.error().message);

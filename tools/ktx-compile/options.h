@@ -45,6 +45,7 @@ struct Options {
   std::vector<std::string> print_after;
   bool time_passes = false;
   bool quiet = false;
+  bool progress = false;  // also when quiet
 
   // Checking, without a plan.
   bool check = false;  // --check, or any of the reports below

@@ -314,7 +314,7 @@ int run_compile(const Options& options) {
     if (!opened) return reporter.fail(opened.error().message);
     reuse.emplace(opened.take());
   }
-  Progress progress("packing", options.quiet);
+  Progress progress("packing", options.quiet && !options.progress);
   const Result<passes::PackedWeights> packed = passes::emit_plan(
       options.output, contents.take(), *source,
       {.threads = options.threads,

@@ -18,6 +18,8 @@ int run_compare(const Options& options);
 int run_selftest(const Options& options);
 int run_doctor(const Options& options);
 int run_probe(const Options& options);
+int run_plans(const Options& options);
+int run_pull(const Options& options);
 // What probe finds out about the machine at hand.
 target::Target measure_machine();
 

@@ -1,6 +1,7 @@
 // ktx-run: maps a plan and runs it.
 #include "tools/finish.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/first_compile.h"
 #include "tools/ktx-run/host_run.h"
 #include "tools/ktx-run/interrupt.h"
 
@@ -31,6 +32,10 @@ int run(const ktx::tools::Options& options) {
       return ktx::tools::run_doctor(options);
     case Command::Probe:
       return ktx::tools::run_probe(options);
+    case Command::Plans:
+      return ktx::tools::run_plans(options);
+    case Command::Pull:
+      return ktx::tools::run_pull(options);
   }
   return 2;
 }
@@ -43,6 +48,8 @@ int main(int argc, char** argv) {
     int status = 2;
     auto options = ktx::tools::parse_options(argc, argv, status);
     if (!options) return status;
+    std::vector<ktx::plan_cache::KeptPlan> kept;
+    if (const auto end = ktx::tools::compile_models(*options, kept)) return *end;
     const std::optional<int> followed = ktx::tools::join_hosts(*options);
     if (followed) return *followed;
     status = run(*options);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/template_var.h"
@@ -148,6 +149,13 @@ Options read_options(ParsedLine& line, Mistakes& mistakes) {
   for (const Given& given : line.given) set_option(options, given, mistakes);
   options.plan = line.words.empty() ? "" : line.words[0];
   if (options.command == Command::Generate) check_generate(options, line, mistakes);
+  if (options.command == Command::Plans && !line.words.empty()) {
+    options.plan.clear();
+    options.plans.remove.assign(line.words.begin() + 1, line.words.end());
+  }
+  if (options.command == Command::Pull) {
+    options.pull.model = std::exchange(options.plan, "");
+  }
   if (options.command == Command::Compare) options.score.other_plan = line.words[1];
   if (options.command == Command::Perplexity || options.command == Command::Score ||
       options.command == Command::Compare) {

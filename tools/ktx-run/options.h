@@ -27,7 +27,9 @@ enum class Command {
   Compare,
   Selftest,
   Doctor,
-  Probe
+  Probe,
+  Plans,
+  Pull
 };
 
 // How to open the engine; the same for every command that runs a plan.
@@ -51,6 +53,28 @@ struct EngineFlags {
   // Likewise: rows of logits in a pass, and who sees results of steps.
   int64_t sequence_logits = 1;
   std::function<void(const runtime::StepResult&)> on_result;
+};
+
+// How a GGUF is compiled at its first start (first_compile.h).
+struct CompileFlags {
+  std::vector<std::string> rules;  // YAML files, in order
+  std::string target;              // file, or name of a profile
+  int64_t vram_bytes = 0;          // 0: all that GPUs have
+  std::string more;                // further options of ktx-compile, as a shell would have them
+  bool given() const {
+    return !rules.empty() || !target.empty() || vram_bytes > 0 || !more.empty();
+  }
+};
+
+// What `plans` does beside listing.
+struct PlansFlags {
+  std::vector<std::string> remove;  // names
+  int64_t keep_bytes = -1;          // -1: all
+};
+
+struct PullFlags {
+  std::string model;  // hf:OWNER/NAME[:QUANT]
+  bool list = false;
 };
 
 // perplexity, score and compare
@@ -145,6 +169,7 @@ struct Options {
   Command command = Command::Chat;
   std::string plan;
   EngineFlags engine;
+  CompileFlags compile;
   DraftFlags draft;
   SamplingFlags sampling;
   ReasoningFlags reasoning;  // chat and serve
@@ -156,7 +181,7 @@ struct Options {
   bool chat = false;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   int logprobs = 0;
-  bool json = false;  // inspect, generate, perplexity, compare, selftest and doctor
+  bool json = false;  // inspect, generate, perplexity, compare, selftest, doctor and plans
 
   // selftest
   bool quick_test = false;
@@ -185,6 +210,9 @@ struct Options {
   std::string cyclonedx;         // file; "": none
 
   ScoreFlags score;
+
+  PlansFlags plans;
+  PullFlags pull;
 
   std::string probe_file;  // probe; "": stdout
 

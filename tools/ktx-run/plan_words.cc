@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
+#include "lib/plan_cache/model_files.h"
 #include "lib/support/near_files.h"
 #include "lib/support/strings.h"
+#include "tools/hub_model.h"
 #include "tools/ktx-run/run_commands.h"
 
 namespace ktx::tools {
@@ -17,23 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string first_bytes(const std::string& path) {
-  std::error_code error;
-  char bytes[7] = {};
-  if (!fs::is_regular_file(path, error)) return "";
-  std::ifstream(path, std::ios::binary).read(bytes, sizeof bytes);
-  return std::string(bytes, sizeof bytes);
-}
-
-// "dir/m.gguf" -> "dir/m.ktxplan", quoted for a shell.
-std::string plan_for(const std::string& gguf) {
-  return shell_word(fs::path(gguf).replace_extension(".ktxplan").string());
-}
-
-// The plan to name where none was given: the only one here, or a placeholder.
+// The plan or model to name where none was given: the only one here, or a placeholder.
 std::string some_plan() {
   const std::vector<std::string> plans = files_of_folder(".", ".ktxplan");
-  return plans.size() == 1 ? shell_word(fs::path(plans[0]).filename().string()) : "model.ktxplan";
+  if (plans.size() == 1) return shell_word(fs::path(plans[0]).filename().string());
+  const std::vector<std::string> models = files_of_folder(".", ".gguf");
+  return models.size() == 1 ? shell_word(fs::path(models[0]).filename().string()) : "model.gguf";
 }
 
 // The line with a command in front, and without what stands in its way.
@@ -54,12 +44,17 @@ std::string about_folder(const std::string& folder, std::string_view command) {
   }
   const std::vector<std::string> models = files_of_folder(folder, ".gguf");
   if (!models.empty()) {
-    return fmt::format("{} is a folder without a plan; make one: ktx-compile {} -o {}",
-                       printable(folder), shell_word(models[0]), plan_for(models[0]));
+    return fmt::format("{} is a folder; name the model in it{}: ktx-run {} {}", printable(folder),
+                       models.size() > 1 ? " (of shards the first)" : "", command,
+                       shell_word(models[0]));
   }
+  const bool weights = !files_of_folder(folder, ".safetensors").empty();
   return fmt::format(
-      "{} is a folder without a plan; make one of a GGUF: ktx-compile model.gguf -o model.ktxplan",
-      printable(folder));
+      "{} is a folder {}; make a GGUF of it with llama.cpp's convert_hf_to_gguf.py, or take one "
+      "that others have made, then: ktx-run {} model.gguf",
+      printable(folder),
+      weights ? "of safetensors, and weights are read from a GGUF" : "without a plan or a GGUF",
+      command);
 }
 
 // In folders of the folder, as `serve` looks for them.
@@ -107,15 +102,10 @@ std::string without_command(const ParsedLine& line, std::span<const std::string>
     return fmt::format("no command given; try: ktx-run chat {}, or ktx-run --help", some_plan());
   }
   const std::string& word = line.words[0];
+  if (is_hub_model(word)) return "no command given; try: " + line_with("chat", args);
   std::error_code error;
   if (fs::is_directory(word, error)) return about_folder(word, "chat");
   if (!fs::exists(word, error)) return about_unknown(word);
-  if (first_bytes(word).starts_with("GGUF")) {
-    return fmt::format(
-        "{} is a GGUF model, not a plan; compile it first: ktx-compile {} -o {} "
-        "&& ktx-run chat {}",
-        printable(word), shell_word(word), plan_for(word), plan_for(word));
-  }
   return "no command given; try: " + line_with("chat", args);
 }
 
@@ -131,18 +121,35 @@ Mistakes wrong_sources(std::span<const std::string> words) {
       }
       continue;
     }
-    const auto [at, added] = names.emplace(fs::path(word).stem().string(), word);
+    const auto [at, added] = names.emplace(plan_cache::name_of_model(word), word);
     if (!added) {
       mistakes.push_back(fmt::format("{} and {} would have the same name; rename one of them",
                                      printable(at->second), printable(word)));
     }
-    if (words.size() > 1 && !fs::exists(word, error)) {
+    if (words.size() > 1 && !is_hub_model(word) && !fs::exists(word, error)) {
       const std::string near = nearest_file(word);
       mistakes.push_back(fmt::format("{}: no such file{}", printable(word),
                                      near.empty() ? "" : "; did you mean " + shell_word(near)));
     }
   }
   return mistakes;
+}
+
+// "rm NAME...", or nothing.
+Mistakes wrong_plans(const ParsedLine& line) {
+  const std::span<const std::string> words = line.words;
+  const bool removes = !words.empty() && words[0] == "rm";
+  if (!words.empty() && !removes) {
+    return {fmt::format("plans lists by itself, and takes rm NAME alone; leave out '{}'",
+                        printable(words[0]))};
+  }
+  if (removes && words.size() == 1) {
+    return {"rm takes the names of plans, as `ktx-run plans` lists them"};
+  }
+  if (removes && line.find(ktx_run_tool(), "keep-below") != nullptr) {
+    return {"give one of rm and --keep-below"};
+  }
+  return {};
 }
 
 Mistakes wrong_pair(std::span<const std::string> words) {
@@ -173,6 +180,12 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   if (!line.command_first) {
     return {fmt::format("the command comes first: {}", line_with(name, args, name))};
   }
+  if (command == Command::Plans) return wrong_plans(line);
+  if (command == Command::Pull && (line.words.size() != 1 || !is_hub_model(line.words[0]))) {
+    return {
+        "pull takes one model of a hub: hf:OWNER/NAME or hf:OWNER/NAME:QUANT, such as "
+        "hf:ggml-org/gemma-3-1b-it-GGUF:Q4_K_M"};
+  }
   if (command == Command::Probe && !line.words.empty()) {
     return {fmt::format("probe measures the machine, without a plan: leave out '{}'",
                         printable(line.words[0]))};
@@ -185,13 +198,13 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
         "old.ktxplan new.ktxplan"};
   }
   if (line.words.empty()) {
-    return {fmt::format("no plan given; try: ktx-run {} {}", name, some_plan())};
+    return {fmt::format("no model given; try: ktx-run {} {}", name, some_plan())};
   }
   if (command == Command::Serve) return wrong_sources(line.words);
   if (command == Command::Compare) return wrong_pair(line.words);
   if (line.words.size() > 1) {
     const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";
-    return {fmt::format("only one plan is used, but '{}' follows it{}", printable(line.words[1]),
+    return {fmt::format("only one model is used, but '{}' follows it{}", printable(line.words[1]),
                         prompt)};
   }
   std::error_code error;

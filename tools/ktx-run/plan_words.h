@@ -2,8 +2,8 @@
 // command to type instead.
 //
 //   ktx-run m.ktxplan       no command given; try: ktx-run chat m.ktxplan
-//   ktx-run m.gguf          m.gguf is a GGUF model; compile it first: ktx-compile m.gguf -o ...
-//   ktx-run m.ktxplan chat  the command comes first: ktx-run chat m.ktxplan
+//   ktx-run models/         models/ is a folder without a plan; name the model in it: ktx-run chat
+//   ... ktx-run m.ktxplan chat  the command comes first: ktx-run chat m.ktxplan
 #pragma once
 
 #include <span>

@@ -1,0 +1,97 @@
+// Plans that were compiled of models at their first start, kept for the next one.
+//
+//   PlanCache cache = KTX_TRY(PlanCache::open());
+//   KeptPlan plan = KTX_TRY(cache.get({.files = ..., .name = "qwen3", .recipe = ...}, make));
+//   plan.path()    // ~/.cache/ktx/plans/3f2a...91/qwen3.ktxplan, which stays as long as `plan`
+//   lives
+//
+// A folder for each plan, named by what the plan is made of: content of the model (model_files.h),
+// compiler, and the recipe: everything else that decides its bytes. In it:
+//
+//   entry.json        what it is made of; written first, so that every plan is explained
+//   NAME.ktxplan      there when it is complete, and not before: the compiler renames it
+//   NAME.ktxplan.*    of a compiler that runs, or was killed: the next one continues from it
+//   lock              entry_lock.h; its time is that of the last use
+//
+// A process that is killed at any moment leaves nothing that the next one takes for a plan. Only
+// files of these names in folders of such names are ever removed. Processes may use one cache at
+// once; a PlanCache itself is for one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/plan_cache/entry_lock.h"
+#include "lib/support/result.h"
+
+namespace ktx::plan_cache {
+
+struct WantedPlan {
+  std::vector<std::string> files;  // of the model
+  std::string name;                // of the plan's file, without ".ktxplan"
+  std::string compiler;            // its version
+  std::string recipe;              // text
+  std::string note;                // for people: the options, ""
+};
+
+// What a folder says of itself.
+struct CachedPlan {
+  std::string id;  // the folder's name
+  std::string name, source, compiler, recipe, note, content;
+  std::vector<std::string> seen;  // quick keys of the files that it is known to be made of
+  uint64_t bytes = 0;             // on the disk
+  int64_t last_use = 0;           // seconds since 1970
+  bool complete = false;          // else a compiler works on it, or was killed
+};
+
+class KeptPlan {
+ public:
+  KeptPlan(std::string path, EntryLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  EntryLock lock_;
+};
+
+// Writes the plan to `path`; `lock` is the file to leave open in a compiler.
+using MakePlan = std::function<Status(const std::string& path, int lock)>;
+
+class PlanCache {
+ public:
+  // Of cache_folder(), made where it is missing.
+  static Result<PlanCache> open();
+  explicit PlanCache(std::string folder) : folder_(std::move(folder)) {}
+
+  // The plan, made where it is not there. One process makes it and the others wait, once `tell` has
+  // said so. Plans of the same model and recipe by another compiler are removed, but for those in
+  // use.
+  Result<KeptPlan> get(const WantedPlan& wanted, const MakePlan& make,
+                       const std::function<void(const std::string&)>& tell) const;
+
+  // The last used ones first.
+  std::vector<CachedPlan> list() const;
+  // A process runs it now, or compiles it.
+  bool in_use(const CachedPlan& plan) const;
+  // False where it is in use.
+  Result<bool> remove(const CachedPlan& plan) const;
+  // Removes the ones that were not used for longest until no more than this is left, or all that is
+  // left is in use. What was removed.
+  Result<std::vector<CachedPlan>> keep_below(uint64_t bytes) const;
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string path_of(const std::string& id) const { return folder_ + "/" + id; }
+  Result<std::optional<KeptPlan>> use(const CachedPlan& plan, const std::string& quick) const;
+  Status make(const CachedPlan& plan, const WantedPlan& wanted, const MakePlan& make,
+              const EntryLock& lock) const;
+  void remove_older(const CachedPlan& than) const;
+
+  std::string folder_;
+};
+
+}  // namespace ktx::plan_cache

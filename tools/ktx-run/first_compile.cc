@@ -1,0 +1,195 @@
+#include "tools/ktx-run/first_compile.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/statvfs.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "lib/plan_cache/cache_folder.h"
+#include "lib/plan_cache/model_files.h"
+#include "lib/support/strings.h"
+#include "lib/support/timer.h"
+#include "tools/build_facts.h"
+#include "tools/child_program.h"
+#include "tools/finish.h"
+#include "tools/hub_model.h"
+#include "tools/ktx-run/plan_recipe.h"
+#include "tools/ktx-run/report.h"
+
+namespace ktx::tools {
+namespace {
+
+constexpr const char* kStopped = "stopped; the next start continues from here";
+
+// An exit status other than 1, for the compiler's own ends.
+struct CompilerEnd {
+  int status = 1;
+  int signal = 0;
+};
+
+bool is_gguf(const std::string& path) {
+  char bytes[4] = {};
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream(path, std::ios::binary).read(bytes, sizeof bytes);
+  return std::string_view(bytes, sizeof bytes) == "GGUF";
+}
+
+// Of both programs: they are built together.
+std::string own_version() {
+  return fmt::format("{} {}", KTX_VERSION, build_commit());
+}
+
+// One that is not beside ktx-run may be older, and its plans would pass for this version's.
+Status check_version(const std::string& compiler) {
+  const ChildEnd end = KTX_TRY(run_child({compiler, {"--version"}, -1, true}));
+  const std::string first = end.output.substr(0, end.output.find('\n'));
+  const std::string expected = fmt::format("ktx-compile {}", KTX_VERSION);
+  if (first == expected) return {};
+  return Error{fmt::format("{} is '{}', and this ktx-run needs '{}'; install both of one version",
+                           compiler, printable(first), expected)};
+}
+
+// A hint where the disk is the reason, which the compiler has named.
+std::string about_room(const std::string& folder, uint64_t needed) {
+  struct statvfs space = {};
+  if (statvfs(folder.c_str(), &space) != 0) return "";
+  const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
+  if (free >= needed) return "";
+  return fmt::format(
+      "; {} are free where plans are kept ({}): `ktx-run plans --keep-below SIZE` removes what was "
+      "not used for longest, KTX_CACHE=FOLDER keeps them elsewhere",
+      human_bytes(free), folder);
+}
+
+Status compile(const std::string& model, const PlanRecipe& recipe, uint64_t bytes,
+               const std::string& plan, int lock, CompilerEnd& ended) {
+  const std::string compiler = KTX_TRY(find_program("ktx-compile"));
+  KTX_TRY(check_version(compiler));
+  note(fmt::format("compiling {} ({}); the plan is kept for the next time (ktx-run plans)", model,
+                   human_bytes(bytes)));
+  std::vector<std::string> arguments = {model, "-q", "--progress", "-o", plan};
+  arguments.insert(arguments.end(), recipe.arguments.begin(), recipe.arguments.end());
+  const Timer timer;
+  const ChildEnd end = KTX_TRY(run_child({compiler, arguments, lock, false}));
+  if (end.status == 0 && end.signal == 0) {
+    note(fmt::format("compiled in {:.1f} s", timer.seconds()));
+    return {};
+  }
+  ended = {end.status == 2 ? 2 : 1, end.signal};
+  if (end.signal != 0) return Error{kStopped};
+  if (end.status > 128) {
+    return Error{fmt::format("{}: ktx-compile was ended by signal {}; the next start continues",
+                             model, end.status - 128)};
+  }
+  const auto plans = std::filesystem::path(plan).parent_path().parent_path();
+  return Error{fmt::format("{}: not compiled; the lines above say why{}", model,
+                           about_room(plans.string(), bytes))};
+}
+
+class Models {
+ public:
+  Models(Options& options, std::vector<plan_cache::KeptPlan>& kept)
+      : options_(options), kept_(kept) {}
+
+  const CompilerEnd& end() const { return end_; }
+  bool any() const { return any_; }
+
+  // `path`: a file from now on, where it was a hub's name.
+  Status pull(std::string& path) {
+    if (!is_hub_model(path)) return {};
+    const PullEnd pulled = KTX_TRY(pull_model(path));
+    if (pulled.path.empty()) {
+      end_ = {pulled.status == 2 ? 2 : 1, pulled.signal};
+      if (pulled.signal != 0) return Error{kStopped};
+      return Error{fmt::format("{}: not pulled; the lines above say why", path)};
+    }
+    path = pulled.path;
+    return {};
+  }
+
+  // `path`: a plan from now on, where it was a GGUF.
+  Status put(std::string& path, bool drafts = false) {
+    if (path.ends_with(".safetensors")) {
+      return Error{
+          fmt::format("{} is a safetensors file, and weights are read from a GGUF; make "
+                      "one with llama.cpp's convert_hf_to_gguf.py",
+                      printable(path))};
+    }
+    if (!is_gguf(path)) return {};
+    any_ = true;
+    const PlanRecipe recipe = KTX_TRY(plan_recipe(options_, path, drafts));
+    plan_cache::WantedPlan wanted;
+    wanted.files = plan_cache::files_of_model(path);
+    wanted.name = plan_cache::name_of_model(path);
+    wanted.compiler = own_version();
+    wanted.recipe = recipe.text;
+    wanted.note = recipe.note;
+    const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
+    kept_.push_back(KTX_TRY(cache.get(
+        wanted,
+        [&](const std::string& plan, int lock) {
+          return compile(path, recipe, plan_cache::size_of(wanted.files), plan, lock, end_);
+        },
+        note)));
+    path = kept_.back().path();
+    return {};
+  }
+
+ private:
+  Options& options_;
+  std::vector<plan_cache::KeptPlan>& kept_;
+  CompilerEnd end_;
+  bool any_ = false;
+};
+
+Status put_all(Options& options, Models& models) {
+  for (std::string& source : options.serve.sources) KTX_TRY(models.pull(source));
+  if (options.command == Command::Serve) options.plan = options.serve.sources[0];
+  for (std::string* path :
+       {&options.plan, &options.score.other_plan, &options.diff, &options.draft.plan}) {
+    KTX_TRY(models.pull(*path));
+  }
+  // The name that clients see is that of the file which was given.
+  if (options.serve.sources.size() == 1 && options.serve.name.empty() &&
+      is_gguf(options.serve.sources[0])) {
+    options.serve.name = plan_cache::name_of_model(options.serve.sources[0]);
+  }
+  const bool drafts = is_gguf(options.plan) && !options.draft.plan.empty() &&
+                      (is_gguf(options.draft.plan) || options.draft.plan == "mtp");
+  for (std::string& source : options.serve.sources) KTX_TRY(models.put(source, drafts));
+  if (options.command == Command::Serve) options.plan = options.serve.sources[0];
+  KTX_TRY(models.put(options.plan, drafts));
+  KTX_TRY(models.put(options.score.other_plan));
+  KTX_TRY(models.put(options.diff));
+  if (drafts) {
+    options.draft.plan = "on";
+  } else {
+    KTX_TRY(models.put(options.draft.plan));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<int> compile_models(Options& options, std::vector<plan_cache::KeptPlan>& kept) {
+  Models models(options, kept);
+  const Status put = put_all(options, models);
+  if (put && (models.any() || !options.compile.given())) return std::nullopt;
+  if (put) {
+    say_error("ktx-run", "--rules, --target, --vram and --compile are for a GGUF, and " +
+                             printable(options.plan) +
+                             " is none; a plan is placed again by: ktx-compile OLD.ktxplan "
+                             "RULES.yaml -o NEW.ktxplan");
+    return 2;
+  }
+  say_error("ktx-run", put.error().message);
+  if (models.end().signal == 0) return models.end().status;
+  signal(models.end().signal, SIG_DFL);
+  raise(models.end().signal);
+  return 128 + models.end().signal;
+}
+
+}  // namespace ktx::tools
