@@ -4,7 +4,7 @@
 #   cd build && cpack -G DEB        ktx_0.1.0_amd64.deb, depends on the libraries it was linked with
 #   cd build && cpack -G TGZ        ktx-0.1.0-Linux.tar.gz, to be unpacked anywhere
 #
-# bin/ktx-compile, bin/ktx-run, include/ktx/ktx.h, lib/libktx.so, and under share/: profiles of
+# bin/ktx-compile, bin/ktx-run, bin/ktx-pull (where libcurl is), include/ktx/ktx.h, lib/libktx.so, and under share/: profiles of
 # machines (found from bin/ by ../share/ktx/targets), rule files, the schema of rules, examples,
 # manual pages and completions. Those last are printed by the programs themselves.
 # lib, not lib/x86_64-linux-gnu: the same tree everywhere.
@@ -13,7 +13,11 @@ include(GNUInstallDirs)
 
 set(about ${CMAKE_BINARY_DIR}/about)
 file(MAKE_DIRECTORY ${about})
-foreach(program ktx-compile ktx-run)
+set(programs ktx-compile ktx-run)
+if(TARGET ktx-pull)
+  list(APPEND programs ktx-pull)
+endif()
+foreach(program ${programs})
   install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   if(KTX_STATIC)
     target_sources(${program} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/arc4random.cc)

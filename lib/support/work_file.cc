@@ -101,11 +101,12 @@ WorkFile::WorkFile(WorkFile&& other) noexcept
     : place_(std::move(other.place_)),
       fd_(std::exchange(other.fd_, -1)),
       writing_(std::move(other.writing_)),
-      committed_(other.committed_) {}
+      committed_(other.committed_),
+      left_(other.left_) {}
 
 WorkFile::~WorkFile() {
   if (fd_ < 0) return;
-  if (!committed_) unlink(path().c_str());  // before the lock goes
+  if (!committed_ && !left_) unlink(path().c_str());  // before the lock goes
   close(fd_);
 }
 

@@ -53,6 +53,8 @@ class WorkFile {
   Status write(uint64_t offset, std::span<const std::byte> bytes);
   Status read(uint64_t offset, std::span<std::byte> bytes) const;
   Status sync();
+  // Without commit() the work file stays from now on, for the next process.
+  void leave() { left_ = true; }
   // Without `sync` a crash of the machine may leave it empty: for files of tests.
   Status commit(bool sync = true);
 
@@ -66,6 +68,7 @@ class WorkFile {
   int fd_ = -1;
   std::unique_ptr<std::mutex> writing_ = std::make_unique<std::mutex>();  // who may wait for none
   bool committed_ = false;
+  bool left_ = false;
 };
 
 }  // namespace ktx

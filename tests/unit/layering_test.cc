@@ -43,6 +43,7 @@ const std::map<std::string, Names> kMayInclude = {
     {"lib/server", {"lib/runtime", "lib/text"}},
     {"lib/c_api", {"lib/runtime", "lib/text"}},
     {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
+    {"tools/ktx-pull", {"lib/plan_cache", "lib/input"}},
     {"tools/ktx-run",
      {"lib/runtime", "lib/server", "lib/text", "lib/trust", "lib/plan_cache", "lib/plan",
       "lib/target"}},
@@ -66,6 +67,7 @@ const std::map<std::string, Names> kKnownOnlyIn = {
     {"boost/", {"lib/server/http/"}},
     {"openssl/", {"lib/server/", "lib/support/sha256", "lib/trust/"}},
     {"seccomp.h", {"lib/support/sandbox"}},
+    {"curl/", {"tools/ktx-pull/"}},
     {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
 };
 
@@ -90,7 +92,7 @@ struct Include {
 std::vector<std::string> source_files() {
   std::vector<std::string> files;
   for (const char* top :
-       {"lib", "kernels", "tools/ktx-compile", "tools/ktx-run"}) {
+       {"lib", "kernels", "tools/ktx-compile", "tools/ktx-run", "tools/ktx-pull"}) {
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(ktx::source_dir()) / top)) {
       const std::string extension = entry.path().extension();
       if (extension == ".h" || extension == ".cc" || extension == ".def" || extension == ".cu" ||

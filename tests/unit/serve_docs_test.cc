@@ -52,6 +52,8 @@ TEST(CliDocs, NameEveryOption) {
 #define KTX_OPTION(name, value, group, reader, field, help) \
   if (std::string(name) != "W") expect_option(docs, name);
 #include "tools/ktx-compile/compile_options.def"
+#define KTX_OPTION(name, value, group, reader, field, help) expect_option(docs, name);
+#include "tools/ktx-pull/pull_options.def"
   EXPECT_THAT(docs, HasSubstr("`-Werror[=CODE]`"));  // the option W and what follows it
 }
 

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 
 #include <ctime>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -93,6 +94,20 @@ void print_json(const PlanCache& cache, const std::vector<Named>& plans) {
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+// Of ktx-pull, beside the plans.
+uint64_t pulled_bytes(const PlanCache& cache) {
+  namespace fs = std::filesystem;
+  uint64_t sum = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator at(fs::path(cache.folder()).parent_path() / "models", error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    std::error_code unknown;
+    const uint64_t bytes = at->is_regular_file(unknown) ? at->file_size(unknown) : 0;
+    if (!unknown) sum += bytes;
+  }
+  return sum;
+}
+
 void print_table(const PlanCache& cache, const std::vector<Named>& plans) {
   TextTable table({{"name", TextTable::Left},
                    {"size"},
@@ -108,9 +123,12 @@ void print_table(const PlanCache& cache, const std::vector<Named>& plans) {
   const std::string free =
       known ? fmt::format("; {} are free", human_bytes(uint64_t{space.f_bavail} * space.f_frsize))
             : "";
+  const uint64_t pulled = pulled_bytes(cache);
   std::fflush(stdout);
-  note(fmt::format("{} plan{}, {} in {}{}", plans.size(), plans.size() == 1 ? "" : "s",
-                   human_bytes(sum_of(plans)), cache.folder(), free));
+  note(fmt::format("{} plan{}, {} in {}{}{}", plans.size(), plans.size() == 1 ? "" : "s",
+                   human_bytes(sum_of(plans)), cache.folder(),
+                   pulled == 0 ? "" : fmt::format("; pulled models: {}", human_bytes(pulled)),
+                   free));
 }
 
 // By its shown name, by the name alone where one plan has it, or by the beginning of its id.

@@ -1,0 +1,376 @@
+// ktx-pull and hf:OWNER/NAME, against a hub on this machine (hub/fake_hub.py): what is fetched is
+// what the hub has listed, whatever happens on the way, and nobody else sees the token.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "lib/input/gguf.h"
+#include "tests/support/golden.h"
+#include "tests/support/http_client.h"
+#include "tests/support/run_program.h"
+#include "tests/support/split_gguf.h"
+
+namespace ktx::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+class FakeHub {
+ public:
+  explicit FakeHub(const std::string& folder, std::vector<std::string> options = {}) {
+    const std::string out = dir_.path("port"), log = dir_.write("log", "");
+    options.insert(options.begin(),
+                   {"python3", source_dir() + "/tests/e2e/hub/fake_hub.py", folder, "--log", log});
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+      std::vector<char*> argv;
+      for (const std::string& word : options) argv.push_back(strdup(word.c_str()));
+      argv.push_back(nullptr);
+      execvp(argv[0], argv.data());
+      _exit(127);
+    }
+    await([&] {
+      std::error_code missing;
+      return fs::exists(out, missing) && read_file(out).ends_with('\n');
+    });
+    port_ = std::stoi(read_file(out));
+  }
+  ~FakeHub() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+  std::vector<json> requests() const {
+    std::vector<json> all;
+    std::istringstream lines(read_file(dir_.path("log")));
+    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
+    return all;
+  }
+
+ private:
+  TempDir dir_;
+  pid_t pid_ = -1;
+  int port_ = 0;
+};
+
+class Pull : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(program)) GTEST_SKIP() << "there is no ktx-pull in this build (libcurl)";
+    if (run_program({"/bin/sh", "-c", "command -v python3"}).status != 0) {
+      GTEST_SKIP() << "no python3";
+    }
+    fs::create_directories(hub + "/o/small-GGUF");
+    fs::copy_file(model_gguf("llama"), hub + "/o/small-GGUF/small-Q4_K_M.gguf");
+    fs::copy_file(model_gguf("qwen2"), hub + "/o/small-GGUF/small-Q8_0.gguf");
+    dir.write("hub/o/small-GGUF/README.md", "a model");
+    dir.write("hub/o/small-GGUF/mmproj-small-Q4_K_M.gguf", "GGUF");
+    std::string weights("GGUF");
+    std::mt19937 random(7);
+    while (weights.size() < (6u << 20)) weights += static_cast<char>(random());
+    dir.write("hub/o/large-GGUF/large-Q4_K_M.gguf", weights);
+  }
+  std::vector<std::string> environment(const FakeHub& from, const std::string& token) const {
+    return {"KTX_CACHE=" + cache, "HF_ENDPOINT=" + from.url() + "/", "HF_TOKEN=" + token,
+            "no_proxy=127.0.0.1", "http_proxy="};
+  }
+  Finished pull(const FakeHub& from, std::vector<std::string> words,
+                const std::string& token = "") const {
+    words.insert(words.begin(), program);
+    return run_program(words, "", environment(from, token));
+  }
+  static std::string place(const Finished& run) { return run.out.substr(0, run.out.find('\n')); }
+  // The bytes that were pulled.
+  void expect_pulled(const Finished& run, const std::string& path) const {
+    ASSERT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(read_file(place(run)) == read_file(hub + "/" + path)) << place(run);
+    EXPECT_FALSE(fs::exists(place(run) + ".work"));
+  }
+  static constexpr const char* kLarge = "o/large-GGUF/large-Q4_K_M.gguf";
+
+  TempDir dir;
+  std::string program = binary_dir() + "/ktx-pull", cache = dir.path("cache"),
+              hub = dir.path("hub");
+};
+
+TEST_F(Pull, FetchesWhatTheHubHasAndAsksNoMoreThen) {
+  const FakeHub from(hub);
+  const Finished first = pull(from, {"hf:o/small-GGUF"});
+  expect_pulled(first, "o/small-GGUF/small-Q4_K_M.gguf");
+  EXPECT_EQ(place(first), cache + "/models/o/small-GGUF/small-Q4_K_M.gguf");
+  EXPECT_THAT(first.err, HasSubstr("hf:o/small-GGUF at 0123456789: 1 file, 2.07 MiB"));
+  EXPECT_THAT(first.err, HasSubstr("small-Q4_K_M.gguf"));
+  const size_t asked = from.requests().size();
+  expect_pulled(pull(from, {"hf:o/small-GGUF"}), "o/small-GGUF/small-Q4_K_M.gguf");
+  EXPECT_EQ(from.requests().size(), asked);
+  // Asked, and nothing has changed.
+  const Finished update = pull(from, {"hf:o/small-GGUF", "--update"});
+  expect_pulled(update, "o/small-GGUF/small-Q4_K_M.gguf");
+  EXPECT_EQ(from.requests().size(), asked + 1);
+  fs::copy_file(hub + "/o/small-GGUF/small-Q8_0.gguf", hub + "/o/small-GGUF/small-Q4_K_M.gguf",
+                fs::copy_options::overwrite_existing);
+  expect_pulled(pull(from, {"hf:o/small-GGUF", "--update"}), "o/small-GGUF/small-Q4_K_M.gguf");
+  struct stat info = {};
+  ASSERT_EQ(stat(cache.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(Pull, HelpReadsAsItStandsInTheGoldenFile) {
+  const Finished run = run_program({program, "--help"});
+  EXPECT_EQ(run.status, 0);
+  expect_golden("help/ktx-pull.txt", run.out);
+}
+
+TEST_F(Pull, NoOtherProgramHasANetworkLibrary) {
+  for (const std::string& other : {ktx_run(), ktx_compile()}) {
+    const Finished libraries = run_program({"/usr/bin/ldd", other});
+    EXPECT_EQ(libraries.status, 0) << libraries.err;
+    EXPECT_THAT(libraries.out, Not(HasSubstr("libcurl")));
+  }
+}
+
+TEST_F(Pull, ListsWithoutFetching) {
+  const FakeHub from(hub);
+  const Finished list = pull(from, {"hf:o/small-GGUF", "--list"});
+  EXPECT_EQ(list.status, 0);
+  EXPECT_THAT(list.out, HasSubstr("small-Q4_K_M.gguf"));
+  EXPECT_THAT(list.out, HasSubstr("small-Q8_0.gguf"));
+  EXPECT_THAT(list.out, Not(HasSubstr("mmproj")));
+  EXPECT_EQ(from.requests().size(), 1u);
+}
+
+TEST_F(Pull, ChoosesByTheEndOfTheName) {
+  const FakeHub from(hub);
+  expect_pulled(pull(from, {"hf:o/small-GGUF:q8_0"}), "o/small-GGUF/small-Q8_0.gguf");
+  const Finished none = pull(from, {"hf:o/small-GGUF:Q5_K_M"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err,
+              HasSubstr("has no GGUF of Q5_K_M; it has small-Q4_K_M (2.07 MiB), small-Q8"));
+  EXPECT_THAT(pull(from, {"hf:o/small-GGUF:4_K_M"}).err, HasSubstr("has no GGUF of 4_K_M"));
+  dir.write("hub/o/safe/model.safetensors", "x");
+  EXPECT_THAT(pull(from, {"hf:o/safe"}).err, HasSubstr("has no GGUF, and weights are read from"));
+  EXPECT_THAT(pull(from, {"hf:o/none"}).err, HasSubstr("no such model"));
+  for (const char* wrong :
+       {"hf:o", "hf:o/../x", "hf:o/n:../q", "hf:/n", "o/n", "hf:o/n/m", "hf:-o/n", "hf:o/n@a/b"}) {
+    const Finished run = pull(from, {wrong});
+    EXPECT_EQ(run.status, 2) << wrong << run.err;
+    EXPECT_THAT(run.err, HasSubstr("is no model of a hub; write hf:OWNER/NAME"));
+  }
+}
+
+TEST_F(Pull, ShardsComeTogether) {
+  auto model = input::GgufFile::open(model_gguf("llama"));
+  fs::create_directories(hub + "/o/split/Q4_K_M");
+  ASSERT_TRUE(split_gguf(*model, hub + "/o/split/Q4_K_M/m-Q4_K_M", 3).ok());
+  const FakeHub from(hub);
+  const Finished run = pull(from, {"hf:o/split:Q4_K_M"});
+  EXPECT_THAT(run.err, HasSubstr("3 files"));
+  expect_pulled(run, "o/split/Q4_K_M/m-Q4_K_M-00001-of-00003.gguf");
+  EXPECT_TRUE(input::GgufFile::open(place(run)).ok());
+  fs::remove(hub + "/o/split/Q4_K_M/m-Q4_K_M-00002-of-00003.gguf");
+  const Finished part = pull(from, {"hf:o/split:Q4_K_M", "--update"});
+  EXPECT_EQ(part.status, 1);
+  EXPECT_THAT(part.err, HasSubstr("has 2 of its 3 shards"));
+}
+
+TEST_F(Pull, RangesComeAtTheSameTime) {
+  const FakeHub from(hub, {"--slow", "0.02"});
+  expect_pulled(pull(from, {"hf:o/large-GGUF", "--part", "512k", "--connections", "6"}), kLarge);
+  std::set<std::string> ranges;
+  for (const json& request : from.requests()) {
+    if (request["host"] == "cdn") ranges.insert(request["range"].get<std::string>());
+  }
+  EXPECT_EQ(ranges.size(), 12u);
+}
+
+TEST_F(Pull, TheTokenGoesToTheHubAlone) {
+  const FakeHub from(hub, {"--token", "hf_secret"});
+  const Finished refused = pull(from, {"hf:o/large-GGUF"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("refuses access (HTTP 401, HF_TOKEN is not set)"));
+  const Finished run = pull(from, {"hf:o/large-GGUF", "--part", "1m"}, "hf_secret");
+  expect_pulled(run, kLarge);
+  EXPECT_THAT(run.err, Not(HasSubstr("hf_secret")));
+  int of_cdn = 0;
+  for (const json& request : from.requests()) {
+    if (request["host"] != "cdn") continue;
+    ++of_cdn;
+    EXPECT_TRUE(request["token"].is_null()) << request;
+  }
+  EXPECT_GE(of_cdn, 6);
+  EXPECT_THAT(pull(from, {"hf:o/small-GGUF"}, "two\nlines").err, HasSubstr("HF_TOKEN has"));
+}
+
+TEST_F(Pull, CutConnectionsGoOnWhereTheyWere) {
+  const FakeHub from(hub, {"--cut", "200000"});
+  expect_pulled(pull(from, {"hf:o/large-GGUF", "--part", "1m"}), kLarge);
+  EXPECT_GT(from.requests().size(), 30u);
+}
+
+TEST_F(Pull, ABusyOrBrokenHubIsAskedAgain) {
+  const FakeHub busy(hub, {"--busy", "3"});
+  expect_pulled(pull(busy, {"hf:o/large-GGUF", "--part", "1m"}), kLarge);
+  fs::remove_all(cache);
+  const FakeHub broken(hub, {"--broken", "2"});
+  expect_pulled(pull(broken, {"hf:o/large-GGUF"}), kLarge);
+  const FakeHub away(hub, {"--busy", "100", "--retry-after", "86400"});
+  const Finished later = pull(away, {"hf:o/small-GGUF"});
+  EXPECT_EQ(later.status, 1);
+  EXPECT_THAT(later.err, HasSubstr("gives no more for now (HTTP 429"));
+  EXPECT_EQ(away.requests().size(), 1u);
+}
+
+TEST_F(Pull, ExpiredAddressesAreAskedForAgain) {
+  const FakeHub from(hub, {"--expire", "2"});
+  expect_pulled(pull(from, {"hf:o/large-GGUF", "--part", "512k", "--connections", "2"}), kLarge);
+}
+
+TEST_F(Pull, WrongBytesAreNotKept) {
+  const FakeHub from(hub, {"--wrong"});
+  const Finished run = pull(from, {"hf:o/large-GGUF"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("are not those of the hub's list (SHA-256"));
+  for (const auto& entry : fs::recursive_directory_iterator(cache)) {
+    EXPECT_FALSE(entry.is_regular_file()) << entry.path();
+  }
+}
+
+TEST_F(Pull, HostileHubsGetAnError) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"--name", "../../../evil.gguf"}, "may not be written"},
+      {{"--name", "/etc/evil.gguf"}, "may not be written"},
+      {{"--name", "a/.ssh/evil.gguf"}, "may not be written"},
+      {{"--name", "a\nb.gguf"}, "may not be written"},
+      {{"--answer", "<html>"}, "is not a list of files"},
+      {{"--answer", "[]"}, "is not a list of files"},
+      {{"--answer", std::string(10000, '[')}, "is not a list of files"},
+      {{"--answer", R"({"sha": "../..", "siblings": []})"}, "is not a list of files"},
+      {{"--answer", R"({"sha": "0123456789abcdef0123456789abcdef01234567", "siblings": [3]})"},
+       "is not a list of files"},
+      {{"--answer", R"({"sha": "0123456789abcdef0123456789abcdef01234567", "siblings": [
+          {"rfilename": "a-Q4_K_M.gguf", "lfs": {"size": 18446744073709551615, "sha256": "x"}}]})"},
+       "gives no size and SHA-256"},
+      {{"--loop"}, "redirected too often"},
+      {{"--refer", "file:///etc/passwd"}, "is not followed"},
+      {{"--size", "7"}, "it may have been changed"},
+      {{"--no-ranges"}, "gives no ranges of files"},
+  };
+  for (const auto& [options, says] : cases) {
+    const FakeHub from(hub, options);
+    const Finished run = pull(from, {"hf:o/large-GGUF", "--part", "1m"});
+    EXPECT_EQ(run.status, 1) << options[0] << run.err;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(says));
+    EXPECT_EQ(run.err.find('\x1b'), run.err.npos);
+    EXPECT_FALSE(fs::exists(dir.path("evil.gguf")));
+  }
+  const Finished endpoint =
+      run_program({program, "hf:o/small-GGUF"}, "", {"KTX_CACHE=" + cache, "HF_ENDPOINT=ftp://x"});
+  EXPECT_THAT(endpoint.err, HasSubstr("HF_ENDPOINT is 'ftp://x'"));
+  const Finished nowhere =
+      run_program({program, "hf:o/small-GGUF"}, "",
+                  {"KTX_CACHE=" + cache, "HF_ENDPOINT=https://hub.invalid", "https_proxy="});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("cannot reach https://hub.invalid"));
+}
+
+TEST_F(Pull, GoesOnAfterKills) {
+  const FakeHub from(hub, {"--slow", "0.01"});
+  const std::vector<std::string> words = {
+      program, "-q", "hf:o/large-GGUF", "--part", "256k", "--connections", "3"};
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  int kills = 0;
+  for (; kills < 20; ++kills) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (const std::string& item : environment(from, "")) putenv(strdup(item.c_str()));
+      std::vector<char*> argv;
+      for (const std::string& word : words) argv.push_back(strdup(word.c_str()));
+      argv.push_back(nullptr);
+      dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50'000 + random() % 150'000));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status)) break;
+  }
+  EXPECT_GT(kills, 1);
+  expect_pulled(pull(from, {"hf:o/large-GGUF", "--part", "256k"}), kLarge);
+  // Nothing but what was under way came twice.
+  uint64_t bytes = 0;
+  for (const json& request : from.requests()) {
+    if (request["host"] != "cdn") continue;
+    const std::string range = request["range"].get<std::string>().substr(6);
+    const size_t dash = range.find('-');
+    bytes += std::stoull(range.substr(dash + 1)) - std::stoull(range.substr(0, dash)) + 1;
+  }
+  EXPECT_LE(bytes, fs::file_size(hub + "/" + kLarge) +
+                       static_cast<uint64_t>(kills + 1) * 3 * (256u << 10));
+}
+
+TEST_F(Pull, ANameIsCompiledAndRunAsAFile) {
+  const FakeHub from(hub, {"--token", "t"});
+  const auto with = [&](const std::vector<std::string>& words) {
+    return run_program(words, "", environment(from, "t"));
+  };
+  const Finished estimate = with({ktx_compile(), "--estimate", "hf:o/small-GGUF"});
+  EXPECT_EQ(estimate.status, 0) << estimate.err;
+  EXPECT_EQ(estimate.out, run_program({ktx_compile(), "--estimate", model_gguf("llama")}).out);
+  for (const json& request : from.requests()) {
+    if (request["host"] == "hub") continue;
+    EXPECT_EQ(request["range"], "bytes=0-1048575");
+  }
+  const std::string plan = dir.path("m.ktxplan");
+  const Finished compiled = with({ktx_compile(), "hf:o/small-GGUF:Q8_0", "-o", plan});
+  EXPECT_EQ(compiled.status, 0) << compiled.err;
+  EXPECT_EQ(run_program({ktx_run(), "inspect", plan, "--verify"}).status, 0);
+  EXPECT_THAT(with({ktx_compile(), "hf:o/small-GGUF:Q8_0"}).err,
+              HasSubstr("no -o given; try: ktx-compile hf:o/small-GGUF:Q8_0 -o "
+                        "small-Q8_0.ktxplan"));
+
+  const std::vector<std::string> words = {
+      ktx_run(), "generate", "hf:o/small-GGUF", "--prompt", "Hi", "-n", "4", "--temp", "0"};
+  const Finished first = with(words);
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("compiling "));
+  const size_t asked = from.requests().size();
+  const Finished second = with(words);
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(second.err, "");
+  EXPECT_EQ(from.requests().size(), asked);
+
+  const Finished pulled = with({ktx_run(), "pull", "hf:o/large-GGUF"});
+  expect_pulled(pulled, kLarge);
+  EXPECT_THAT(with({ktx_run(), "plans"}).err, HasSubstr("; pulled models: "));
+  EXPECT_THAT(with({ktx_run(), "pull", "hf:o/small-GGUF", "--list"}).out, HasSubstr("Q8_0"));
+  const Finished wrong = with({ktx_run(), "chat", "hf:o/none"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("ktx-pull: error: hf:o/none: "));
+  EXPECT_THAT(wrong.err, HasSubstr("not pulled; the lines above say why"));
+}
+
+}  // namespace
+}  // namespace ktx::testing

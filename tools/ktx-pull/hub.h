@@ -1,0 +1,51 @@
+// The hub: its address, who may see the token, and small answers.
+//
+//   const Hub hub = KTX_TRY(Hub::open());                       // HF_ENDPOINT, HF_TOKEN
+//   const std::string json = KTX_TRY(hub.get(hub.listing_url(model)));
+//
+// Redirects are followed here and not by libcurl, so that the token goes to the hub's own scheme,
+// host and port alone, and only by https or to this machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lib/support/result.h"
+#include "tools/hub_model.h"
+#include "tools/ktx-pull/transfer.h"
+
+namespace ktx::tools {
+
+class Hub {
+ public:
+  static Result<Hub> open();
+
+  std::string listing_url(const HubModel& model) const;
+  std::string file_url(const HubModel& model, const std::string& commit,
+                       const std::string& path) const;
+
+  // With the token where it belongs.
+  Transfer::Request request(const std::string& url) const;
+  // Where an answer leads; an error where that is no place to follow it to.
+  Result<std::string> redirect(const Transfer& transfer, int hops) const;
+  // A refusal in words: a private model, none of this name.
+  Error refusal(const std::string& what, long status) const;
+
+  // The body of a small answer, or a range of a large one; tried again where that may help.
+  Result<std::string> get(const std::string& url, const std::string& what,
+                          std::optional<ByteRange> range = std::nullopt) const;
+
+ private:
+  bool is_own(const std::string& url) const;
+  std::string endpoint_, token_;
+  bool secure_ = true;
+};
+
+// Of an answer that says when to ask again, or after so many failures: seconds.
+double seconds_to_wait(const Transfer& transfer, int failures);
+inline constexpr int kMostFailures = 6;
+inline constexpr int kMostHops = 5;
+inline constexpr double kLongestWait = 300;
+
+}  // namespace ktx::tools

@@ -1,0 +1,163 @@
+// ktx-pull: fetches a GGUF from a hub into the cache, and prints its path on stdout. The one
+// program of ktx that connects to anything by itself.
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lib/input/gguf.h"
+#include "lib/plan_cache/cache_folder.h"
+#include "lib/support/strings.h"
+#include "lib/support/write_file.h"
+#include "tools/finish.h"
+#include "tools/ktx-pull/hub.h"
+#include "tools/ktx-pull/hub_files.h"
+#include "tools/ktx-pull/options.h"
+#include "tools/ktx-pull/pull_file.h"
+#include "tools/ktx-pull/pulled_models.h"
+#include "tools/progress.h"
+
+namespace ktx::tools {
+namespace {
+
+// Of the largest vocabularies a header has some 20 MiB.
+constexpr uint64_t kFirstHeader = 1 << 20, kLastHeader = 64 << 20;
+
+class Puller {
+ public:
+  Puller(const Options& options, Hub hub, PulledModels models)
+      : options_(options), hub_(std::move(hub)), models_(std::move(models)) {}
+
+  Status run() {
+    if (!options_.update && !options_.list && !options_.header) {
+      if (const auto known = models_.find(options_.model)) return print_first(*known);
+    }
+    const std::string json =
+        KTX_TRY(hub_.get(hub_.listing_url(options_.model), options_.model.text()));
+    listing_ = KTX_TRY(read_listing(json, options_.model.text()));
+    if (options_.list) {
+      fmt::print("{}", list_text(listing_.ggufs));
+      return {};
+    }
+    files_ = KTX_TRY(choose_files(listing_, options_.model.quant, options_.model.text()));
+    if (options_.header) return fetch_headers();
+    say(fmt::format("{} at {}: {} file{}, {}\n{}", options_.model.text(),
+                    listing_.commit.substr(0, 10), files_.size(), files_.size() == 1 ? "" : "s",
+                    human_bytes(bytes_of(files_)), list_text(files_, "  ")));
+    KTX_TRY(fetch_files());
+    KTX_TRY(models_.remember(options_.model, listing_.commit, files_));
+    return print_first(files_);
+  }
+
+ private:
+  void say(const std::string& text) const {
+    if (!options_.quiet) fmt::print(stderr, "{}", text);
+  }
+  std::string url_of(const HubFile& file) const {
+    return hub_.file_url(options_.model, listing_.commit, file.path);
+  }
+
+  Status print_first(const std::vector<HubFile>& files) const {
+    fmt::print("{}\n", KTX_TRY(models_.place(files.front())));
+    return {};
+  }
+
+  Status check_room(const std::string& folder, uint64_t needed) const {
+    struct statvfs space = {};
+    if (statvfs(folder.c_str(), &space) != 0) return {};
+    const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
+    if (free >= needed) return {};
+    return Error{fmt::format(
+        "{}: {} are needed and {} are free; `ktx-run plans --keep-below SIZE` makes room, or name "
+        "another folder: KTX_CACHE=FOLDER",
+        folder, human_bytes(needed), human_bytes(free))};
+  }
+
+  Status fetch_files() {
+    std::vector<const HubFile*> missing;
+    uint64_t needed = 0, arrived = 0, checked = 0;
+    for (const HubFile& file : files_) {
+      if (models_.has(file)) continue;
+      missing.push_back(&file);
+      const std::string path = KTX_TRY(models_.place(file));
+      std::error_code none;
+      if (!std::filesystem::exists(path + ".work", none)) needed += file.bytes;
+    }
+    if (missing.empty()) return {};
+    KTX_TRY(check_room(models_.folder(), needed));
+    uint64_t total = 0;
+    for (const HubFile* const file : missing) total += file->bytes;
+    Progress fetching("fetching", options_.quiet), checking("checking", options_.quiet);
+    PullSettings settings;
+    settings.connections = static_cast<int>(options_.connections);
+    settings.part_bytes = static_cast<uint64_t>(options_.part_bytes);
+    settings.arrived = [&](uint64_t bytes) {
+      fetching.update(std::min(arrived += bytes, total), total);
+    };
+    settings.checked = [&](uint64_t bytes) {
+      checking.update(std::min(checked += bytes, total), total);
+    };
+    Status done;
+    for (const HubFile* const file : missing) {
+      const std::string path = KTX_TRY(models_.place(*file));
+      done = pull_file(hub_, url_of(*file), *file, path, settings);
+      if (!done) break;
+    }
+    fetching.finish();
+    checking.finish();
+    return done;
+  }
+
+  // Longer and longer beginnings, until all of them hold a whole header.
+  Status fetch_headers() {
+    std::vector<std::string> paths;
+    for (const HubFile& file : files_) {
+      paths.push_back(KTX_TRY(models_.header_place(listing_.commit, file)));
+    }
+    for (uint64_t bytes = kFirstHeader;; bytes *= 4) {
+      for (size_t i = 0; i < files_.size(); ++i) {
+        const ByteRange range{0, std::min(bytes, files_[i].bytes)};
+        const std::string head = KTX_TRY(hub_.get(url_of(files_[i]), files_[i].path, range));
+        KTX_TRY(replace_file(paths[i], "", head, 0600));
+      }
+      // What is wrong with it is for its reader to say.
+      if (bytes >= kLastHeader ||
+          input::GgufFile::open(paths.front(), {.header_only_ok = true}).ok()) {
+        fmt::print("{}\n", paths.front());
+        return {};
+      }
+    }
+  }
+
+  const Options& options_;
+  Hub hub_;
+  PulledModels models_;
+  HubListing listing_;
+  std::vector<HubFile> files_;
+};
+
+Status pull(const Options& options) {
+  Hub hub = KTX_TRY(Hub::open());
+  PulledModels models = KTX_TRY(PulledModels::open(options.model));
+  return Puller(options, std::move(hub), std::move(models)).run();
+}
+
+}  // namespace
+}  // namespace ktx::tools
+
+int main(int argc, char** argv) {
+  return ktx::tools::run_tool("ktx-pull", [&] {
+    int status = 2;
+    const auto options = ktx::tools::parse_options(argc, argv, status);
+    if (!options) return status;
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+      ktx::tools::say_error("ktx-pull", "libcurl does not start");
+      return 1;
+    }
+    const ktx::Status done = ktx::tools::pull(*options);
+    if (!done) ktx::tools::say_error("ktx-pull", done.error().message);
+    curl_global_cleanup();
+    return done ? 0 : 1;
+  });
+}

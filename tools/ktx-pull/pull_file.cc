@@ -1,0 +1,137 @@
+#include "tools/ktx-pull/pull_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/support/sha256.h"
+#include "lib/support/strings.h"
+#include "lib/support/work_file.h"
+#include "tools/ktx-pull/range_fetch.h"
+
+namespace ktx::tools {
+namespace {
+
+constexpr uint64_t kLeastPart = 64 << 10;
+constexpr uint64_t kMostParts = 1 << 18;
+constexpr size_t kReadBytes = 1 << 20;
+
+struct Mark {
+  char magic[8];
+  char sha256[64];
+  uint64_t file_bytes;
+  uint64_t part_bytes;
+};
+static_assert(sizeof(Mark) == 88);
+
+std::span<const std::byte> bytes_of(const Mark& mark) {
+  return std::as_bytes(std::span(&mark, 1));
+}
+
+class Pull {
+ public:
+  Pull(WorkFile& work, const HubFile& file, const PullSettings& settings)
+      : work_(work), file_(file), settings_(settings) {
+    part_bytes_ = std::max({settings.part_bytes, kLeastPart, file.bytes / kMostParts + 1});
+    std::memcpy(mark_.magic, "KTXPULL1", sizeof mark_.magic);
+    std::memcpy(mark_.sha256, file.sha256.data(), sizeof mark_.sha256);
+    mark_.file_bytes = file.bytes;
+    mark_.part_bytes = part_bytes_;
+    done_.assign((file.bytes + part_bytes_ - 1) / part_bytes_, 0);
+  }
+
+  // What an earlier pull has left, or an empty file.
+  Status begin(bool resume) {
+    if (resume && take_over()) return {};
+    std::ranges::fill(done_, 0);
+    KTX_TRY(work_.truncate(0));
+    KTX_TRY(work_.reserve(journal_at() + done_.size()));
+    KTX_TRY(work_.write(file_.bytes, bytes_of(mark_)));
+    return {};
+  }
+  bool resumed() const { return resumed_; }
+
+  Status fetch(const Hub& hub, const std::string& url) {
+    std::vector<ByteRange> parts;
+    for (size_t i = 0; i < done_.size(); ++i) {
+      const ByteRange range{i * part_bytes_, std::min(file_.bytes, (i + 1) * part_bytes_)};
+      if (done_[i] == 0) parts.push_back(range);
+      if (done_[i] != 0) settings_.arrived(range.end - range.begin);
+    }
+    RangeSink sink;
+    sink.write = [&](uint64_t offset, std::span<const std::byte> bytes) -> Status {
+      KTX_TRY(work_.write(offset, bytes));
+      settings_.arrived(bytes.size());
+      return {};
+    };
+    sink.finished = [&](ByteRange range) {
+      const std::byte yes{1};
+      return work_.write(journal_at() + range.begin / part_bytes_, {&yes, 1});
+    };
+    return fetch_ranges(hub, url, file_.path, file_.bytes, parts, settings_.connections, sink);
+  }
+
+  Result<bool> is_right() const {
+    Sha256 hash;
+    std::vector<std::byte> bytes(kReadBytes);
+    for (uint64_t at = 0; at < file_.bytes; at += bytes.size()) {
+      const auto piece = std::span(bytes).first(std::min<uint64_t>(bytes.size(), file_.bytes - at));
+      KTX_TRY(work_.read(at, piece));
+      hash.add(piece);
+      settings_.checked(piece.size());
+    }
+    return to_hex(KTX_TRY(hash.digest())) == file_.sha256;
+  }
+
+ private:
+  uint64_t journal_at() const { return file_.bytes + sizeof(Mark); }
+
+  bool take_over() {
+    if (work_.size() != journal_at() + done_.size()) return false;
+    Mark mark = {};
+    if (!work_.read(file_.bytes, std::as_writable_bytes(std::span(&mark, 1))).ok() ||
+        std::memcmp(&mark, &mark_, sizeof mark) != 0 ||
+        !work_.read(journal_at(), std::as_writable_bytes(std::span(done_))).ok()) {
+      return false;
+    }
+    resumed_ = true;
+    return true;
+  }
+
+  WorkFile& work_;
+  const HubFile& file_;
+  const PullSettings& settings_;
+  uint64_t part_bytes_ = 0;
+  Mark mark_ = {};
+  std::vector<uint8_t> done_;  // by part
+  bool resumed_ = false;
+};
+
+}  // namespace
+
+Status pull_file(const Hub& hub, const std::string& url, const HubFile& file,
+                 const std::string& path, const PullSettings& settings) {
+  WorkFile work = KTX_TRY(WorkFile::open(path, "GGUF", 0600));
+  for (const bool resume : {true, false}) {
+    Pull pull(work, file, settings);
+    KTX_TRY(pull.begin(resume));
+    if (const Status fetched = pull.fetch(hub, url); !fetched) {
+      work.leave();
+      return Error{fetched.error().message +
+                   "; what has arrived is kept, and the next start continues from it"};
+    }
+    if (KTX_TRY(pull.is_right())) {
+      KTX_TRY(work.truncate(file.bytes));
+      return work.commit();
+    }
+    // A crash of the machine may have lost bytes that the journal has: once more, all of it.
+    if (!pull.resumed()) break;
+  }
+  return Error{
+      fmt::format("{}: the bytes that came are not those of the hub's list (SHA-256 {}); nothing "
+                  "of them is kept; start again, or name another hub (HF_ENDPOINT)",
+                  printable(file.path), file.sha256)};
+}
+
+}  // namespace ktx::tools

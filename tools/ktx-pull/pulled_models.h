@@ -1,0 +1,40 @@
+// Models of hubs in the cache, and what they were pulled as.
+//
+//   ~/.cache/ktx/models/OWNER/NAME/m-Q4_K_M.gguf
+//   ~/.cache/ktx/models/OWNER/NAME/pulled.json     what was asked for, and the files that it was
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/support/result.h"
+#include "tools/hub_model.h"
+#include "tools/ktx-pull/hub_files.h"
+
+namespace ktx::tools {
+
+class PulledModels {
+ public:
+  // The folder is made.
+  static Result<PulledModels> open(const HubModel& model);
+
+  // Where a file of the repository is, or will be; folders on the way are made.
+  Result<std::string> place(const HubFile& file) const;
+  // What was pulled under this name, where all of it is still there.
+  std::optional<std::vector<HubFile>> find(const HubModel& model) const;
+  // Whether the file that is there is this one, by what was noted of it.
+  bool has(const HubFile& file) const;
+  Status remember(const HubModel& model, const std::string& commit,
+                  const std::vector<HubFile>& files) const;
+
+  // Of a file's beginning, for --header.
+  Result<std::string> header_place(const std::string& commit, const HubFile& file) const;
+  const std::string& folder() const { return folder_; }
+
+ private:
+  explicit PulledModels(std::string folder) : folder_(std::move(folder)) {}
+  std::string folder_;
+};
+
+}  // namespace ktx::tools
