@@ -130,16 +130,22 @@ struct DeltaToken {
   float strength = 0;
 };
 
-// kept[i] = exp(decay * softplus(a[i] + dt_bias[i])) of a head's channels.
+// kept[i] = exp(decay * softplus(a[i] + dt_bias[i])) of a head's channels, or what lower_bound
+// makes of that.
 template <class V>
 KTX_INLINE void kept_channels(const DeltaRuleArgs& args, int64_t token, float* kept) {
   const int64_t dim = args.attrs.head_dim, first = args.head * dim;
   const float* const a = args.a + token * args.a_stride + first;
   const typename V::F decay = V::set1(args.decay[args.head]);
+  const typename V::F size = V::set1(__builtin_fabsf(args.decay[args.head]));
+  const typename V::F bound = V::set1(args.attrs.lower_bound);
+  const bool bounded = args.attrs.lower_bound < 0;
   for (int64_t i = 0; i < dim; i += 16) {
     const int64_t n = dim - i;
     const typename V::F rate = V::add(load16<V>(a + i, n), load16<V>(args.dt_bias + first + i, n));
-    store16<V>(kept + i, n, exp16<V>(V::mul(decay, softplus16<V>(rate))));
+    const typename V::F power = bounded ? V::mul(bound, sigmoid16<V>(V::mul(size, rate)))
+                                        : V::mul(decay, softplus16<V>(rate));
+    store16<V>(kept + i, n, exp16<V>(power));
   }
 }
 

@@ -60,7 +60,11 @@ void delta_rule_scalar(const DeltaRuleArgs& a) {
         continue;
       }
       const int64_t at = a.head * dim + row;
-      kept[row] = std::exp(a.decay[a.head] * softplus(a.a[t * a.a_stride + at] + a.dt_bias[at]));
+      const float rate = a.a[t * a.a_stride + at] + a.dt_bias[at];
+      kept[row] =
+          a.attrs.lower_bound < 0
+              ? std::exp(a.attrs.lower_bound / (1 + std::exp(-std::abs(a.decay[a.head]) * rate)))
+              : std::exp(a.decay[a.head] * softplus(rate));
     }
     for (int64_t column = a.column_begin; column < a.column_end; ++column) {
       float known = 0;

@@ -26,8 +26,13 @@ KTX_CPU_AND_GPU inline float row_silu(float x) {
 #endif
 }
 
+KTX_CPU_AND_GPU inline float row_softplus(float x) {
+  return x > 20 ? x : log1pf(expf(x));
+}
+
 // A gated linear unit (GluAttrs).
 KTX_CPU_AND_GPU inline float row_glu(const GluAttrs& a, float gate, float up) {
+  if (a.activation == static_cast<int32_t>(Activation::SiluUpTo)) gate = row_silu(gate);
   if (a.limit > 0) {
     gate = gate > a.limit ? a.limit : gate;
     up = up > a.limit ? a.limit : up < -a.limit ? -a.limit : up;
@@ -37,7 +42,10 @@ KTX_CPU_AND_GPU inline float row_glu(const GluAttrs& a, float gate, float up) {
     return gate * row_sigmoid(1.5957691216f * (gate + 0.044715f * gate * gate * gate)) * up;
   }
   if (a.activation == static_cast<int32_t>(Activation::Sigmoid)) return row_sigmoid(gate) * up;
-  if (a.activation == static_cast<int32_t>(Activation::Product)) return gate * up;
+  if (a.activation == static_cast<int32_t>(Activation::Product) ||
+      a.activation == static_cast<int32_t>(Activation::SiluUpTo)) {
+    return gate * up;
+  }
   if (a.activation == static_cast<int32_t>(Activation::Relu)) return (gate < 0 ? 0 : gate) * up;
   return gate * row_sigmoid(1.702f * gate) * (up + 1);
 }

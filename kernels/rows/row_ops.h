@@ -105,6 +105,17 @@ struct RowOp<StepOp::CountScale> {
   KTX_CPU_AND_GPU float operator()(float x) const { return x * factor; }
 };
 
+// A head is a row here (head_rows).
+template <>
+struct RowOp<StepOp::HeadScale> {
+  float scale;
+  KTX_CPU_AND_GPU RowOp(const RowInputs& row, const HeadScaleAttrs& attrs)
+      : scale(attrs.function == static_cast<int32_t>(HeadGate::Softplus)
+                  ? row_softplus(*row.in[1])
+                  : row_sigmoid(*row.in[1])) {}
+  KTX_CPU_AND_GPU float operator()(float x) const { return x * scale; }
+};
+
 // What the loops over rows of both devices ask of an op.
 template <StepOp op>
 inline constexpr int kElementInputs = std::is_invocable_v<const RowOp<op>&, float, float> ? 2 : 1;

@@ -3,6 +3,7 @@
 //   glu            y[t][i] = act(gate[t][i]) * up[t][i]   (GluAttrs)
 //   sigmoid_scale  y[t][i] = x[t][i] * sigmoid(gate[t][0])
 //   gather_rows    y[t][i] = x[from[t]][i]                    zeros where from[t] is negative
+//   head_scale     y[t][h][i] = x[t][h][i] * f(gate[t][h])    a row is a head (make_heads_rows)
 //
 // row_ops.h holds the arithmetic of all of them, once for CPU and GPU; row_ops.def makes kernels,
 // steps and launchers of it. These arguments serve both devices.
@@ -39,6 +40,15 @@ struct RowsOperands {
   int64_t token_begin = 0;  // rows of y
   int64_t token_end = 0;
 };
+
+// An op whose rows are heads (HeadScaleAttrs) sees the memory of whole values by heads.
+inline void make_heads_rows(RowsOperands& a, int32_t heads) {
+  a.width /= heads;
+  a.in[0].stride = a.y_stride = a.width;
+  a.in[1].stride = 1;
+  a.token_begin *= heads;
+  a.token_end *= heads;
+}
 
 struct RowsArgs : RowsOperands {
   StepAttrs attrs;  // of the op

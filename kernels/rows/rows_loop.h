@@ -29,7 +29,7 @@ KTX_INLINE void each_row(const RowsArgs& a, Op op) {
 
 template <class V, Activation activation>
 KTX_INLINE typename V::F glu16(typename V::F gate, typename V::F up) {
-  if constexpr (activation == Activation::Silu) {
+  if constexpr (activation == Activation::Silu || activation == Activation::SiluUpTo) {
     return V::mul(V::mul(gate, sigmoid16<V>(gate)), up);
   } else if constexpr (activation == Activation::GeluTanh) {
     const typename V::F cube = V::mul(V::mul(V::mul(V::set1(0.044715f), gate), gate), gate);
@@ -58,7 +58,12 @@ KTX_INLINE void glu_rows(const RowsArgs& a, float limit) {
   const typename V::F most = V::set1(limit), least = V::set1(-limit);
   each_row<V>(
       a, [=](typename V::F gate, typename V::F up) __attribute__((always_inline)) {
-        return glu16<V, activation>(V::min(most, gate), V::max(least, V::min(most, up)));
+        const typename V::F clamped = V::max(least, V::min(most, up));
+        if constexpr (activation == Activation::SiluUpTo) {
+          const typename V::F bent = V::mul(gate, sigmoid16<V>(gate));
+          return V::mul(V::min(most, bent), clamped);
+        }
+        return glu16<V, activation>(V::min(most, gate), clamped);
       });
 }
 
@@ -78,6 +83,8 @@ void glu(const RowsArgs& a) {
       return glu_rows<V, Activation::Product>(a, attrs.limit);
     case Activation::Relu:
       return glu_rows<V, Activation::Relu>(a, attrs.limit);
+    case Activation::SiluUpTo:
+      return glu_rows<V, Activation::SiluUpTo>(a, attrs.limit);
   }
 }
 

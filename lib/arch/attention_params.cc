@@ -35,11 +35,14 @@ class AttentionParams : ParamPart {
     }
     read_head_dim();
     p_.gated_attention = family_.gated_attention;
+    read_gate();
+    read_values();
     if (family_.has_role(ir::Role::DeltaNet)) arch::read_delta_nets(*this);
     if (family_.has_role(ir::Role::StateSpace)) arch::read_state_spaces(*this);
     if (family_.has_role(ir::Role::ShortConv)) arch::read_short_convs(*this);
     if (family_.has_role(ir::Role::Indexer)) read_block_indexers();
     read_window();
+    read_sinks();
     read_rotated_layers();
     read_kinds_of_layers();
     read_temperature();
@@ -49,6 +52,7 @@ class AttentionParams : ParamPart {
   void read_mla() {
     const int32_t heads = small("num_attention_heads", 1, kMaxHeads);
     for (LayerShape& shape : p_.shapes) shape.heads = heads;
+    read_gate();
     p_.q_lora_rank =
         static_cast<int32_t>(in_.integer_or_null("q_lora_rank", 0, kMaxRank).value_or(0));
     p_.kv_lora_rank = small("kv_lora_rank", 1, kMaxRank);
@@ -88,6 +92,30 @@ class AttentionParams : ParamPart {
       shape.head_dim = static_cast<int32_t>(head_dim.value_or(0));
     }
     expect_even("head_dim", p_.shapes[0].head_dim);
+  }
+
+  void read_gate() {
+    p_.gate = static_cast<int32_t>(family_.attention_gate);
+    const std::string kind = in_.text("gating");
+    p_.head_gates = family_.head_gates && kind != "per-element";
+    if (kind.empty() || kind == "per-head" || kind == "per-element") return;
+    in_.fail(fmt::format("'gating' is '{}', expected per-head or per-element", printable(kind)));
+  }
+
+  // Value heads may have another width than those of queries and keys, and a factor.
+  void read_values() {
+    if (family_.attention != AttentionKind::Gqa || !family_.has_config_key("v_head_dim")) return;
+    p_.value_head = small("v_head_dim", 1, kMaxHeadDim);
+    p_.value_scale =
+        static_cast<float>(in_.number_or_null("attention_value_scale", 1e-6, 1e6).value_or(1));
+  }
+
+  // In layers with a window, or in the others, or in both.
+  void read_sinks() {
+    if (!family_.has_config_key("add_swa_attention_sink_bias")) return;
+    const bool local = in_.flag("add_swa_attention_sink_bias").value_or(true);
+    const bool full = in_.flag("add_full_attention_sink_bias").value_or(false);
+    for (LayerShape& shape : p_.shapes) shape.sinks = shape.window > 0 ? local : full;
   }
 
   // Layers without a window may have heads of another size and number than the others. The last
@@ -208,7 +236,7 @@ class AttentionParams : ParamPart {
       return windowed;
     }
     int64_t period = 0, late = 0;
-    if (family_.windows == WindowPattern::Period) {
+    if (family_.windows_by_period()) {
       period = in_.integer_or_null("sliding_window_pattern", 1, kMaxLayers)
                    .value_or(family_.window_period);
     } else if (family_.windows == WindowPattern::Late) {
@@ -216,7 +244,7 @@ class AttentionParams : ParamPart {
     }
     for (size_t i = 0; i < windowed.size(); ++i) {
       const auto layer = static_cast<int64_t>(i);
-      windowed[i] = layer >= late && (period == 0 || layer % period < period - 1);
+      windowed[i] = layer >= late && (period == 0 || family_.has_window(layer, period));
     }
     return windowed;
   }

@@ -159,8 +159,10 @@ class Builder {
           fmt::format("tensor '{}' is not used: the config has another rope scaling", name));
     }
     const size_t count = rope_.inv_freq.size();
-    if (tensor->elems != static_cast<int64_t>(count) || tensor->dtype == DType::I32 ||
-        !row_bytes(tensor->dtype, tensor->elems)) {
+    // A model whose kinds of layers rotate other parts of a head has the longest list.
+    const int64_t most = std::max<int64_t>(count, local_rope_.inv_freq.size());
+    if ((tensor->elems != static_cast<int64_t>(count) && tensor->elems != most) ||
+        tensor->dtype == DType::I32 || !row_bytes(tensor->dtype, tensor->elems)) {
       return fail(
           fmt::format("tensor '{}' has {} elements, expected {}", name, tensor->elems, count));
     }
@@ -174,8 +176,9 @@ class Builder {
       }
       return;
     }
-    std::vector<float> factors(count);
+    std::vector<float> factors(static_cast<size_t>(tensor->elems));
     dequantize_row(tensor->dtype, tensor->bytes.data(), tensor->elems, factors.data());
+    factors.resize(count);
     for (float factor : factors) {
       if (!std::isfinite(factor) || factor <= 0) {
         return fail(fmt::format("tensor '{}' holds {}, expected positive numbers", name, factor));
@@ -251,6 +254,10 @@ class Builder {
         return p.correction_bias;
       case When::FullAttention:
         return p.shape(layer).attention && !p.shape(layer).delta_net;
+      case When::FullQuery:
+      case When::FullQueryLatent:
+        return p.shape(layer).attention && !p.shape(layer).delta_net &&
+               (p.q_lora_rank > 0) == (when == When::FullQueryLatent);
       case When::DeltaNet:
         return p.shape(layer).delta_net;
       case When::StateSpace:
@@ -277,6 +284,8 @@ class Builder {
         return p.scores > 0 && p.score_dense;
       case When::TextTypes:
         return p.text_types > 0;
+      case When::Sinks:
+        return p.shape(layer).sinks;
       case When::Indexer:
         return p.shape(layer).indexer;
       case When::Compressed:
@@ -424,8 +433,10 @@ class Builder {
       const LayerShape& layer = params_.shape(module.layer);
       const int64_t q = int64_t{layer.heads} * layer.head_dim;
       const int64_t kv = int64_t{layer.kv_heads} * layer.head_dim;
+      const int64_t v =
+          int64_t{layer.kv_heads} * (params_.value_head > 0 ? params_.value_head : layer.head_dim);
       const int64_t first = row.role == Role::QProj ? 0 : row.role == Role::KProj ? q : q + kv;
-      return binder_.bind_rows(param.name, fused, shape, first, q + 2 * kv, purpose);
+      return binder_.bind_rows(param.name, fused, shape, first, q + kv + v, purpose);
     }
     return binder_.bind(param.name, tensors, shape, module.layer, purpose);
   }

@@ -39,6 +39,11 @@ class ExpertPart : ParamPart {
     }
     p_.expert_latent = in_.integer_or_null("moe_latent_size", 1, kMaxWidth).value_or(0);
     read_expert_layers();
+    if (in_.number_or_null("router_logit_softcapping", 0, 1e6).value_or(0) > 0) {
+      in_.fail("'router_logit_softcapping' is set: bent scores of experts are not known");
+    }
+    read_limits("swiglu_limits", &LayerShape::glu_limit);
+    read_limits("swiglu_limits_shared", &LayerShape::shared_limit);
     read_router();
     if (!family_.gateless) return;
     p_.glu.activation = static_cast<int32_t>(Activation::Relu);
@@ -49,6 +54,20 @@ class ExpertPart : ParamPart {
   }
 
  private:
+  // A number for each layer; 0: its units are not clamped.
+  void read_limits(std::string_view key, float LayerShape::*limit) {
+    if (!family_.has_config_key(key) || !in_.has(key)) return;
+    const auto list = in_.config().floats(key);
+    if (!list || list->size() < p_.shapes.size() ||
+        !std::ranges::all_of(*list, [](double x) { return x >= 0 && x <= 1e6; })) {
+      return in_.fail(fmt::format("'{}' is no list of a number, 0 or above, for each of {} layers",
+                                  key, p_.shapes.size()));
+    }
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].*limit = static_cast<float>((*list)[i]);
+    }
+  }
+
   // Which layers have experts.
   void read_expert_layers() {
     int64_t first_dense = 0;            // layers before it have none

@@ -28,6 +28,9 @@ class Reader : ParamPart {
     p_.layer_norms = family_.layer_norms;
     const char* eps = p_.layer_norms ? "layer_norm_eps" : "rms_norm_eps";
     p_.norm_eps = static_cast<float>(in_.number(eps, 1e-20, 1));
+    if (family_.has_config_key("post_norm_eps")) {
+      p_.post_norm_eps = static_cast<float>(in_.number("post_norm_eps", 1e-20, 1));
+    }
     p_.tied = in_.flag("tie_word_embeddings");
     p_.mtp_layers =
         static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));

@@ -58,9 +58,12 @@ struct LayerShape {
   bool state_space = false;
   bool short_conv = false;
   bool feed_forward = true;         // dense part or experts
+  bool sinks = false;               // of attention
   bool indexer = false;             // of sparse attention
   int32_t every = 0;                // of compressed attention: positions of an entry; 0: none
   bool expert_table = false;        // experts by token id
+  float glu_limit = 0;              // of its own; 0: the model's
+  float shared_limit = 0;           // the same of dense parts and of shared experts
   int32_t positions_of_layer = -1;  // that a layer without one takes; -1: it has one
 };
 
@@ -71,6 +74,7 @@ struct HyperParams {
   int64_t vocab = 0;
   int64_t context = 0;
   float norm_eps = 0;
+  float post_norm_eps = 0;  // of norms behind a part; 0: norm_eps
   bool interleaved_rope = false;
   families::QkNormKind qk_norms = families::QkNormKind::Head;
   bool parallel_parts = false;  // attention and feed-forward part read the same norm
@@ -122,6 +126,10 @@ struct HyperParams {
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;
+  int32_t gate = 0;         // enum HeadGate, of a gate that has a linear of its own
+  bool head_gates = false;  // which has a number for each head
+  int32_t value_head = 0;   // of grouped-query attention; 0: head_dim
+  float value_scale = 1;
   ir::DeltaNetInfo delta_net;      // of layers that have one
   ir::StateSpaceInfo state_space;  // likewise
   int32_t short_conv_taps = 0;

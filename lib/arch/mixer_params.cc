@@ -59,12 +59,17 @@ class MixerParams : ParamPart {
   // has no positions.
   void read_channel_delta_nets() {
     ir::DeltaNetInfo& net = p_.delta_net;
-    net.key_heads = net.value_heads = small("linear_num_heads", 1, kMaxHeads);
+    const bool own_heads = in_.has("linear_num_heads");
+    net.key_heads = net.value_heads =
+        small(own_heads ? "linear_num_heads" : "num_attention_heads", 1, kMaxHeads);
     net.head_dim = small("linear_head_dim", 1, kMaxDeltaHead);
     net.taps = small("linear_conv_kernel_dim", 2, 64);
     net.by_channel = true;
-    for (LayerShape& shape : p_.shapes) shape.rotated = false;
-    if (p_.q_lora_rank > 0) in_.fail("'q_lora_rank' is set: a query latent is not known here");
+    read_decay_bound(net);
+    for (LayerShape& shape : p_.shapes) shape.rotated = family_.has_role(ir::Role::Rotary);
+    if (p_.q_lora_rank > 0 && !family_.has_role(ir::Role::QAProj)) {
+      in_.fail("'q_lora_rank' is set: a query latent is not known here");
+    }
     if (const auto types = in_.config().strings("layer_types"); types && !types->empty()) {
       if (types->size() != p_.shapes.size()) {
         return in_.fail(fmt::format("'layer_types' has {} entries for {} layers", types->size(),
@@ -89,6 +94,14 @@ class MixerParams : ParamPart {
                                     p_.shapes.size()));
       }
       p_.shapes[static_cast<size_t>(layer) - 1].delta_net = true;
+    }
+  }
+
+  void read_decay_bound(ir::DeltaNetInfo& net) {
+    if (!family_.has_config_key("kda_decay_bound")) return;
+    net.lower_bound = -static_cast<float>(in_.number("kda_decay_bound", 1e-6, 1e3));
+    if (!in_.flag("kda_safe_gate").value_or(true)) {
+      in_.fail("'kda_safe_gate' is false: decays without a bound are not known here");
     }
   }
 

@@ -43,16 +43,17 @@ class RopePart : ParamPart {
       rope.rotated = in_.number_or_null("partial_rotary_factor", 0, 1).value_or(1);
       rope.factor = in_.number_or_null("rope_scaling.factor", 1e-3, 1e6).value_or(1);
       return;
-    } else if (type == "longrope" && family_.attention == AttentionKind::Gqa) {
+    } else if (type == "longrope" && family_.attention != AttentionKind::Compressed) {
       rope.type = RopeType::LongRope;
     } else {
       const std::string known[] = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
+      const char* const more = family_.attention == AttentionKind::Gqa   ? ", llama3, longrope"
+                               : family_.attention == AttentionKind::Mla ? ", longrope"
+                                                                         : "";
       in_.fail(
           fmt::format("'rope_scaling.rope_type' is '{}', known for {} are default, linear, "
                       "dynamic, yarn{}{}",
-                      printable(type), family_.architecture,
-                      family_.attention == AttentionKind::Gqa ? ", llama3, longrope" : "",
-                      did_you_mean(type, known)));
+                      printable(type), family_.architecture, more, did_you_mean(type, known)));
       return;
     }
     if (p_.windows_left_out) {
@@ -96,7 +97,12 @@ class RopePart : ParamPart {
       // A share that a GGUF's counts gave may be a little too small.
       p_.rotary_dim = static_cast<int32_t>(*part * head_dim + 1e-6);
     }
-    if (p_.local_rotary_dim == head_dim) p_.local_rotary_dim = p_.rotary_dim;
+    const auto local_part = in_.number_or_null("local_rotary_factor", 0, 1);
+    if (local_part) {
+      p_.local_rotary_dim = static_cast<int32_t>(*local_part * p_.local_rotary_dim + 1e-6) / 2 * 2;
+    } else if (p_.local_rotary_dim == head_dim) {
+      p_.local_rotary_dim = p_.rotary_dim;
+    }
     if (p_.index_block > 0 && p_.index_dim < p_.rotary_dim) {
       in_.fail(fmt::format("'index_head_dim' {} is below the {} rotated elements of a head",
                            p_.index_dim, p_.rotary_dim));

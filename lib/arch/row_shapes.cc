@@ -30,6 +30,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
   const int64_t heads = layer.heads;
   const int64_t q_width = heads * (mla ? p.nope_dim + p.rope_dim : layer.head_dim);
   const int64_t kv_width = int64_t{layer.kv_heads} * layer.head_dim;
+  const int32_t value_dim = p.value_head > 0 ? p.value_head : layer.head_dim;
   const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : layer.mlp_width;
   if (parent == Role::DeltaNet && p.delta_net.by_channel) {
     const bool projects = role == Role::QProj || role == Role::KProj || role == Role::VProj;
@@ -49,19 +50,22 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::QProj:
       return {attention_input(p), q_width * (p.gated_attention ? 2 : 1)};
     case Role::AttentionGateProj:
-      return {p.hidden, q_width};
+      return {p.hidden, p.head_gates ? heads : q_width};
     case Role::DeltaQkvProj:
       return {p.hidden, p.delta_net.channels()};
     case Role::DeltaGateProj:
       return {p.hidden, p.delta_net.width()};
     case Role::DeltaBaProj:
       return {p.hidden, 2 * int64_t{p.delta_net.value_heads}};
-    case Role::DeltaBProj:
     case Role::DeltaAProj:
+      if (p.delta_net.by_channel) return {p.hidden, p.delta_net.width()};
+      return {p.hidden, p.delta_net.value_heads};
+    case Role::DeltaBProj:
       return {p.hidden, p.delta_net.value_heads};
     case Role::KProj:
-    case Role::VProj:
       return {attention_input(p), kv_width};
+    case Role::VProj:
+      return {attention_input(p), int64_t{layer.kv_heads} * value_dim, p.value_scale};
     case Role::QkvProj:
       return {p.hidden, q_width + 2 * kv_width};
     case Role::GateUpProj:
@@ -92,7 +96,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       if (parent == Role::CompressedAttention) {
         return {int64_t{p.output_groups} * p.output_rank, p.hidden};
       }
-      return {heads * (mla ? p.value_dim : layer.head_dim), p.hidden};
+      return {heads * (mla ? p.value_dim : value_dim), p.hidden};
     case Role::GateProj:
     case Role::UpProj:
       return {p.hidden, mlp_width};
@@ -157,6 +161,8 @@ ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperPa
 
 ir::NormInfo norm_of(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   ir::NormInfo info = norm(role, parent, layer, p);
+  const bool post = role == Role::AttentionPostNorm || role == Role::MlpPostNorm;
+  if (post && p.post_norm_eps > 0) info.eps = p.post_norm_eps;
   info.layer_norm = info.layer_norm || p.layer_norms;
   return info;
 }
@@ -220,6 +226,8 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     }
     info.chunked = layer.window > 0 && p.chunked_windows;
     info.gated = p.gated_attention;
+    info.gate = p.gate;
+    info.value_dim = p.value_head == layer.head_dim ? 0 : p.value_head;
     info.whole_text = p.encoder;
     if (layer.indexer) {
       info.top_k = p.index_top_k;
@@ -250,6 +258,12 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
                      layer.rotated};
 }
 
+// Units of layers that clamp what their activation gives.
+GluAttrs glu_of(const HyperParams& p, float limit) {
+  if (limit <= 0) return p.glu;
+  return {static_cast<int32_t>(Activation::SiluUpTo), limit};
+}
+
 }  // namespace
 
 ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams& p,
@@ -277,11 +291,12 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
       return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width,
-                         p.glu, p.unit};
+                         glu_of(p, shape.shared_limit), p.unit};
     case ir::Kind::Router:
       return ir::RouterInfo{p.router, p.router_scales_input};
     case ir::Kind::Experts:
-      return ir::ExpertsInfo{p.experts, p.router.top_k, p.expert_io(), p.expert_width, p.glu};
+      return ir::ExpertsInfo{p.experts, p.router.top_k, p.expert_io(), p.expert_width,
+                             glu_of(p, shape.glu_limit)};
     default:
       return std::monostate();
   }

@@ -22,6 +22,7 @@ enum class KeyKind {
   CountOrNull,  // a count, or null
   Positive,     // above 0
   Amount,       // 0 or above
+  Amounts,      // one for each layer
   Flag,
   Text,
   Texts,  // one for each layer
@@ -33,9 +34,9 @@ enum class KeyWeight {
 };
 
 // What absence means: "" unknown, else a value, "=key" (the value of another, earlier
-// key), "=head_dim" (of that key itself: hidden_size / num_attention_heads) or "=windows" (the
-// layers that have a window by the family). Where one side lacks the key and the other has just
-// that value, nothing is reported.
+// key), "=head_dim" (of that key itself: hidden_size / num_attention_heads),
+// "=hidden_size/num_attention_heads" or "=windows" (the layers that have a window by the family).
+// Where one side lacks the key and the other has just that value, nothing is reported.
 struct ConfigKey {
   const char* key;       // of config.json, in the normal form of hf_config.h
   const char* gguf_key;  // without the architecture in front; "": only in tensors

@@ -49,30 +49,33 @@ enum class When {
   QkvBias,        // on q, k and v
   AttentionBias,  // config: attention_bias; on o and MLA's first projections
   MlpBias,
-  MlpNorm,         // the feed-forward part does not read attention's norm (use_parallel_residual)
-  QkNorm,          // config: use_qk_norm, true when absent
-  CorrectionBias,  // routing with a correction bias
-  FullAttention,   // layers with attention over all positions, where others have a delta net or a
-                   // state space
-  DeltaNet,        // those others
-  StateSpace,      // layers with a state space, in the place of attention or beside it
-  ShortConv,       // layers with a short convolution in the place of attention
-  ConvBias,        // its convolution has a bias
-  StateSpaceNorm,  // its output has a norm
-  Mixer,           // layers that mix tokens, where others are a feed-forward part alone
-  FeedForward,     // those others
-  Rotated,         // some layer is rotated
-  Logits,          // models that do not score texts
-  Scores,          // those that do
-  RotatedQkNorm,   // as QkNorm, in layers that are rotated
-  ScoreDense,      // and have a linear before their scores
-  TextTypes,       // the model has an embedding of parts of a text
-  Indexer,         // layers of sparse attention that choose positions themselves
-  Compressed,      // layers of compressed attention that have entries
-  CompressedAll,   // those that read all of them
-  ExpertTable,     // layers whose experts go by token id
-  NoExpertTable,   // other layers with experts
-  GivenNorm,       // draft heads that norm the hidden states of their model
+  MlpNorm,          // the feed-forward part does not read attention's norm (use_parallel_residual)
+  QkNorm,           // config: use_qk_norm, true when absent
+  CorrectionBias,   // routing with a correction bias
+  FullAttention,    // layers with attention over all positions, where others have a delta net or a
+                    // state space
+  DeltaNet,         // those others
+  FullQuery,        // layers with such attention, without a query latent
+  FullQueryLatent,  // and with one
+  StateSpace,       // layers with a state space, in the place of attention or beside it
+  ShortConv,        // layers with a short convolution in the place of attention
+  ConvBias,         // its convolution has a bias
+  StateSpaceNorm,   // its output has a norm
+  Mixer,            // layers that mix tokens, where others are a feed-forward part alone
+  FeedForward,      // those others
+  Rotated,          // some layer is rotated
+  Logits,           // models that do not score texts
+  Scores,           // those that do
+  RotatedQkNorm,    // as QkNorm, in layers that are rotated
+  ScoreDense,       // and have a linear before their scores
+  TextTypes,        // the model has an embedding of parts of a text
+  Sinks,            // layers whose attention has sinks
+  Indexer,          // layers of sparse attention that choose positions themselves
+  Compressed,       // layers of compressed attention that have entries
+  CompressedAll,    // those that read all of them
+  ExpertTable,      // layers whose experts go by token id
+  NoExpertTable,    // other layers with experts
+  GivenNorm,        // draft heads that norm the hidden states of their model
 };
 
 // A class, as torch registers it. `name` with a dot is a full dotted name, and
@@ -126,10 +129,11 @@ enum class LayerPattern {
 };
 // Which layers have a sliding window, where the config has one (sliding_window) and no layer_types.
 enum class WindowPattern {
-  None,    // the family's windows are not known: a warning
-  All,     // every layer
-  Late,    // from max_window_layers on
-  Period,  // all but every n-th (sliding_window_pattern, else window_period)
+  None,            // the family's windows are not known: a warning
+  All,             // every layer
+  Late,            // from max_window_layers on
+  Period,          // all but every n-th (sliding_window_pattern, else window_period)
+  PeriodFromFull,  // the same, beginning with one that has none
 };
 enum class SharedKind {
   None,
@@ -197,7 +201,13 @@ struct Family {
   bool partial_rotary = false;
   WindowPattern windows = WindowPattern::None;
   int32_t window_period = 0;
-  bool gated_attention = false;    // q_proj has a gate behind each query head
+  // In a config that has one number of key heads, layers with a window have so many times as many.
+  int32_t window_kv_factor = 1;
+  bool gated_attention = false;  // q_proj has a gate behind each query head
+  // What a gate with a linear of its own goes through, and whether it has one number for each head
+  // (not where the config's "gating" is "per-element").
+  HeadGate attention_gate = HeadGate::Sigmoid;
+  bool head_gates = false;
   bool interleaved_index = false;  // pairs that an indexer of sparse attention rotates
   bool one_part = false;           // a layer mixes tokens or is a feed-forward part
   bool beside_attention = false;   // each layer has a state space beside its attention
@@ -229,6 +239,14 @@ struct Family {
   // (lib/arch/draft_head.h). What it is called; empty: a model.
   const char* draft_head = "";
   bool is_draft_head() const { return draft_head[0] != '\0'; }
+
+  bool windows_by_period() const {
+    return windows == WindowPattern::Period || windows == WindowPattern::PeriodFromFull;
+  }
+  bool has_window(int64_t layer, int64_t period) const {
+    const int64_t full = windows == WindowPattern::PeriodFromFull ? 0 : period - 1;
+    return period > 0 && layer % period != full;
+  }
 
   std::string_view first_model_type() const;
   std::string class_prefix() const;                // {P}

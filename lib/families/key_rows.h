@@ -169,6 +169,15 @@ inline constexpr ConfigKey kAlwaysNormalisedKeys[] = {
 inline constexpr ConfigKey kScaleKeysV3[] = {
     scale("routed_scaling_factor", "expert_weights_scale", "1", "2.5")};
 
+// Units that clamp what their activation gives, by layer: those of routed experts, and of dense
+// parts and shared experts.
+inline constexpr ConfigKey kUnitLimitKeys[] = {
+    {"swiglu_limits", "swiglu_clamp_exp", KeyRead::Amounts, KeyKind::Amounts, KeyWeight::Plain, "",
+     ""},
+    {"swiglu_limits_shared", "swiglu_clamp_shexp", KeyRead::Amounts, KeyKind::Amounts,
+     KeyWeight::Plain, "", ""},
+};
+
 inline constexpr ConfigKey kLocalRopeKeys[] = {
     positive("rope_local_base_freq", "rope.freq_base_swa", "=rope_theta", "=rope_theta")};
 // transformers 5 has a second name for qk_rope_head_dim, head_dim.

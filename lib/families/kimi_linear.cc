@@ -3,58 +3,32 @@
 // parts are there, and not rotated). The first layers are dense, then DeepSeek V3's routing.
 //
 // A GGUF marks the layers with a delta net by 0 key heads.
+#include "lib/families/channel_delta_rows.h"
 #include "lib/families/key_rows.h"
-#include "lib/families/tree_rows.h"
 
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kDeltaAttention{"{P}DeltaAttention"};
-constexpr ClassRow kForgetGate{"{P}ForgetGate"};
-
-constexpr ModuleRow kDeltaAttentionRows[] = {
-    {Role::DeltaNet,
-     "L.self_attn",
-     &kDeltaAttention,
-     When::DeltaNet,
-     {{"conv_q", "B.ssm_conv1d_q.weight"},
-      {"conv_k", "B.ssm_conv1d_k.weight"},
-      {"conv_v", "B.ssm_conv1d_v.weight"},
-      {"decay", "B.ssm_a"},
-      {"dt_bias", "B.ssm_dt.bias"}}},
-    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::DeltaNet),
-    linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::DeltaNet),
-    linear(Role::VProj, "L.self_attn.v_proj", "B.attn_v.", When::DeltaNet),
-    {Role::DeltaConv, "L.self_attn.conv1d", &kConv1d, When::DeltaNet},
-    {Role::DeltaForget, "L.self_attn.forget_gate", &kForgetGate, When::DeltaNet},
+constexpr ModuleRow kForget[] = {
     linear(Role::DeltaForgetAProj, "L.self_attn.forget_gate.f_a_proj", "B.ssm_f_a.",
            When::DeltaNet),
     linear(Role::DeltaForgetBProj, "L.self_attn.forget_gate.f_b_proj", "B.ssm_f_b.",
            When::DeltaNet),
-    linear(Role::DeltaBProj, "L.self_attn.b_proj", "B.ssm_beta.", When::DeltaNet),
+};
+constexpr ModuleRow kGate[] = {
     linear(Role::DeltaGateAProj, "L.self_attn.g_a_proj", "B.ssm_g_a.", When::DeltaNet),
     linear(Role::DeltaGateBProj, "L.self_attn.g_b_proj", "B.ssm_g_b.", When::DeltaNet),
-    weighted(Role::DeltaNorm, "L.self_attn.o_norm", &kGatedNorm, "B.ssm_norm.", When::DeltaNet),
-    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::DeltaNet),
 };
-constexpr ModuleRow kLatentAttention[] = {
-    {Role::Mla, "L.self_attn", &kAttention, When::FullAttention},
+constexpr ModuleRow kQuery[] = {
     linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::FullAttention),
-    linear(Role::KvAProj, "L.self_attn.kv_a_proj_with_mqa", "B.attn_kv_a_mqa.",
-           When::FullAttention),
-    norm(Role::KvANorm, "L.self_attn.kv_a_layernorm", "B.attn_kv_a_norm.", When::FullAttention),
-    {Role::KvBProj,
-     "L.self_attn.kv_b_proj",
-     &kLinear,
-     When::FullAttention,
-     {{"weight", "B.attn_kv_b.weight"},
-      {"k_b", "B.attn_k_b.weight"},
-      {"v_b", "B.attn_v_b.weight"}}},
-    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::FullAttention),
 };
-constexpr std::span<const ModuleRow> kTree[] = {
-    kCausalStem,  kDeltaAttentionRows, kLatentAttention, kDenseMlp,
-    kDeepseekMoe, kLayerNorms,         kFinalNorm,       kHead};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,     kChannelDelta,
+                                                kForget,         kChannelDeltaStrength,
+                                                kGate,           kChannelDeltaEnd,
+                                                kFullLatent,     kQuery,
+                                                kFullLatentKeys, kDenseMlp,
+                                                kDeepseekMoe,    kLayerNorms,
+                                                kFinalNorm,      kHead};
 
 constexpr ConfigKey kDeltaKeys[] = {
     {"layer_types", "attention.head_count_kv", KeyRead::KeylessLayers, KeyKind::Texts,

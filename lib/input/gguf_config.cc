@@ -91,6 +91,8 @@ std::string_view expected_of(KeyKind kind) {
       return "a finite number above 0";
     case KeyKind::Amount:
       return "a finite number, 0 or above";
+    case KeyKind::Amounts:
+      return "a finite number, 0 or above, for each layer";
     case KeyKind::Flag:
       return "true or false";
     case KeyKind::Text:
@@ -130,6 +132,13 @@ std::optional<ConfigScalar> as_kind(const ConfigScalar& value, KeyKind kind) {
     const auto texts = holder.strings("x");
     return texts ? std::optional<ConfigScalar>(*texts) : std::nullopt;
   }
+  if (kind == KeyKind::Amounts) {
+    const auto list = holder.floats("x");
+    const bool fit = list && std::ranges::all_of(*list, [](double amount) {
+                       return std::isfinite(amount) && amount >= 0;
+                     });
+    return fit ? std::optional<ConfigScalar>(*list) : std::nullopt;
+  }
   if (kind == KeyKind::Positive || kind == KeyKind::Amount) {
     const auto number = holder.f64("x");
     if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
@@ -159,14 +168,13 @@ std::optional<ConfigScalar> layer_types_of(const Family& family, const HfConfig&
   constexpr int64_t kMostLayers = 4096;
   const auto layers = values.i64("num_hidden_layers");
   const bool windows = values.i64("sliding_window").value_or(0) > 0;
-  if (!windows || !layers || *layers < 1 || *layers > kMostLayers ||
-      family.windows != families::WindowPattern::Period) {
+  if (!windows || !layers || *layers < 1 || *layers > kMostLayers || !family.windows_by_period()) {
     return std::nullopt;
   }
   const int64_t period = values.i64("sliding_window_pattern").value_or(family.window_period);
   std::vector<std::string> types;
   for (int64_t i = 0; i < *layers; ++i) {
-    const bool window = period > 0 && i % period < period - 1;
+    const bool window = family.has_window(i, period);
     types.emplace_back(window ? "sliding_attention" : "full_attention");
   }
   return types;
@@ -181,6 +189,11 @@ std::optional<ConfigScalar> meaning(std::string_view absent, const ConfigKey& ro
     const auto hidden = values.i64("hidden_size");
     const auto heads = values.i64("num_attention_heads");
     if (!hidden || !heads || *heads <= 0) return std::nullopt;
+    return *hidden / *heads;
+  }
+  if (absent == "=hidden_size/num_attention_heads") {
+    const auto hidden = values.i64("hidden_size"), heads = values.i64("num_attention_heads");
+    if (!hidden || !heads || *heads <= 0 || *hidden % *heads != 0) return std::nullopt;
     return *hidden / *heads;
   }
   if (absent == "=windows") return layer_types_of(family, values);

@@ -89,12 +89,51 @@ std::optional<ConfigScalar> read_int(GgufKeys& keys, std::string_view key) {
   return as_scalar(keys.integer(key));
 }
 
+std::optional<ConfigScalar> read_layers(GgufKeys& keys, std::string_view key);
+
+// A number for each of the model's layers; the file's list goes on with prediction layers.
+std::optional<std::vector<int64_t>> numbers_by_layer(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  auto numbers = value ? value->ints() : std::nullopt;
+  if (!numbers || numbers->empty()) return std::nullopt;
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (count && *count > 0 && *count < std::ssize(*numbers)) {
+    numbers->resize(static_cast<size_t>(*count));
+  }
+  return numbers;
+}
+
 // One number, or one for each layer.
 std::optional<ConfigScalar> read_ints(GgufKeys& keys, std::string_view key) {
-  const GgufValue* value = keys.gguf.value(keys.full(key));
-  const auto layers = value ? value->ints() : std::nullopt;
-  if (!layers || layers->empty()) return read_int(keys, key);
+  const auto layers = numbers_by_layer(keys, key);
+  if (!layers) return read_int(keys, key);
   return std::vector<double>(layers->begin(), layers->end());
+}
+
+// A number that need not be whole for each layer.
+std::optional<ConfigScalar> read_amounts(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto numbers = value ? value->floats() : std::nullopt;
+  if (!numbers || numbers->empty()) return std::nullopt;
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  std::vector<double> all;
+  for (const float number : *numbers) all.push_back(shortest_decimal(number));
+  if (count && *count > 0 && *count < std::ssize(all)) all.resize(static_cast<size_t>(*count));
+  return all;
+}
+
+std::optional<ConfigScalar> read_magnitude(GgufKeys& keys, std::string_view key) {
+  const auto number = keys.number(key);
+  return as_scalar(number ? std::optional(std::fabs(*number)) : std::nullopt);
+}
+
+// A window that does not count the token itself.
+std::optional<ConfigScalar> read_one_more(GgufKeys& keys, std::string_view key) {
+  const auto number = keys.integer(key);
+  if (!number || *number == 0) return as_scalar(number);
+  return *number + 1;
 }
 
 std::optional<ConfigScalar> read_float(GgufKeys& keys, std::string_view key) {
@@ -404,19 +443,6 @@ std::optional<ConfigScalar> read_keys_as_values(GgufKeys& keys, std::string_view
   return std::nullopt;
 }
 
-// A number for each of the model's layers; the file's list goes on with prediction layers.
-std::optional<std::vector<int64_t>> numbers_by_layer(GgufKeys& keys, std::string_view key) {
-  const GgufValue* value = keys.gguf.value(keys.full(key));
-  auto numbers = value ? value->ints() : std::nullopt;
-  if (!numbers || numbers->empty()) return std::nullopt;
-  const auto layers = read_layers(keys, "block_count");
-  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
-  if (count && *count > 0 && *count < std::ssize(*numbers)) {
-    numbers->resize(static_cast<size_t>(*count));
-  }
-  return numbers;
-}
-
 std::optional<ConfigScalar> kinds_by_heads(GgufKeys& keys, std::string_view key,
                                            const char* without) {
   const auto counts = numbers_by_layer(keys, key);
@@ -586,6 +612,35 @@ std::optional<ConfigScalar> read_qk_norm_by_experts(GgufKeys& keys, std::string_
   const auto experts = keys.integer(key);
   if (!experts) return std::nullopt;
   return *experts != 128;
+}
+
+// Whether layers with a window, or the others, have sinks.
+std::optional<ConfigScalar> read_sinks(GgufKeys& keys, bool windows) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  const auto types = read_layer_types(keys, "attention.sliding_window_pattern");
+  const auto* kinds = types ? std::get_if<std::vector<std::string>>(&*types) : nullptr;
+  if (!kinds) return std::nullopt;
+  for (size_t i = 0; i < kinds->size(); ++i) {
+    if (((*kinds)[i] == "sliding_attention") != windows) continue;
+    return keys.gguf.has(fmt::format("blk.{}.attn_sinks.weight", i));
+  }
+  return std::nullopt;
+}
+std::optional<ConfigScalar> read_local_sinks(GgufKeys& keys, std::string_view) {
+  return read_sinks(keys, true);
+}
+std::optional<ConfigScalar> read_full_sinks(GgufKeys& keys, std::string_view) {
+  return read_sinks(keys, false);
+}
+
+// Whether attention's gate has a number for each head or for each element.
+std::optional<ConfigScalar> read_gate_kind(GgufKeys& keys, std::string_view) {
+  const GgufTensor* gate = keys.any_layer("attn_gate.weight");
+  if (!gate) return std::nullopt;
+  const std::string layer(gate->name.substr(0, gate->name.find('.', 4)));
+  const GgufTensor* output = keys.gguf.find(layer + ".attn_output.weight");
+  if (!output) return std::nullopt;
+  return std::string(gate->shape[1] == output->shape[0] ? "per-element" : "per-head");
 }
 
 // How many scores a text gets; 0: the model gives logits.

@@ -13,6 +13,7 @@
 
 #include "lib/families/config_form.h"
 #include "lib/families/family.h"
+#include "lib/input/layer_lists.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/strings.h"
 
@@ -354,6 +355,7 @@ void join_layer_types(HfConfig& config) {
     rename(config, key, "rope_parameters." + key.substr(key.rfind('.') + 1));
   }
   rename(config, "rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq");
+  rename(config, "rope_parameters.sliding_attention.partial_rotary_factor", "local_rotary_factor");
   for (const std::string& key : keys_below(config, "rope_parameters.sliding_attention.")) {
     config.erase(key);
   }
@@ -368,6 +370,7 @@ void join_layer_types(HfConfig& config) {
 
 void normalise_rope(HfConfig& config) {
   join_layer_types(config);
+  join_rope_lists(config);
   for (const std::string& key : keys_below(config, "rope_parameters.")) {
     const std::string leaf = key.substr(std::string_view("rope_parameters.").size());
     const bool top = leaf == "rope_theta" || leaf == "partial_rotary_factor";
@@ -525,6 +528,16 @@ void count_dense_layers(HfConfig& config) {
   config.set("first_k_dense_replace", static_cast<int64_t>(first - kinds->begin()));
 }
 
+// A gate of attention's output that is only said to be there is one for each head. The bound of
+// decays is below 0 in configs and a size here.
+void name_gates(HfConfig& config) {
+  if (config.boolean("gating") == true) config.set("gating", std::string("per-head"));
+  const auto bound = config.f64("kda_lower_bound");
+  if (!bound || *bound >= 0) return;
+  config.set("kda_lower_bound", -*bound);
+  config.take_alias("kda_lower_bound", "kda_decay_bound");
+}
+
 // Which layers attend to chosen blocks, as a number for each.
 void spell_sparse_layers(HfConfig& config) {
   constexpr std::string_view kFlags = "sparse_attention_config.sparse_attention_freq";
@@ -596,6 +609,8 @@ void HfConfig::normalise() {
   spell_layer_kinds(*this);
   spell_sparse_layers(*this);
   spell_compressed_layers(*this);
+  spell_layer_lists(*this);
+  name_gates(*this);
   count_dense_layers(*this);
   adjust_width(*this);
   fold_layer_kinds(*this);
@@ -614,6 +629,8 @@ void HfConfig::normalise() {
     }
   }
   fold_layer_kinds(*this);
+  list_heads_by_layer(*this);
+  settle_rotary_shares(*this);
 }
 
 void HfConfig::take_alias(const std::string& alias, const std::string& key) {

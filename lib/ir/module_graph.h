@@ -124,6 +124,8 @@ struct AttentionInfo {
   bool grown_by_count = false;  // by the tokens up to it (count_scale), else by the position
   // Of each head q_proj has a gate behind the query; the output times its sigmoid goes to o_proj.
   bool gated = false;
+  // What a gate with a linear of its own, for each element or each head, goes through.
+  int32_t gate = 0;         // enum HeadGate
   bool whole_text = false;  // a token sees those behind it, too (encoders)
   // Block attention: so many blocks of index_block positions, which an indexer with a head of
   // index_dim for each KV head chooses; the last index_local ones in any case.
@@ -131,6 +133,8 @@ struct AttentionInfo {
   int32_t index_dim = 0;
   int32_t index_block = 0;
   int32_t index_local = 0;
+  int32_t value_dim = 0;  // of a value head; 0: head_dim
+  int32_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 // As in DeltaRuleAttrs and CausalConvAttrs.
 struct DeltaNetInfo {
@@ -142,6 +146,7 @@ struct DeltaNetInfo {
   // Kimi delta attention: queries, keys and values have projections and convolutions of their own,
   // each channel decays by itself, and the output's gate is a sigmoid.
   bool by_channel = false;
+  float lower_bound = 0;  // of decays; 0: none
   int64_t channels() const { return (2 * int64_t{key_heads} + value_heads) * head_dim; }
   int64_t width() const { return int64_t{value_heads} * head_dim; }  // of the output
 };

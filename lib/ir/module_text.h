@@ -55,12 +55,13 @@ void fields(AttentionInfo& x, F&& f) {
   x.grown.fields(f);
   f("grown_by_count", x.grown_by_count), f("gated", x.gated), f("whole_text", x.whole_text);
   f("top_k", x.top_k), f("index_dim", x.index_dim), f("index_block", x.index_block);
-  f("index_local", x.index_local);
+  f("index_local", x.index_local), f("gate", x.gate), f("value_dim", x.value_dim);
 }
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
   f("key_heads", x.key_heads), f("value_heads", x.value_heads), f("head_dim", x.head_dim);
   f("taps", x.taps), f("tiled", x.tiled), f("by_channel", x.by_channel);
+  f("lower_bound", x.lower_bound);
 }
 template <class F>
 void fields(StateSpaceInfo& x, F&& f) {

@@ -220,6 +220,10 @@ class Verifier {
       fail("attention over the whole text has a window or another layer's keys");
     }
     if (x->window < 0) fail(fmt::format("window is {}", x->window));
+    if (x->gate < 0 || x->gate >= kHeadGates) fail(fmt::format("gate is {}", x->gate));
+    if (x->value_dim < 0 || (x->value_dim > 0 && x->top_k != 0)) {
+      fail(fmt::format("value_dim is {}", x->value_dim));
+    }
     if (x->chunked != 0 && (x->chunked != 1 || x->window == 0)) fail("chunks of no size");
     if (!std::isfinite(x->softcap) || x->softcap < 0) {
       fail(fmt::format("softcap is {}", x->softcap));
@@ -293,6 +297,10 @@ class Verifier {
     positive("key_heads", x->key_heads), positive("value_heads", x->value_heads);
     positive("head_dim", x->head_dim);
     if (x->taps < 2) fail(fmt::format("a convolution of {} taps", x->taps));
+    if (!std::isfinite(x->lower_bound) || x->lower_bound > 0 ||
+        (x->lower_bound < 0 && !x->by_channel)) {
+      fail(fmt::format("lower_bound is {}", x->lower_bound));
+    }
     if (x->key_heads > 0 && x->value_heads % x->key_heads != 0) {
       fail(fmt::format("{} value heads share {} key heads", x->value_heads, x->key_heads));
     }

@@ -412,6 +412,8 @@ void check_delta_rule(OpCheck& s) {
   }
   s.in_range("tiled", a.tiled, 0, 1);
   if (!s.in_range("by_channel", a.by_channel, 0, 1)) return;
+  s.require(a.lower_bound == 0 || (a.lower_bound < 0 && a.by_channel != 0), "lower_bound is {}",
+            a.lower_bound);
   s.require(a.value_heads % a.key_heads == 0, "{} value heads share {} key heads", a.value_heads,
             a.key_heads);
   const int64_t heads = int64_t{a.key_heads} * 2 + a.value_heads;
@@ -622,6 +624,20 @@ void check_sigmoid_scale(OpCheck& s) {
   s.shape("x", x, ValueType::F32, x.width, x.rows);
   s.shape("gate", s.in(1), ValueType::F32, 1, x.rows);
   s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
+void check_head_scale(OpCheck& s) {
+  const auto& a = s.attrs<HeadScaleAttrs>();
+  const OpOperand& x = s.in(0);
+  s.in_range("function", a.function, 0, kHeadGates - 1);
+  if (!s.require(a.heads > 0 && x.width % a.heads == 0, "{} heads do not divide a row of {}",
+                 a.heads, x.width)) {
+    return;
+  }
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("gate", s.in(1), ValueType::F32, a.heads, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+  s.require(x.whole() && s.in(1).whole() && s.out(0).whole(), "an operand is a part of a value");
 }
 
 void check_gather_rows(OpCheck& s) {

@@ -383,8 +383,9 @@ enum class Activation : int32_t {
   Sigmoid = 3,   // sigmoid(g)                           gates of attention
   Product = 4,   // g                                    gates of short convolutions
   Relu = 5,      // max(g, 0)                            with g = up, units of ReluSquared
+  SiluUpTo = 6,  // min(g * sigmoid(g), limit)           of the gate before it is clamped
 };
-inline constexpr int32_t kActivations = 6;
+inline constexpr int32_t kActivations = 7;
 
 struct GluAttrs {
   int32_t activation = 0;  // enum Activation
@@ -448,6 +449,20 @@ struct SumExpertsAttrs {
   }
 };
 
+// For gates of attention's output that are one number a head (Step-3.5, Laguna):
+// y[h] = x[h] * f(gate[h]), of heads that are equal parts of x.
+enum class HeadGate : int32_t { Sigmoid = 0, Softplus = 1 };
+inline constexpr int32_t kHeadGates = 2;
+
+struct HeadScaleAttrs {
+  int32_t heads = 1;
+  int32_t function = 0;  // enum HeadGate
+  template <class F>
+  void fields(F&& f) {
+    f("heads", heads), f("function", function);
+  }
+};
+
 // For embeddings, residuals and logits that a family multiplies by a constant (Granite, MiniCPM,
 // Gemma).
 struct ScaleAttrs {
@@ -496,7 +511,8 @@ struct CausalConvAttrs {
 //
 // Without an operand a, b holds both: for each key head the bs of its value heads, then their as.
 // by_channel = 1 (Kimi delta attention): a and dt_bias have head_dim numbers for each head, and row
-// i of M is kept by a[h, i] and dt_bias[h, i].
+// i of M is kept by a[h, i] and dt_bias[h, i]. lower_bound < 0: as exp() has it, decay is that
+// bound at most (Ling 3): M *= exp(lower_bound * sigmoid(|decay[h]| * (a[h, i] + dt_bias[h, i]))).
 struct DeltaRuleAttrs {
   int32_t state = 0;
   int32_t key_heads = 1;
@@ -504,12 +520,15 @@ struct DeltaRuleAttrs {
   int32_t head_dim = 1;
   int32_t tiled = 0;
   int32_t by_channel = 0;
+  float lower_bound = 0;
+  static constexpr uint32_t kFirstBytes = 24;  // without lower_bound
   int64_t state_floats() const { return int64_t{value_heads} * head_dim * head_dim; }
   int64_t decays() const { return int64_t{value_heads} * (by_channel != 0 ? head_dim : 1); }
   template <class F>
   void fields(F&& f) {
     f("state", state), f("key_heads", key_heads), f("value_heads", value_heads),
-        f("head_dim", head_dim), f("tiled", tiled), f("by_channel", by_channel);
+        f("head_dim", head_dim), f("tiled", tiled), f("by_channel", by_channel),
+        f("lower_bound", lower_bound);
   }
 };
 
@@ -552,7 +571,8 @@ using StepAttrs =
                  ExpertsAttrs, ScaleAttrs, SoftcapAttrs, PositionScaleAttrs, CausalConvAttrs,
                  DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs,
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
-                 CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs>;
+                 CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
+                 HeadScaleAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

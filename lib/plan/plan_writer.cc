@@ -119,7 +119,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
 // 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
-// experts or compute a whole delta net, norms whose groups have weights of their own.
+// experts or compute a whole delta net, norms whose groups have weights of their own, gates of
+// whole heads, bounded decays.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
@@ -135,10 +136,13 @@ uint32_t reader_minor(const PlanContents& contents) {
     const bool newest = std::ranges::count(kNewest, static_cast<StepOp>(step.op)) > 0 ||
                         (step.op == static_cast<uint32_t>(StepOp::CausalConv) &&
                          step.attrs_size > CausalConvAttrs::kFirstBytes);
-    const bool reduces = step.op == static_cast<uint32_t>(StepOp::AllReduce);
+    const bool last = step.op == static_cast<uint32_t>(StepOp::AllReduce) ||
+                      step.op == static_cast<uint32_t>(StepOp::HeadScale) ||
+                      (step.op == static_cast<uint32_t>(StepOp::DeltaRule) &&
+                       step.attrs_size > DeltaRuleAttrs::kFirstBytes);
     const bool own_weights = step.op == static_cast<uint32_t>(StepOp::RmsNorm) &&
                              contents.blobs[contents.weight_uses[step.first_weight]].rows > 1;
-    by_op = std::max(by_op, reduces || own_weights ? 7U : newest ? 6U : sums ? 5U : 0U);
+    by_op = std::max(by_op, last || own_weights ? 7U : newest ? 6U : sums ? 5U : 0U);
   }
   if (by_op > 0) return by_op;
   if (contents.facts.reads_hidden()) return 4;

@@ -25,6 +25,7 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
   std::vector<float> out(gate.size());
   for (size_t i = 0; i < out.size(); ++i) {
     double g = gate[i], u = up[i];
+    if (attrs.activation == static_cast<int32_t>(Activation::SiluUpTo)) g /= 1 + std::exp(-g);
     if (attrs.limit > 0) {
       const double limit = attrs.limit;
       g = std::min(g, limit);
@@ -45,6 +46,7 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
         g = 1 / (1 + std::exp(-g));
         break;
       case Activation::Product:
+      case Activation::SiluUpTo:
         break;
       case Activation::Relu:
         g = std::max(g, 0.0);
@@ -406,10 +408,11 @@ void Interpreter::store_keys(const ir::Module& module, std::span<const float> x)
   const auto& info = std::get<ir::AttentionInfo>(module.info);
   const size_t q_width = static_cast<size_t>(info.heads) * info.head_dim;
   const size_t kv_width = static_cast<size_t>(info.kv_heads) * info.head_dim;
+  const size_t v_width = static_cast<size_t>(info.kv_heads) * info.value_width();
   Vector k = part_linear(module, Role::KProj, Role::QkvProj, q_width, kv_width, x);
   Vector v = info.keys_as_values
                  ? k
-                 : part_linear(module, Role::VProj, Role::QkvProj, q_width + kv_width, kv_width, x);
+                 : part_linear(module, Role::VProj, Role::QkvProj, q_width + kv_width, v_width, x);
   k = optional_norm(module, Role::KNorm, std::move(k));
   v = optional_norm(module, Role::VNorm, std::move(v));
   for (size_t at = 0; info.rotated && at < k.size(); at += info.head_dim) {
@@ -441,11 +444,15 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   grow(info.grown, q, info.grown_by_count ? 1 : 0);
   if (info.keys_of_layer < 0) store_keys(module, x);
   const LayerCache& cache = caches_[info.keys_of_layer < 0 ? module.layer : info.keys_of_layer];
-  const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.head_dim,
+  const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.value_width(),
                              0, info.scale, info.window,   info.chunked,  info.softcap};
   Vector out = info.top_k > 0 ? attend_blocks(module, x, q, attrs)
                               : attend(cache, q, attrs, weights(module, "sinks"));
-  for (size_t i = 0; i < gate.size(); ++i) out[i] /= 1 + std::exp(-gate[i]);
+  const bool softplus = info.gate == static_cast<int32_t>(HeadGate::Softplus);
+  for (size_t i = 0; i < out.size() && !gate.empty(); ++i) {
+    const float g = gate[i / (out.size() / gate.size())];
+    out[i] *= softplus ? std::log1p(std::exp(g)) : 1 / (1 + std::exp(-g));
+  }
   return linear(need(module, Role::OProj), out);
 }
 
@@ -568,15 +575,18 @@ Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<c
   const auto& info = std::get<ir::DeltaNetInfo>(module.info);
   const int32_t dim = info.head_dim, repeats = info.value_heads / info.key_heads;
   const Vector mixed = convolve(module, info.taps, delta_inputs(module, info, x));
-  const Vector gate = info.by_channel ? linear(need(module, Role::DeltaGateBProj),
-                                               linear(need(module, Role::DeltaGateAProj), x))
-                                      : linear(need(module, Role::DeltaGateProj), x);
+  const ir::Module* const whole_gate = graph_.child(module, Role::DeltaGateProj);
+  const Vector gate = whole_gate != nullptr ? linear(*whole_gate, x)
+                                            : linear(need(module, Role::DeltaGateBProj),
+                                                     linear(need(module, Role::DeltaGateAProj), x));
   Vector b, a;
   if (info.by_channel) {
     const ir::Module& forget = need(module, Role::DeltaForget);
     b = linear(need(module, Role::DeltaBProj), x);
-    a = linear(need(forget, Role::DeltaForgetBProj),
-               linear(need(forget, Role::DeltaForgetAProj), x));
+    const ir::Module* const whole = graph_.child(forget, Role::DeltaAProj);
+    a = whole != nullptr ? linear(*whole, x)
+                         : linear(need(forget, Role::DeltaForgetBProj),
+                                  linear(need(forget, Role::DeltaForgetAProj), x));
   } else if (const ir::Module* both = graph_.child(module, Role::DeltaBaProj)) {
     const Vector ba = linear(*both, x);
     for (size_t i = 0; i < ba.size(); ++i) (i / repeats % 2 == 0 ? b : a).push_back(ba[i]);
@@ -603,8 +613,11 @@ Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<c
     const double strength = 1 / (1 + std::exp(-double{b[head]}));
     for (int32_t row = 0; row < dim; ++row) {
       const size_t at = info.by_channel ? head * dim + row : head;
-      const double rate = std::log1p(std::exp(double{a[at]} + dt_bias[at]));
-      const double kept = std::exp(decay[head] * rate);
+      const double rate = double{a[at]} + dt_bias[at];
+      const double kept =
+          info.lower_bound < 0
+              ? std::exp(info.lower_bound / (1 + std::exp(-std::abs(decay[head]) * rate)))
+              : std::exp(decay[head] * std::log1p(std::exp(rate)));
       for (int32_t column = 0; column < dim; ++column) matrix[row * dim + column] *= kept;
     }
     for (int32_t column = 0; column < dim; ++column) {
@@ -759,7 +772,16 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   cache.keys.push_back(std::move(keys));
   cache.values.push_back(std::move(values));
   const AttentionAttrs attrs{0, info.heads, info.heads, key_dim, info.value_dim, 0, info.scale};
-  if (info.top_k == 0) return linear(need(module, Role::OProj), attend(cache, q, attrs, {}));
+  if (info.top_k == 0) {
+    Vector out = attend(cache, q, attrs, {});
+    if (const ir::Module* own = graph_.child(module, Role::AttentionGateProj)) {
+      const Vector gate = linear(*own, x);  // of each head
+      for (size_t i = 0; i < out.size(); ++i) {
+        out[i] /= 1 + std::exp(-gate[i / static_cast<size_t>(info.value_dim)]);
+      }
+    }
+    return linear(need(module, Role::OProj), out);
+  }
   if (const ir::Module* indexer = graph_.child(module, Role::Indexer)) {
     choose_positions(module, *indexer, x, q_latent);
   }
@@ -1071,6 +1093,9 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   Vector x(row.begin(), row.end());
   const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
   for (float& value : x) value *= scale;
+  if (const ir::Module* normed = graph_.child(need(model, Role::Embedding), Role::EmbeddingNorm)) {
+    x = norm(*normed, x);
+  }
   const ir::Module& first = graph_.modules[need(model, Role::LayerList).children.front()];
   if (const ir::Module* projection = graph_.child(first, Role::PredictionProj)) {
     Vector both = norm(need(first, Role::PredictionEmbeddingNorm), x);

@@ -35,6 +35,7 @@ void expect_close(float a, double b, double ulps) {
 }
 
 double glu_in_double(const GluAttrs& attrs, double g, double u) {
+  if (attrs.activation == static_cast<int32_t>(Activation::SiluUpTo)) g /= 1 + std::exp(-g);
   if (attrs.limit > 0) {
     g = std::isnan(g) ? g : std::min<double>(g, attrs.limit);
     u = std::clamp<double>(u, -attrs.limit, attrs.limit);
@@ -49,6 +50,7 @@ double glu_in_double(const GluAttrs& attrs, double g, double u) {
     case Activation::Sigmoid:
       return u / (1 + std::exp(-g));
     case Activation::Product:
+    case Activation::SiluUpTo:
       return g * u;
     case Activation::Relu:
       return (g < 0 ? 0 : g) * u;
@@ -226,6 +228,44 @@ TEST_P(ElementwiseTest, AddAndSigmoidScaleAndGatherAreExact) {
       EXPECT_EQ(y[static_cast<size_t>(i)], x[static_cast<size_t>(2 * stride + i)]);
       EXPECT_EQ(y[static_cast<size_t>(width + i)], 0);
       EXPECT_EQ(y[static_cast<size_t>(2 * width + i)], x[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, HeadScaleMultipliesEachHeadByItsOwnGate) {
+  Random random(31);
+  const int64_t tokens = 3;
+  for (const int32_t heads : {1, 3, 10}) {
+    for (const int64_t dim : {1, 16, 37}) {
+      const int64_t width = heads * dim;
+      const std::vector<float> x = random.normals(tokens * width);
+      std::vector<float> gate = random.normals(tokens * heads);
+      gate.back() = 40;  // of which a softplus is the number itself
+      for (const HeadGate function : {HeadGate::Sigmoid, HeadGate::Softplus}) {
+        std::vector<float> y(x.size(), 9);
+        RowsArgs a;
+        a.in[0] = {x.data(), width};
+        a.in[1] = {gate.data(), heads};
+        a.y = y.data();
+        a.y_stride = width;
+        a.width = width;
+        a.token_begin = 1;
+        a.token_end = tokens;
+        a.attrs = HeadScaleAttrs{heads, static_cast<int32_t>(function)};
+        make_heads_rows(a, heads);
+        (*find_rows("head_scale", isa))(a);
+        for (int64_t at = 0; at < tokens * width; ++at) {
+          const double g = gate[static_cast<size_t>(at / dim)];
+          const double f =
+              function == HeadGate::Sigmoid ? 1 / (1 + std::exp(-g)) : std::log1p(std::exp(g));
+          const float in = x[static_cast<size_t>(at)];
+          if (at < width) {
+            ASSERT_EQ(y[static_cast<size_t>(at)], 9);
+          } else {
+            expect_close(y[static_cast<size_t>(at)], in * f, 4);
+          }
+        }
+      }
     }
   }
 }

@@ -57,6 +57,7 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   const ir::AttentionInfo* a = KTX_TRY(info_of<ir::AttentionInfo>(attention));
   const int64_t q_rows = int64_t{a->heads} * a->head_dim;
   const int64_t kv_rows = int64_t{a->kv_heads} * a->head_dim;
+  const int64_t v_rows = int64_t{a->kv_heads} * a->value_width();
   const bool own_keys = a->keys_of_layer < 0;
   View q = a->gated
                ? KTX_TRY(head_halves(attention, *a, 0, in, "q"))
@@ -72,7 +73,7 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   }
   if (own_keys && !a->keys_as_values) {
     v = KTX_TRY(
-        part_linear(attention, Role::VProj, Role::QkvProj, q_rows + kv_rows, kv_rows, in, "v"));
+        part_linear(attention, Role::VProj, Role::QkvProj, q_rows + kv_rows, v_rows, in, "v"));
   }
   KTX_TRY(optional_norm(attention, Role::QNorm, q));
   if (own_keys) KTX_TRY(norm_keys(attention, *a, k, v));
@@ -91,9 +92,9 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
     kept_[attention.layer] = {k, v, {}};
   }
   const int32_t slot = KTX_TRY(slot_of(attention, *a));
-  const View out = value("attn", int64_t{a->heads} * a->head_dim);
+  const View out = value("attn", int64_t{a->heads} * a->value_width());
   const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));
-  const AttentionAttrs attrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim,
+  const AttentionAttrs attrs{slot, a->heads, a->kv_heads, a->head_dim, a->value_width(),
                              0,    a->scale, a->window,   a->chunked,  a->softcap};
   if (a->top_k > 0) {
     const View blocks = KTX_TRY(chosen_blocks(attention, *a, in));
@@ -105,11 +106,21 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   } else {
     emit(attention, StepOp::Attention, {q}, {out}, {sinks}, attrs);
   }
-  if (a->gated || own_gate) {
+  if (a->gated || own_gate) apply_gate(attention, *a, gate, out);
+  return term(attention, Role::OProj, out, "attn_out");
+}
+
+// A number for each element, or for each head.
+void Lowering::apply_gate(const Module& attention, const ir::AttentionInfo& a, View gate,
+                          View out) {
+  const bool sigmoid = a.gate == static_cast<int32_t>(HeadGate::Sigmoid);
+  if (gate.width == out.width && sigmoid) {
     emit(attention, StepOp::Glu, {gate, out}, {out}, {},
          GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
+  } else {
+    emit(attention, StepOp::HeadScale, {out, gate}, {out}, {},
+         HeadScaleAttrs{static_cast<int32_t>(gate.width), a.gate});
   }
-  return term(attention, Role::OProj, out, "attn_out");
 }
 
 // The blocks that block attention reads, by KV head. The indexer's keys have a KV slot of their
@@ -157,7 +168,7 @@ Result<int32_t> Lowering::slot_of(const Module& attention, const ir::AttentionIn
   Keys& keys = found->second;
   const auto [slot, added] = keys.slots.try_emplace(attention.decision.device);
   if (added) {
-    slot->second = add_kv_slot(attention, a.kv_heads, a.head_dim, a.head_dim, a.window);
+    slot->second = add_kv_slot(attention, a.kv_heads, a.head_dim, a.value_width(), a.window);
     emit(attention, StepOp::KvStore, {keys.k, keys.v}, {}, {}, KvStoreAttrs{slot->second});
   }
   return slot->second;

@@ -53,16 +53,26 @@ Result<Lowering::Term> Lowering::lower_channel_delta_net(const Module& net,
          CausalConvAttrs{states_++, static_cast<int32_t>(d.width()), d.taps});
   }
   const Module& forget = *KTX_TRY(child(net, Role::DeltaForget));
-  const View rates = KTX_TRY(linear(forget, Role::DeltaForgetAProj, in, "delta_forget"));
-  const View a = KTX_TRY(linear(forget, Role::DeltaForgetBProj, rates, "delta_a"));
+  View a, gate;
+  if (modules_.child(forget, Role::DeltaAProj)) {
+    a = KTX_TRY(linear(forget, Role::DeltaAProj, in, "delta_a"));
+  } else {
+    const View rates = KTX_TRY(linear(forget, Role::DeltaForgetAProj, in, "delta_forget"));
+    a = KTX_TRY(linear(forget, Role::DeltaForgetBProj, rates, "delta_a"));
+  }
   const View b = KTX_TRY(linear(net, Role::DeltaBProj, in, "delta_b"));
-  const View open = KTX_TRY(linear(net, Role::DeltaGateAProj, in, "delta_open"));
-  const View gate = KTX_TRY(linear(net, Role::DeltaGateBProj, open, "delta_gate"));
+  if (modules_.child(net, Role::DeltaGateProj)) {
+    gate = KTX_TRY(linear(net, Role::DeltaGateProj, in, "delta_gate"));
+  } else {
+    const View open = KTX_TRY(linear(net, Role::DeltaGateAProj, in, "delta_open"));
+    gate = KTX_TRY(linear(net, Role::DeltaGateBProj, open, "delta_gate"));
+  }
   const View out = value("delta", d.width());
   const BlobId decay = KTX_TRY(blob(net, "decay"));
   const BlobId dt_bias = KTX_TRY(blob(net, "dt_bias"));
-  emit(net, StepOp::DeltaRule, {qkv, b, a}, {out}, {decay, dt_bias},
-       DeltaRuleAttrs{states_++, d.key_heads, d.value_heads, d.head_dim, d.tiled, 1});
+  emit(
+      net, StepOp::DeltaRule, {qkv, b, a}, {out}, {decay, dt_bias},
+      DeltaRuleAttrs{states_++, d.key_heads, d.value_heads, d.head_dim, d.tiled, 1, d.lower_bound});
   KTX_TRY(norm(*KTX_TRY(child(net, Role::DeltaNorm)), out, out));
   emit(net, StepOp::Glu, {gate, out}, {out}, {},
        GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});

@@ -84,6 +84,10 @@ Result<Lowering::Term> Lowering::lower_mla(const Module& attention, View in) {
   emit(kv_b, StepOp::MatmulHeads, {latent_out, View{}}, {out}, {b.value},
        MatmulHeadsAttrs{a->heads, 0, b.split ? 0 : a->nope_dim, a->value_dim, a->kv_lora_rank,
                         a->value_dim});
+  if (modules_.child(attention, Role::AttentionGateProj)) {
+    const View gate = KTX_TRY(linear(attention, Role::AttentionGateProj, in, "attn_gate"));
+    emit(attention, StepOp::HeadScale, {out, gate}, {out}, {}, HeadScaleAttrs{a->heads});
+  }
   return term(attention, Role::OProj, out, "attn_out");
 }
 

@@ -48,6 +48,7 @@ Status Lowering::run() {
   KTX_TRY(add_embedding_row(*model, Role::PositionEmbedding, -1, "positions"));
   KTX_TRY(add_embedding_row(*model, Role::TypeEmbedding, 0, "type"));
   KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
+  KTX_TRY(optional_norm(*embedding, Role::EmbeddingNorm, x_));
   KTX_TRY(lower_layer_inputs(*model));
   KTX_TRY(lower_prediction_input(*layers));
   KTX_TRY(spread_streams(*model));

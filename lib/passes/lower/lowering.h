@@ -137,6 +137,7 @@ class Lowering {
                       int32_t window = 0);
   Status norm_keys(const Module& attention, const ir::AttentionInfo& a, View& k, View& v);
   Result<int32_t> slot_of(const Module& attention, const ir::AttentionInfo& a);
+  void apply_gate(const Module& attention, const ir::AttentionInfo& a, View gate, View out);
   Result<View> head_halves(const Module& attention, const ir::AttentionInfo& a, int32_t half,
                            View in, const char* value_name);
 

@@ -112,6 +112,7 @@ void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSi
 // What of the module's steps without weights no GPU kernel computes; empty: nothing.
 std::string state_refusal(const ir::Module& module) {
   if (const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info)) {
+    if (net->lower_bound < 0) return "a gated delta rule with bounded decays";
     if (kernels::gpu_delta_rule_takes(net->head_dim)) return "";
     return fmt::format("a gated delta rule of heads of {}", net->head_dim);
   }

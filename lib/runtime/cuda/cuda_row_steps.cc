@@ -150,20 +150,37 @@ class RowOpStep final : public GpuStep {
     args_.y_stride = y.stride;
     args_.width = y.width;
     args_.attrs = context.any_attrs();
+    if (context.op() == StepOp::HeadScale) heads_ = context.attrs<HeadScaleAttrs>().heads;
     launch_ = kernels::find_cuda_rows(context.op());
     rows_ = y.rows;
     gpu_ = &context.gpu();
     return {};
   }
   Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    gpu_->use();
+    if (heads_ > 1) return launch_heads(shape.rows(rows_));
     kernels::RowsArgs args = args_;
     args.token_end = shape.rows(rows_);
-    gpu_->use();
     return launch_(args, gpu_->stream());
   }
 
  private:
+  // As many tokens at a time as a launch has rows for.
+  Status launch_heads(int64_t tokens) {
+    constexpr int64_t kMostRows = 65535;
+    const int64_t each = kMostRows / heads_;
+    if (each == 0) return Error{"more heads than a GPU's launch has rows"};
+    for (int64_t begin = 0; begin < tokens; begin += each) {
+      kernels::RowsArgs args = args_;
+      args.token_begin = begin;
+      args.token_end = std::min(begin + each, tokens);
+      kernels::make_heads_rows(args, heads_);
+      KTX_TRY(launch_(args, gpu_->stream()));
+    }
+    return {};
+  }
   kernels::RowsArgs args_;
+  int32_t heads_ = 1;  // of head_scale
   kernels::LaunchRows launch_ = nullptr;
   RowKind rows_ = RowKind::Token;
   CudaGpu* gpu_ = nullptr;

@@ -24,7 +24,7 @@ from gguf.quants import dequantize
 config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
 # Files of these have rows of q and k in the order of pairs; transformers has halves.
 PAIRED_ROWS = {"granite", "granitemoehybrid", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral",
-               "mixtral", "smollm3", "arcee"}
+               "mixtral", "smollm3", "arcee", "muse_glimmer"}
 
 config_json = json.load(open(config_file))
 OTHER_NAMES = {}
@@ -50,6 +50,7 @@ if config_json["model_type"] == "falcon_h1":  # files hold weights with the fact
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 text = config.get_text_config()
+tied = getattr(config, "tie_word_embeddings", getattr(text, "tie_word_embeddings", False))
 name = config_json["architectures"][0]  # EXAONE 3 is a Llama there
 make = getattr(transformers, name, None) or transformers.AutoModelForCausalLM.from_config
 model = make(config).float().eval()
@@ -61,6 +62,8 @@ state = dict(model.state_dict())
 state.update(model.named_buffers())
 left = {n for n in state if not n.endswith(("inv_freq", "embed_scale", "mup_vector"))
         and not n.startswith("model.visual.")}
+if any(n.startswith("model.language_model.") for n in state):
+    left = {n for n in left if n.startswith(("model.language_model.", "lm_head."))}
 
 tensors = {}
 for tensor in GGUFReader(gguf_file).tensors:
@@ -69,6 +72,28 @@ for tensor in GGUFReader(gguf_file).tensors:
     rows = rows.astype(np.float32)
     rows = rows.reshape([int(n) for n in reversed(tensor.shape)])
     tensors[tensor.name] = torch.from_numpy(rows.copy())
+
+
+class TwoNorms(torch.nn.Module):
+    """In the place of a norm without weights, which Muse Glimmer calls for queries and then for keys:
+    files have weights for both, and the queries' hold qk_scale_factor."""
+
+    def __init__(self, eps):
+        super().__init__()
+        self.eps, self.weights, self.calls = eps, {}, 0
+
+    def forward(self, x):
+        weight = self.weights["kq"[self.calls % 2 == 0]]
+        self.calls += 1
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * weight
+
+
+def put_qk_norm(path, value):
+    layer = model.model.language_model.layers[int(path.split(".")[2])].self_attn
+    if not isinstance(layer.qk_norm, TwoNorms):
+        layer.qk_norm = TwoNorms(text.rms_norm_eps)
+    keys = path.endswith("_of_keys")
+    layer.qk_norm.weights["k" if keys else "q"] = value / (1 if keys else layer.qk_scale_factor)
 
 
 def put(name, value):
@@ -83,8 +108,9 @@ def put(name, value):
         for part, rows in zip("qkv", torch.split(value, [q, kv, kv])):
             put(name.replace("query_key_value", part + "_proj"), rows)
         return
-    if name not in state and name.endswith(".gate.weight"):  # a linear of its own
-        name = name.replace(".weight", ".wg.weight")
+    own = name.replace(".gate.weight", ".gate.wg.weight")  # a linear of its own
+    if name not in state and own in state:
+        name = own
     if name not in state and name.endswith(".router.weight"):
         name = name.replace(".weight", ".gate.weight")
     if name not in state and name.replace(".weight", ".norms.0.weight") in state:
@@ -109,7 +135,7 @@ def halves(rows, heads):
 
 
 def put_delta(path, params):  # of Kimi delta attention: parts of other modules there
-    put(path + ".forget_gate.A_log", torch.log(-params["decay"]))
+    put(path + ".forget_gate.A_log", torch.log(abs(params["decay"])))
     put(path + ".forget_gate.dt_bias", params["dt_bias"])
     put(path + ".conv1d.weight", torch.cat([params["conv_" + p].flatten(0, 2) for p in "qkv"]))
 
@@ -172,18 +198,23 @@ for path, params in modules.items():
         key = f"{path}.{name}"
         if name == "correction_bias":
             block = path.rsplit(".", 1)[0] + "."
-            key, = [k for k in state if k.startswith(block) and
+            key, = [k for k in state if k.replace("language_model.", "").startswith(block) and
                     k.endswith(("correction_bias", "expert_bias"))]
-        if path == "lm_head" and config.tie_word_embeddings:
+        if path == "lm_head" and tied:
             continue
         if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
             value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
-        one_more = ("gemma", "gemma3_text", "nemotron", "minimax_m3_vl_text")  # files hold 1 + w
-        if config.model_type in one_more and "norm" in path and name == "weight":
+        if ".qk_norm" in path and config.model_type == "muse_glimmer":
+            put_qk_norm(path, halves(value, 1))
+            continue
+        one_more = ("gemma", "gemma3_text", "nemotron", "minimax_m3_vl_text",
+                    "step3p7", "muse_glimmer")  # files hold 1 + w
+        plain = config.model_type == "muse_glimmer" and path == "model.norm"
+        if config.model_type in one_more and "norm" in path and name == "weight" and not plain:
             value = value - 1
         put(key, value)
-if config.tie_word_embeddings:
+if tied:
     left.discard("lm_head.weight")
 assert not left, f"no tensors for {sorted(left)}"
 

@@ -334,6 +334,7 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   t.step(StepOp::PositionScale, 1, {{x}}, {{x}}, {}, PositionScaleAttrs{0.1f, 64});
 
   if (every_op) {  // one key head and two value heads of 16
+    t.step(StepOp::HeadScale, 1, {{x}, {shared_gate}}, {{x}}, {}, HeadScaleAttrs{1, 1});
     const uint32_t mixed = t.f32("mixed", kHidden);
     const uint32_t read = t.f32("read", 32);
     // The experts once more, as a host adds up what others have computed.

@@ -79,8 +79,7 @@ class Synthesiser {
     if (types && layer < std::ssize(*types)) {
       return (*types)[static_cast<size_t>(layer)] == "sliding_attention";
     }
-    return family_->window_period > 0 &&
-           layer % family_->window_period < family_->window_period - 1;
+    return family_->has_window(layer, family_->window_period);
   }
   bool is_global(int64_t layer) const { return global_head_dim_ > 0 && !has_window(layer); }
   int64_t head_dim_of(int64_t layer) const {
@@ -107,6 +106,25 @@ class Synthesiser {
   bool has_attention(int64_t layer) const {
     if (conv_taps_ > 0) return kind_of(layer) != "conv";
     return space_heads_ == 0 || family_->beside_attention || kind_of(layer) == "full_attention";
+  }
+  // Some families have them in layers with a window alone.
+  bool has_sinks(int64_t layer) const {
+    const families::ModuleRow* row = family_->find_row(ir::Role::Attention);
+    if (!has_param(ir::Role::Attention, "sinks")) return false;
+    if (row->params[0].when != families::When::Sinks) return true;
+    return flag(has_window(layer) ? "add_swa_attention_sink_bias" : "add_full_attention_sink_bias")
+        .value_or(has_window(layer));
+  }
+  // The width of a value head.
+  int64_t value_dim_of(int64_t layer) const {
+    return value_head_ > 0 ? value_head_ : head_dim_of(layer);
+  }
+  bool has_head_gates() const {
+    return family_->head_gates && config_.string("gating") != "per-element";
+  }
+  int64_t local_rotary() const {
+    const double part = config_.f64("local_rotary_factor").value_or(1);
+    return static_cast<int64_t>(part * static_cast<double>(head_dim_) + 1e-6) / 2 * 2;
   }
   bool has_feed_forward(int64_t layer) const {
     return !family_->one_part || kind_of(layer) == "mlp" || kind_of(layer) == "moe";
@@ -254,6 +272,9 @@ class Synthesiser {
         family_->experts.layers == LayerPattern::SparseStep) {
       moe_step_ = std::max<int64_t>(config_.i64("decoder_sparse_step").value_or(1), 1);
     }
+    if (!is_mla() && family_->has_config_key("v_head_dim")) {
+      value_head_ = config_.i64("v_head_dim").value_or(0);
+    }
     rotary_ = head_dim_;
     if (family_->partial_rotary) {
       const double part = config_.f64("partial_rotary_factor").value_or(1);
@@ -270,7 +291,9 @@ class Synthesiser {
     read_kinds_of_layers();
     by_channel_ = family_->has_role(ir::Role::DeltaForget);
     if (by_channel_) {
-      delta_key_heads_ = delta_value_heads_ = KTX_TRY(need("linear_num_heads"));
+      const char* const heads =
+          config_.has("linear_num_heads") ? "linear_num_heads" : "num_attention_heads";
+      delta_key_heads_ = delta_value_heads_ = KTX_TRY(need(heads));
       delta_dim_ = KTX_TRY(need("linear_head_dim"));
       delta_taps_ = config_.i64("linear_conv_kernel_dim").value_or(4);
     } else if (family_->has_role(ir::Role::DeltaNet)) {
@@ -394,7 +417,10 @@ class Synthesiser {
       u32("rope.dimension_count", rotary_);
       if (config_.i64("head_dim")) {
         u32("attention.key_length", head_dim_);
-        u32("attention.value_length", head_dim_);
+        u32("attention.value_length", value_head_ > 0 ? value_head_ : head_dim_);
+      }
+      if (family_->has_gguf_key("rope.dimension_count_swa")) {
+        u32("rope.dimension_count_swa", local_rotary());
       }
     }
     if (index_heads_ > 0) add_indexer_metadata();
@@ -442,6 +468,7 @@ class Synthesiser {
     if (by_channel_) {
       u32("ssm.conv_kernel", delta_taps_);
       u32("kda.head_dim", delta_dim_);
+      if (const auto bound = config_.f64("kda_decay_bound")) f32("kda.gate_lower_bound", -*bound);
       return;
     }
     u32("ssm.conv_kernel", delta_taps_);
@@ -549,13 +576,13 @@ class Synthesiser {
   void add_window_list() {
     constexpr std::string_view kKey = "attention.sliding_window_pattern";
     const auto types = config_.strings("layer_types");
-    if (!types || family_->windows != families::WindowPattern::Period) return;
+    if (!types || !family_->windows_by_period()) return;
     if (global_head_dim_ > 0) return;  // add_kinds_metadata() writes it
     if (!family_->has_gguf_key(kKey)) return;
     std::vector<int32_t> list, usual;
     for (const std::string& type : *types) {
       const auto layer = static_cast<int32_t>(list.size());
-      usual.push_back(layer % family_->window_period < family_->window_period - 1);
+      usual.push_back(family_->has_window(layer, family_->window_period));
       list.push_back(type == "sliding_attention");
     }
     if (list != usual) writer_.add_i32s(fmt::format("{}.{}", arch_, kKey), list);
@@ -604,7 +631,8 @@ class Synthesiser {
   void add_window_metadata() {
     const auto window = config_.i64("sliding_window");
     if (window && *window > 0 && family_->has_gguf_key("attention.sliding_window")) {
-      u32("attention.sliding_window", *window);
+      const families::ConfigKey* row = family_->find_gguf_key("attention.sliding_window");
+      u32("attention.sliding_window", *window - (row->read == families::KeyRead::OneMore ? 1 : 0));
       add_window_list();
     }
     const auto number = [&](std::string_view config_key, std::string_view key) {
@@ -612,6 +640,15 @@ class Synthesiser {
       if (value && family_->has_gguf_key(key)) f32(key, *value);
     };
     number("rope_local_base_freq", "rope.freq_base_swa");
+    number("attention_value_scale", "attention.value_scale");
+    const auto limits = [&](std::string_view config_key, std::string_view key) {
+      const auto list = config_.floats(config_key);
+      if (!list || is_compressed() || !family_->has_gguf_key(key)) return;
+      writer_.add_f32s(fmt::format("{}.{}", arch_, key),
+                       std::vector<float>(list->begin(), list->end()));
+    };
+    limits("swiglu_limits", "swiglu_clamp_exp");
+    limits("swiglu_limits_shared", "swiglu_clamp_shexp");
     number("attn_logit_softcapping", "attn_logit_softcapping");
     number("final_logit_softcapping", "final_logit_softcapping");
     number("embedding_multiplier", "embedding_scale");
@@ -816,30 +853,33 @@ class Synthesiser {
     const int64_t head_dim = head_dim_of(layer);
     const int64_t q = of_layer(heads_, layer) * head_dim;
     const int64_t kv = of_layer(kv_heads_, layer) * head_dim;
+    const int64_t v = of_layer(kv_heads_, layer) * value_dim_of(layer);
+    const int64_t read = of_layer(heads_, layer) * value_dim_of(layer);
     const bool fused = family_->has_role(ir::Role::QkvProj);
     if (fused) {
       matrix(blk + "attn_qkv.weight", layer, {hidden_, q + 2 * kv});
     } else {
       matrix(blk + "attn_q.weight", layer, {hidden_, family_->gated_attention ? 2 * q : q});
       if (has_own_keys(layer)) matrix(blk + "attn_k.weight", layer, {hidden_, kv});
-      if (has_own_values(layer)) matrix(blk + "attn_v.weight", layer, {hidden_, kv});
+      if (has_own_values(layer)) matrix(blk + "attn_v.weight", layer, {hidden_, v});
     }
-    matrix(blk + "attn_output.weight", layer, {q, hidden_}, kResidualSigma);
+    matrix(blk + "attn_output.weight", layer, {read, hidden_}, kResidualSigma);
     if (has_qkv_bias() && fused) {
       noise(blk + "attn_qkv.bias", q + 2 * kv, kSigma);
     } else if (has_qkv_bias()) {
       noise(blk + "attn_q.bias", q, kSigma);
       noise(blk + "attn_k.bias", kv, kSigma);
-      noise(blk + "attn_v.bias", kv, kSigma);
+      noise(blk + "attn_v.bias", v, kSigma);
       if (family_->bias == families::BiasKind::Config || always_has(ir::Role::OProj, "bias")) {
         noise(blk + "attn_output.bias", hidden_, kSigma);
       }
     }
-    if (has_param(ir::Role::Attention, "sinks")) {
+    if (has_sinks(layer)) {
       noise(blk + "attn_sinks.weight", of_layer(heads_, layer), 0.5f);
     }
     if (family_->has_role(ir::Role::AttentionGateProj)) {
-      matrix(blk + "attn_gate.weight", layer, {hidden_, q});
+      matrix(blk + "attn_gate.weight", layer,
+             {hidden_, has_head_gates() ? of_layer(heads_, layer) : q});
     }
     const bool rows = family_->qk_norm == families::QkNormKind::Row;
     if (!has_qk_norm_) return;
@@ -907,13 +947,16 @@ class Synthesiser {
       noise(fmt::format("{}ssm_conv1d_{}.weight", blk, part), {delta_taps_, 1, width, 1},
             1 / std::sqrt(static_cast<float>(delta_taps_)));
     }
-    matrix(blk + "ssm_f_a.weight", layer, {hidden_, delta_dim_});
-    matrix(blk + "ssm_f_b.weight", layer, {delta_dim_, width});
+    const bool latent = family_->has_role(ir::Role::DeltaForgetAProj);
+    matrix(blk + "ssm_f_a.weight", layer, {hidden_, latent ? delta_dim_ : width});
+    if (latent) matrix(blk + "ssm_f_b.weight", layer, {delta_dim_, width});
     matrix(blk + "ssm_beta.weight", layer, {hidden_, heads});
-    matrix(blk + "ssm_g_a.weight", layer, {hidden_, delta_dim_});
-    matrix(blk + "ssm_g_b.weight", layer, {delta_dim_, width});
-    values(blk + "ssm_a", {1, heads, 1, 1},
-           [](uint64_t head) { return -1 - static_cast<float>(head % 16); });
+    matrix(blk + "ssm_g_a.weight", layer, {hidden_, latent ? delta_dim_ : width});
+    if (latent) matrix(blk + "ssm_g_b.weight", layer, {delta_dim_, width});
+    values(blk + "ssm_a", {1, heads, 1, 1}, [latent](uint64_t head) {
+      const float size = 1 + static_cast<float>(head % 16);
+      return latent ? -size : size / 16;
+    });
     noise(blk + "ssm_dt.bias", width, 1, -3);
     ones(blk + "ssm_norm.weight", delta_dim_);
     matrix(blk + "attn_output.weight", layer, {width, hidden_}, kResidualSigma);
@@ -937,6 +980,9 @@ class Synthesiser {
       matrix(blk + "attn_v_b.weight", layer, {kv_rank_, v_dim_, heads});
     }
     matrix(blk + "attn_output.weight", layer, {heads * v_dim_, hidden_}, kResidualSigma);
+    if (family_->has_role(ir::Role::AttentionGateProj)) {
+      matrix(blk + "attn_gate.weight", layer, {hidden_, heads});
+    }
     if (has_indexer(layer)) add_indexer(layer, blk + "indexer.");
   }
 
@@ -1086,7 +1132,11 @@ class Synthesiser {
     const double high = config_.f64("rope_scaling.high_freq_factor").value_or(4);
     const auto length = static_cast<double>(
         config_.i64("rope_scaling.original_max_position_embeddings").value_or(8192));
-    values("rope_freqs.weight", {rotary_ / 2}, [=, dim = rotary_](uint64_t i) {
+    // Where layers with a window rotate more of a head, nothing of theirs is divided.
+    const int64_t pairs =
+        std::max(rotary_, family_->has_role(ir::Role::LocalRotary) ? local_rotary() : 0) / 2;
+    values("rope_freqs.weight", {pairs}, [=, dim = rotary_](uint64_t i) {
+      if (static_cast<int64_t>(i) >= dim / 2) return 1.f;
       const double wave =
           2 * kPi * std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(dim));
       if (wave < length / high) return 1.f;
@@ -1128,6 +1178,7 @@ class Synthesiser {
   int64_t full_attention_interval_ = 4;
   // Of state spaces; no heads: the model has none.
   int64_t space_heads_ = 0, space_dim_ = 0, space_groups_ = 0, space_state_ = 0, space_taps_ = 0;
+  int64_t value_head_ = 0;   // of grouped-query attention; 0: as keys
   int64_t conv_taps_ = 0;    // of short convolutions; 0: the model has none
   bool by_channel_ = false;  // Kimi delta attention
   bool has_qk_norm_ = true;

@@ -20,7 +20,16 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
     args_.attrs = context.step.attrs;
     reads_any_row_ = info(op).has(kReadsAnyRow);
     reads_position_ = info(op).has(kReadsPosition);
+    if (op == StepOp::HeadScale) heads_ = context.attrs<HeadScaleAttrs>().heads;
     return bind_output(context, find_rows);
+  }
+  void run_rows(int64_t begin, int64_t end, std::byte* scratch) override {
+    if (heads_ == 1) return RowStep::run_rows(begin, end, scratch);
+    RowsArgs args = args_;
+    args.token_begin = begin;
+    args.token_end = end;
+    make_heads_rows(args, heads_);
+    run_(args);
   }
   // Column-wise ops: each operand has these columns.
   void run_region(const OutputRegion& region, std::byte*) override {
@@ -41,6 +50,7 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
     if (reads_position_) args_.position = batch.position.data();
   }
   bool reads_any_row_ = false, reads_position_ = false;
+  int32_t heads_ = 1;  // of head_scale
 };
 
 }  // namespace
