@@ -47,6 +47,10 @@ inline constexpr InvokeTags kDsmlTags = {"<｜DSML｜function_calls>", "</｜DSM
                                          "<｜DSML｜parameter ",      "</｜DSML｜parameter>",
                                          "<｜DSML｜tool_calls>",     "</｜DSML｜tool_calls>"};
 
+inline constexpr InvokeTags kAtemTags = {"<atem:function_calls>", "</atem:function_calls>",
+                                         "<atem:invoke ",         "</atem:invoke>",
+                                         "<atem:parameter ",      "</atem:parameter>"};
+
 inline constexpr std::string_view kGemmaCall = "<|tool_call>call:";
 inline constexpr std::string_view kGemmaCallEnd = "<tool_call|>";
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
@@ -68,6 +72,7 @@ CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead&
 CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_atem(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 
 // {"name": …, "arguments" or "parameters": …, "id": …}, or a list of such; as OpenAI's clients
 // write it, within "function".

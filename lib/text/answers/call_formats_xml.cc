@@ -1,4 +1,4 @@
-// Tool calls with arguments in tags: GLM-4.5, Qwen3-Coder, MiniMax-M2, DeepSeek-V3.2.
+// Tool calls with arguments in tags: GLM-4.5, Qwen3-Coder, MiniMax-M2, DeepSeek-V3.2, Muse Glimmer.
 #include <algorithm>
 
 #include "lib/text/answers/call_formats.h"
@@ -128,6 +128,10 @@ CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallR
 
 CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   return read_invoke(ToolCallFormat::Dsml, kDsmlTags, in, tools, read);
+}
+
+CallState read_atem(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  return read_invoke(ToolCallFormat::Atem, kAtemTags, in, tools, read);
 }
 
 CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {

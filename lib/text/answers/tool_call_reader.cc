@@ -32,6 +32,8 @@ constexpr std::string_view kDsmlOpeners[] = {kDsmlTags.section, kDsmlTags.later_
                                              kDsmlTags.invoke};
 constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.section_end,
                                               kDsmlTags.later_section_end};
+constexpr std::string_view kAtemOpeners[] = {kAtemTags.section, kAtemTags.invoke};
+constexpr std::string_view kAtemTrailers[] = {kAtemTags.invoke_end, kAtemTags.section_end};
 constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
 // The last one is what the model goes on with where nothing stops it: the place of the result.
 constexpr std::string_view kGemmaTrailers[] = {kGemmaCallEnd, kGemmaResponse};
@@ -58,6 +60,7 @@ constexpr CallFormat kFormats[] = {
     {ToolCallFormat::MiniMax, kMiniMaxOpeners, kMiniMaxTrailers, kMiniMaxTags.invoke_end,
      read_minimax, true},
     {ToolCallFormat::Dsml, kDsmlOpeners, kDsmlTrailers, kDsmlTags.invoke_end, read_dsml, true},
+    {ToolCallFormat::Atem, kAtemOpeners, kAtemTrailers, kAtemTags.invoke_end, read_atem, true},
     {ToolCallFormat::Gemma, kGemmaOpeners, kGemmaTrailers, kGemmaCallEnd, read_gemma, true},
 };
 

@@ -22,6 +22,9 @@
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2; V4 has
 //             tool_calls in the place of function_calls)
+//   Atem      <atem:function_calls><atem:invoke name="n"><atem:parameter
+//   name="k">v</atem:parameter>…
+//             (Muse Glimmer)
 //   Gemma     <|tool_call>call:n{k:<|"|>v<|"|>,k:[1,true]}<tool_call|>     (Gemma 4)
 //   Nemotron  <TOOLCALL>[{"name": n, "arguments": {…}}, …]</TOOLCALL>     (Nemotron Nano 2)
 //   Python    <|tool_call_start|>[n(k="v", k=[1, True]), …]<|tool_call_end|>     (LFM2)
@@ -69,6 +72,7 @@ enum class ToolCallFormat {
   QwenCoder,
   MiniMax,
   Dsml,
+  Atem,
   Gemma,
   Nemotron,
   Python,

@@ -44,6 +44,9 @@ constexpr TextForm kTextForms[] = {
     {ToolCallFormat::MiniMax,
      "<minimax:tool_call>\n<invoke name=\"$N\">\n$A</invoke>\n</minimax:tool_call>",
      "<parameter name=\"$K\">$V</parameter>\n"},
+    {ToolCallFormat::Atem,
+     "<atem:function_calls>\n<atem:invoke name=\"$N\">\n$A</atem:invoke>\n</atem:function_calls>",
+     "<atem:parameter name=\"$K\">$V</atem:parameter>\n"},
 };
 
 const TextForm* find_form(ToolCallFormat format) {

@@ -189,6 +189,13 @@ const Case kCases[] = {
     {MiniMax, "<invoke name=\"g\"><parameter name=\"x\">a < b</parameter></invoke>",
      "|g {\"x\": \"a < b\"}"},
     {MiniMax, "<minimax:tool_call>no", "<minimax:tool_call>no"},
+    // Muse Glimmer
+    {Atem,
+     "<atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter name=\"a\">42"
+     "</atem:parameter>\n<atem:parameter name=\"s\"> 42 </atem:parameter>\n</atem:invoke>\n"
+     "</atem:function_calls>",
+     "|f {\"a\": 42, \"s\": \" 42 \"}"},
+    {Atem, "<atem:function_calls>no", "<atem:function_calls>no"},
     // DeepSeek-V3.2
     {Dsml,
      "So.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜parameter name=\"x\" "
