@@ -1,10 +1,14 @@
 // MiniCPM 1, 2 and 4: Llama with constant factors of embeddings, of what attention and feed-forward
-// part add, and of logits. Module names are those of the code beside the models' weights.
+// part add, and of logits. Module names are those of the code beside the models' weights. MiniCPM3:
+// the same factors with DeepSeek V2's latent attention, of which halves are rotated, by longrope.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
 namespace ktx::families {
 namespace {
+
+constexpr ClassRow kScaledEmbedding3{"{P}ScaledWordEmbedding", "",
+                                     "torch.nn.modules.sparse.Embedding torch.nn.Embedding"};
 
 constexpr std::span<const ModuleRow> kTree[] = {kPlainRoot,      kStem,        kSdpaAttention,
                                                 kGqaProjections, kLayerRotary, kDenseMlp,
@@ -20,6 +24,41 @@ constexpr ConfigKey kFactorKeys[] = {
 };
 constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
                                                 kFactorKeys};
+
+constexpr ModuleRow kStem3[] = {
+    {Role::Model, "model", &kModel},
+    embedding("model.embed_tokens", &kScaledEmbedding3),
+    {Role::LayerList, "model.layers", &kModuleList},
+    {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
+};
+constexpr std::span<const ModuleRow> kTree3[] = {
+    kCausalRoot, kStem3, kLatentAttention, kMlaProjections, kDenseMlp, kLayerNorms, kTreeEnd};
+
+// No file has the factors; there is one model.
+constexpr ConfigKey kFactorKeys3[] = {
+    {"embedding_multiplier", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "12", "12"},
+    {"scale_depth", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "1.4", "1.4"},
+    {"dim_model_base", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Plain, "256", "256"},
+};
+constexpr ConfigKey kLatentKeys3[] = {
+    {"q_lora_rank", "attention.q_lora_rank", KeyRead::QLora, KeyKind::CountOrNull,
+     KeyWeight::Structural, "null", "768"},
+    count("kv_lora_rank", "attention.kv_lora_rank", "", "256"),
+    count("qk_rope_head_dim", "rope.dimension_count", "", "32"),
+    {"qk_nope_head_dim", "attention.key_length_mla", KeyRead::NopeDim, KeyKind::Count,
+     KeyWeight::Structural, "", "64"},
+    {"v_head_dim", "attention.value_length_mla", KeyRead::VDim, KeyKind::Count,
+     KeyWeight::Structural, "=hidden_size/num_attention_heads", "=hidden_size/num_attention_heads"},
+};
+constexpr std::span<const ConfigKey> kKeys3[] = {kLatentModelKeys, kAttentionBiasKeys, kLatentKeys3,
+                                                 kFactorKeys3};
+constexpr ConfigAlias kAliases3[] = {{"scale_emb", "embedding_multiplier"}, {"head_dim", ""}};
+constexpr ConfigDefault kDefaults3[] = {
+    {"attention_bias", "false"},     {"rms_norm_eps", "1e-5"}, {"rope_theta", "10000"},
+    {"embedding_multiplier", "12"},  {"scale_depth", "1.4"},   {"dim_model_base", "256"},
+    {"tie_word_embeddings", "true"},
+};
+
 constexpr ConfigAlias kAliases[] = {{"scale_emb", "embedding_multiplier"}};
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"},     {"rms_norm_eps", "1e-6"}, {"rope_theta", "10000"},
@@ -37,6 +76,15 @@ const Family kMiniCpm = {
     .bias = BiasKind::Config,
     .interleaved_rope = true,
     .rows = {kTree, kKeys, kDefaults, kAliases},
+};
+
+const Family kMiniCpm3 = {
+    .architecture = "MiniCPM3ForCausalLM",
+    .model_types = "minicpm3",
+    .gguf_arch = "minicpm3",
+    .attention = AttentionKind::Mla,
+    .bias = BiasKind::Config,
+    .rows = {kTree3, kKeys3, kDefaults3, kAliases3},
 };
 
 }  // namespace ktx::families

@@ -277,7 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
         folder("cohere"), folder("cohere2"), folder("qwen3_reranker"), folder("deepseek_v32"),
         folder("glm_moe_dsa"), folder("kimi_linear"), folder("minimax_m3"), folder("deepseek_v4"),
         folder("muse_glimmer"), folder("laguna"), folder("laguna_elements"), folder("step3p7"),
-        folder("mimo_v2"), folder("bailing_hybrid")),
+        folder("mimo_v2"), folder("bailing_hybrid"), folder("minicpm3")),
     [](const auto& info) { return info.param.name; });
 
 // Every tensor of another type, as files made by importance matrices have them.
