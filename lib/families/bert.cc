@@ -1,6 +1,7 @@
 // Encoders of the BERT kind: tokens see those behind them, norms stand behind the sums, and there
 // are no logits. BERT (with bge, e5, MiniLM) and XLM-RoBERTa (bge-m3, bge-reranker-v2-m3) have
-// learned positions and no gates; nomic-embed-text rotates and has gates. Some score texts.
+// learned positions and no gates; nomic-embed-text rotates and has gates, jina-embeddings-v3
+// rotates and has none. Some score texts.
 //
 // No rule files know them: their tree is by the names of decoders.
 #include "lib/families/layer_norm_rows.h"
@@ -49,6 +50,10 @@ constexpr std::span<const ModuleRow> kTree[] = {kRoot,         kEmbeddings, kPos
 constexpr std::span<const ModuleRow> kTreeNomic[] = {
     kRoot, kEmbeddings, kEmbeddingEnd, kPlainOutput, kDenseMlp, kSumNorms, kModelRotary};
 
+constexpr std::span<const ModuleRow> kTreeJina3[] = {kRoot,      kEmbeddings,   kEmbeddingEnd,
+                                                     kBiasedQkv, kBiasedOutput, kBiasedMlp,
+                                                     kSumNorms,  kModelRotary};
+
 constexpr ConfigKey kEncoderKeys[] = {
     {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
     {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
@@ -81,6 +86,8 @@ constexpr ConfigAlias kAliasesNomic[] = {
     {"activation_function", ""},
 };
 constexpr ConfigDefault kDefaults[] = {{"layer_norm_eps", "1e-12"}};
+constexpr ConfigAlias kAliasesJina3[] = {{"rotary_emb_base", "rope_theta"}};
+constexpr ConfigDefault kDefaultsJina3[] = {{"layer_norm_eps", "1e-5"}, {"rope_theta", "20000"}};
 
 }  // namespace
 
@@ -104,6 +111,18 @@ const Family kNomicBert = {
     .layer_norms = true,
     .encoder = true,
     .rows = {kTreeNomic, kKeysNomic, kDefaults, kAliasesNomic},
+};
+
+const Family kJinaEmbeddingsV3 = {
+    .architecture = "JinaEmbeddingsV3Model",
+    .model_types = "jina_embeddings_v3",
+    .gguf_arch = "jina-bert-v3",
+    .prefix = "JinaEmbeddingsV3",
+    .layer_norms = true,
+    .gateless = true,
+    .unit = UnitFunction::GeluErf,
+    .encoder = true,
+    .rows = {kTreeJina3, kKeysNomic, kDefaultsJina3, kAliasesJina3},
 };
 
 }  // namespace ktx::families

@@ -27,7 +27,8 @@ if kind == "xlm-roberta":  # its positions begin behind that of padding
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 make = getattr(transformers, config_json["architectures"][0])
-model = (make(config, add_pooling_layer=False) if kind in ("bert", "nomic_bert") else make(config))
+plain = kind in ("bert", "nomic_bert", "jina_embeddings_v3")
+model = make(config, add_pooling_layer=False) if plain else make(config)
 model = model.float().eval()
 state = model.state_dict()
 left = {name for name in state if not name.endswith("position_ids")}
@@ -58,14 +59,16 @@ NOMIC = {
     "ffn_down": "mlp.down_proj",
     "layer_output_norm": "post_mlp_layernorm",
 }
+JINA_3 = NOMIC | {"ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
 HEAD = {"cls": "classifier.dense", "cls.output": "classifier.out_proj"}
 
 
 def theirs(name):
     leaf, end = name.rsplit(".", 1)
     if match := re.match(r"blk\.(\d+)\.(.*)", leaf):
-        if kind == "nomic_bert":
-            return f"layers.{match[1]}.{NOMIC[match[2]]}.{end}"
+        if kind in ("nomic_bert", "jina_embeddings_v3"):
+            names = NOMIC if kind == "nomic_bert" else JINA_3
+            return f"layers.{match[1]}.{names[match[2]]}.{end}"
         return f"{base}encoder.layer.{match[1]}.{BERT[match[2]]}.{end}"
     if leaf in HEAD:
         return f"{HEAD[leaf]}.{end}"

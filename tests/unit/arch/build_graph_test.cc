@@ -150,6 +150,7 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
                                    "synthetic/bert",
                                    "synthetic/bert_scores",
                                    "synthetic/nomic_bert",
+                                   "synthetic/jina_v3",
                                    "synthetic/glm_moe_dsa",
                                    "synthetic/kimi_linear",
                                    "synthetic/minimax_m3",
@@ -435,7 +436,7 @@ TEST(BuildGraph, UnknownArchitectureNamesTheNearest) {
   derived.set("model_type", std::string("qwen3mo"), input::ConfigOrigin::Gguf);
   EXPECT_EQ(
       build_graph(derived, diags).error().message,
-      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bailingmoe3, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, deepseek4, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, kimi-linear, laguna, lfm2, lfm2moe, llama, llama4, mamba2, mellum, mimo2, minicpm, minicpm3, minimax-m2, minimax-m3, mistral3, mistral4, muse-glimmer, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2, step35 [KTX-C002]");
+      "model.gguf: unknown architecture 'qwen3mo'; did you mean 'qwen3moe'?; known are afmoe, arcee, bailingmoe2, bailingmoe3, bert, chatglm, cohere2, command-r, deepseek2, deepseek32, deepseek4, dots1, ernie4_5, ernie4_5-moe, exaone, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, gemma4, glm-dsa, glm4, glm4moe, gpt-oss, granite, granitehybrid, granitemoe, hunyuan-dense, hunyuan-moe, hy_v3, jina-bert-v3, kimi-linear, laguna, lfm2, lfm2moe, llama, llama4, mamba2, mellum, mimo2, minicpm, minicpm3, minimax-m2, minimax-m3, mistral3, mistral4, muse-glimmer, nemotron, nemotron_h, nemotron_h_moe, nomic-bert, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2, step35 [KTX-C002]");
 }
 
 TEST(BuildGraph, OldRouterBiasNameAndStackedHeadsAreRead) {
