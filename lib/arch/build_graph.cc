@@ -15,6 +15,7 @@
 #include "lib/arch/tensor_binder.h"
 #include "lib/families/class_names.h"
 #include "lib/families/config_form.h"
+#include "lib/families/not_loaded.h"
 #include "lib/families/prediction_rows.h"
 #include "lib/support/strings.h"
 
@@ -530,6 +531,10 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
   if (const std::string forms = known_forms(type); !forms.empty()) {
     return Error{
         fmt::format("{}: this form of '{}' is not known{} [KTX-C002]", config.file(), type, forms)};
+  }
+  if (const std::string_view needs = families::needs_of(type); !needs.empty()) {
+    return Error{fmt::format("{}: '{}' is not loaded: it would need {} [KTX-C002]", config.file(),
+                             type, needs)};
   }
   return Error{fmt::format("{}: unknown architecture '{}'{}; known are {} [KTX-C002]",
                            config.file(), printable(type), did_you_mean(type, known),
