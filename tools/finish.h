@@ -61,7 +61,7 @@ int run_tool(const char* tool, const Body& body) {
     if (!std::ferror(stdout)) say_error(tool, error.what());
     return finish(tool, 1);
   } catch (const std::bad_alloc&) {
-    say_error(tool, "the system gives no more memory; free some, or raise the limit (ulimit -v)");
+    say_error(tool, "out of memory; free some, or raise the limit (ulimit -v)");
     return finish(tool, 1);
   }
 }

@@ -43,7 +43,7 @@ struct PackWeights {
   const plan::PlanFile* reuse = nullptr;  // has packed weights (reuse_blobs.h); may be null
 };
 
-// What was rounded to another format.
+// The weights that were rounded to another format.
 struct RoundedWeights {
   std::string name, to;
   double relative_rms = 0;  // of the error, to the rms of the weights

@@ -1,5 +1,5 @@
 // Computes the answers that a plan's self-test expects (lib/plan/self_test.h), by the interpreter
-// on the source's weights: nothing of passes, layouts and kernels is in them.
+// on the source's weights: passes, layouts and kernels play no part in them.
 //
 // A token costs as many multiplications as the model has weights that it reads, about 1 ns each on
 // one thread: 16 tokens of an 8B take two minutes on one core, a tenth of that on twelve. The

@@ -25,7 +25,7 @@
 
 namespace ktx::passes {
 
-// What is true of the state, in this order: each pass needs one and gives the next.
+// Facts about the state, in this order: each pass needs one and establishes the next.
 enum class Fact {
   Built,
   Matched,

@@ -63,7 +63,7 @@ ModulePlace place_of(const ir::Module& module);
 StreamChoice streams_of(const CompileState& state);
 Placement placement_of(const CompileState& state);
 
-// The reverse, and nothing else of the decisions.
+// The reverse; leaves the rest of the decisions alone.
 void write_placement(const Placement& placement, ir::ModuleGraph& modules);
 
 // The device of each layer's attention; layers without one are left out.

@@ -1,4 +1,4 @@
-// What a rule's `experts` makes of a module.
+// The effect of a rule's `experts` on a module.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A way to stream the CPU's experts in long prompts, and what is predicted of a placement with it.
+// A way to stream the CPU's experts in long prompts, and the predictions for a placement with it.
 #pragma once
 
 #include <cstdint>

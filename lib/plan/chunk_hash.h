@@ -44,7 +44,7 @@ inline constexpr uint64_t kStepBytes = 2 << 20;
 static_assert(kLargeSegmentAlignment % kStepBytes == 0 && kHashChunkBytes % kStepBytes == 0);
 using FetchBytes =
     std::function<Result<std::span<const std::byte>>(uint64_t offset, uint64_t size)>;
-// Told about every step of the chunk itself, in order.
+// Called for every step of the chunk itself, in order.
 using SinkBytes = std::function<Status(uint64_t offset, std::span<const std::byte> bytes)>;
 
 // `blobs`: all of the plan; [first_blob, first_blob + blob_count) are those of the

@@ -25,7 +25,7 @@ struct HostUse {
   std::vector<DeviceMemory> gpus;  // by their names on the host
 };
 
-// One for each host; none of a plan for one machine.
+// One for each host; none for a plan for one machine.
 Result<std::vector<HostUse>> host_uses(const PlanView& plan, const RunShape& shape);
 
 // The section of the tables; "" of a plan for one machine.

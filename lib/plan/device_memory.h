@@ -1,4 +1,4 @@
-// The memory formulas of a plan by device: what each must hold.
+// The memory formulas of a plan per device: what each one has to hold.
 //
 //   for (const DeviceMemory& device : KTX_TRY(memory_by_device(plan, shape)))
 //     // "cuda:0"  weights 16.9 GiB  activations 0.2 GiB  keys and values 0.5 GiB

@@ -1,4 +1,4 @@
-// The plan as a tree of SHA-256, which names it for those who do not trust who sent it:
+// The plan as a tree of SHA-256, which identifies it to receivers that do not trust its sender:
 //
 //   root = SHA-256(header ‖ section 'digests')
 //            └ header: version, and place, size and flags of each section
@@ -20,7 +20,7 @@
 
 namespace ktx::plan {
 
-// What one record of the section 'digests' is of.
+// What one record of the section 'digests' covers.
 struct DigestPiece {
   uint32_t section;  // index in the section table
   uint64_t begin;    // from the section's start

@@ -25,8 +25,8 @@ using UnpackFunction =
     std::function<Status(const BlobRecord& blob, std::span<const std::byte> packed, uint64_t offset,
                          std::span<std::byte> out)>;
 
-// The files with their headers alone: of their full size, without weights (holes). For what looks
-// at headers only.
+// The files with only their headers: full size, but without weights (holes). For code that reads
+// headers only.
 Result<std::vector<std::string>> export_gguf_headers(const PlanFile& plan, const std::string& path);
 
 // The paths of the files written. 0 threads: all cores.

@@ -1,4 +1,4 @@
-// A host's part of a plan for several: all of the plan but the weights of the other hosts, for
+// A host's part of a plan for several: all of the plan except the weights of other hosts, for
 // machines without a common file system (ktx-compile --split-by-host).
 //
 //   the plan up to its first weights │ own segments │ ranges, 24 B each │ mark, 64 B
@@ -27,7 +27,7 @@ struct HostPart {
   std::vector<MappedFile::Piece> pieces;  // for MappedFile::spread()
 };
 
-// What the end of a file says; nothing where it is no part. Safe for untrusted files: the pieces
+// What the end of a file says; nothing if it is not a part. Safe for untrusted files: the pieces
 // are as spread() takes them.
 Result<std::optional<HostPart>> read_host_part(std::span<const std::byte> file);
 // Whether the pieces are what the host has of the plan, which has been checked otherwise.

@@ -10,7 +10,7 @@
 namespace ktx::plan {
 
 // The largest context up to `most` tokens, or in whole blocks of the cache, for which
-// `fits(tokens)`, a Result<bool>, is true; 0 where none is. What fits, fits with less.
+// `fits(tokens)`, a Result<bool>, is true; 0 where none is. If a size fits, so do smaller ones.
 template <class Fits>
 Result<int64_t> largest_context(int64_t most, const Fits& fits) {
   if (KTX_TRY(fits(most))) return most;

@@ -5,7 +5,7 @@
 //   base + arena.offsets[value.buffer]                // where a value lies
 //   kv_block_bytes(slot, KvType::F16)                 // 64 tokens of one layer
 //
-// All arithmetic is checked: absurd numbers give an error, never a small sum.
+// All arithmetic is checked: absurd numbers give an error, never a wrapped sum.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ArenaLayout {
 Result<ArenaLayout> lay_out_arena(std::span<const program::Buffer> buffers, int64_t tokens,
                                   int64_t outputs);
 
-// The type a slot gets when `asked` is wanted: Q8_0 needs key and value widths that
+// The type a slot gets if `asked` is requested: Q8_0 needs key and value widths that
 // are multiples of 32, else the slot has F16.
 KvType kv_type_for(const program::KvSlot& slot, KvType asked);
 // Bytes of a head's key (or value) of `dim` elements; dim a multiple of 32 for Q8_0.

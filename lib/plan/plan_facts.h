@@ -134,7 +134,7 @@ struct PlanChatTemplate {
   bool operator==(const PlanChatTemplate&) const = default;
 };
 
-// Why the plan generates no text, and what to do instead; empty: it does.
+// Why the plan cannot generate text, and what to do instead; empty: it can.
 std::string no_text_reason(const PlanFacts& facts);
 
 std::string to_json(const PlanFacts& facts);

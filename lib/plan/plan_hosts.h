@@ -17,7 +17,7 @@
 
 namespace ktx::plan {
 
-// Several; a plan for one machine has none.
+// Two or more; a plan for one machine has none.
 inline bool has_hosts(const PlanView& plan) {
   return !plan.target.hosts.empty();
 }
@@ -30,7 +30,7 @@ std::vector<std::string> host_names(const PlanView& plan);
 
 // The number of a device's host, which verify_hosts() has checked; as PlanView::host is.
 size_t host_of(const PlanView& plan, std::string_view device);
-// Of a segment; carried tensors are the first host's.
+// For a segment; carried tensors belong to the first host.
 size_t host_of(const PlanView& plan, const SegmentRecord& segment);
 
 // Whether the list of hosts is sound, and each device of steps, weights and caches is of one of

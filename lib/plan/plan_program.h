@@ -20,7 +20,7 @@ void add_program(PlanContents& contents, const program::Program& program,
 // parts and launches, converts them, and checks the rules of check_step_records.h and
 // lib/program/verify_launches.h.
 Result<program::Program> load_program(const PlanView& plan);
-// Of records that have been checked; anew after the names of devices were exchanged. Constants of
+// For records that have been checked; repeated after device names were exchanged. Constants of
 // the compiler stay in the file alone.
 program::Program program_of(const PlanView& plan);
 // Without parts and launches.

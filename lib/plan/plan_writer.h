@@ -39,7 +39,7 @@ struct WriterOptions {
   bool resume = true;
 };
 
-// Of a source file: what the system said when it was opened, and its bytes.
+// For a source file: its stat data when it was opened, and its bytes.
 struct SourceFile {
   FileStamp stamp;
   std::span<const std::byte> bytes;

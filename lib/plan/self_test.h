@@ -1,4 +1,4 @@
-// What a plan's model answers to a few prompts, by the source's weights in exact arithmetic: the
+// The model's answers to a few prompts, from the source weights in exact arithmetic: the
 // section `self-test`, which ends the file. ktx-compile makes it (lib/passes/make_self_test.h),
 // ktx-run compares (lib/runtime/quality/replay_answers.h).
 //

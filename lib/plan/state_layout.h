@@ -1,6 +1,6 @@
-// Where the fixed-size states of a sequence are: those of its delta nets, one behind the other by
-// number, in F32. Like keys and values they are the runtime's, but a sequence of any length has as
-// many.
+// Where the fixed-size states of a sequence are: those of its delta nets, one after another by
+// number, in F32. Like keys and values they belong to the runtime, but their size does not depend
+// on the sequence's length.
 //
 // Each device keeps those of its own steps; a slot (runtime/cache/state_pool.h) has its part on
 // each.

@@ -1,4 +1,4 @@
-// What streamed experts (lib/program/streams.h) take of a GPU's memory.
+// How much GPU memory streamed experts (lib/program/streams.h) take.
 //
 //   two slots for panels on their way, a place for tiles      (fixed)
 //   vectors of the layers                                     (fixed)

@@ -24,7 +24,7 @@ struct AccessOptions {
   bool loopback = true;            // it listens on a loopback address only
 };
 
-// Why not; nothing when the request may go on. `open`: needs no key.
+// The reason for a refusal; nothing if the request may proceed. `open`: needs no key.
 ApiStatus check_access(const AccessOptions& options, const HttpRequest& request, bool open);
 
 // The key that the request has; null: none, or a wrong one.
@@ -43,7 +43,7 @@ runtime::ShareOf share_of(const ApiKey* key, const HttpRequest& request, uint64_
 // The headers that allow a page to read the answer; none for those that may not.
 HttpHeaders cors_headers(const AccessOptions& options, const HttpRequest& request);
 
-// Takes the same time for every `given` of a length.
+// Takes the same time for all `given` of the same length.
 bool equal_in_constant_time(std::string_view expected, std::string_view given);
 
 }  // namespace ktx::server

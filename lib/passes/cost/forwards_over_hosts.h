@@ -1,4 +1,4 @@
-// What the forward passes give together that may be in flight over several hosts
+// The joint throughput of forward passes that may be in flight over several hosts
 // (lib/program/forwards_in_flight.h).
 #pragma once
 

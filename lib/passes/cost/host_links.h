@@ -19,9 +19,9 @@ bool has_device(const target::Target& target, const target::DeviceId& device);
 
 // Of a device's host, its place among the target's; the number of these where it has no such host.
 size_t host_number(const target::Target& target, const target::DeviceId& device);
-// Of a device's host, which the target has.
+// For the host of a device; the target has that host.
 const target::CpuTarget& cpu_of(const target::Target& target, const target::DeviceId& device);
-// Of a host by number; of one machine those of the target.
+// For a host by number; for a single machine, those of the target.
 const std::vector<target::GpuTarget>& gpus_of(const target::Target& target, size_t host);
 // Of all hosts.
 std::vector<const target::GpuTarget*> all_gpus(const target::Target& target);

@@ -1,4 +1,4 @@
-// The memory of a model's runs that is no weights, as formulas: activations, keys and values,
+// The memory of a model's runs other than weights, as formulas: activations, keys and values,
 // states. They hardly depend on the placement, so they are made once for all that are priced, from
 // the steps of the model on one device and with its experts on the CPU beside a GPU.
 #pragma once

@@ -1,4 +1,4 @@
-// What the weights of a module take.
+// The size of a module's weights.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ uint64_t placed_bytes(const ir::Module& module);
 // The same as they are in the GGUF.
 uint64_t source_bytes(const ir::Module& module);
 
-// a * b; far more than any memory where that is no number.
+// a * b; on overflow, far more than any memory.
 uint64_t times(uint64_t a, uint64_t b);
 
 }  // namespace ktx::passes

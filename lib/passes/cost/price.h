@@ -1,4 +1,4 @@
-// What placements are compared by: the predicted time of an answer of 512 tokens, a prompt of 4096
+// What placements are ranked by: the predicted time of an answer of 512 tokens, a prompt of 4096
 // and one of 512 (stream_trial.h).
 //
 //   512 tokens of decode     5.5 s

@@ -1,4 +1,4 @@
-// What a placement is priced for: a model with its rules, a machine, and the run that is asked for.
+// What a placement is priced for: a model with its rules, a machine, and the requested run.
 // Refers to its parts of the compiler's state; the devices in the modules do not count.
 #pragma once
 

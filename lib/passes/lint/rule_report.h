@@ -22,7 +22,7 @@ Severity severity_in(const CompileState& state, Severity ktx,
 bool is_torch_linear(const ir::Module& module);
 // The place of the rule's device, op or class, whichever it has, for a caret.
 SourceLoc place_of(const rules::Rule& rule);
-// "model.layers.*.mlp.experts": layer numbers blotted out.
+// "model.layers.*.mlp.experts": layer numbers replaced by *.
 std::string without_layers(std::string_view path);
 
 }  // namespace ktx::passes

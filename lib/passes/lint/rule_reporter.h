@@ -15,7 +15,7 @@
 
 namespace ktx::passes {
 
-// Whose class a rule asks for; a rule without one is ours.
+// To which model the class in a rule belongs; a rule without a class counts as ktx's own.
 enum class Origin { Ours, Foreign, Nobodys };
 
 class RuleReporter {

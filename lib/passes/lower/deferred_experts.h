@@ -1,13 +1,13 @@
 // Expert deferral, after KTransformers (Chen et al., SOSP 2025): of a token's experts on the CPU
 // those with the smallest weights are computed while the GPU goes on with the next layer, and
-// added one layer with experts later. It changes what a model says, so that only a rule with
-// `lossy: allow` has it (docs/rules.md).
+// added one layer with experts later. It changes the model's output, so it is only done by a
+// rule with `lossy: allow` (docs/rules.md).
 //
 //   layer 7   router: 8 experts, best first    x += experts of ranks 0 to 4
 //   layer 8   attention on the GPU, beside it experts of ranks 5 to 7 of layer 7 on the CPU
 //             router                           x += experts of ranks 0 to 4, x += those of layer 7
 //
-// Of the last layer with experts none is deferred; nor of experts on a GPU.
+// The last layer with experts defers none, and experts on a GPU are never deferred.
 #pragma once
 
 #include <string>

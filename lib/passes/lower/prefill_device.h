@@ -1,4 +1,4 @@
-// What a rule says of the device of long prompts (`prefill_device`), of experts on the CPU.
+// What a rule says about the device for long prompts (`prefill_device`) of experts on the CPU.
 #pragma once
 
 #include "lib/ir/module_graph.h"

@@ -1,4 +1,4 @@
-// What rules ask of the devices of modules. A module without a rule goes with its nearest ancestor
+// The devices that rules set for modules. A module without a rule goes with its nearest ancestor
 // that has a device, else with the attention of its layer:
 //
 //   layers.3.self_attn          cuda:1   by a rule

@@ -3,7 +3,7 @@
 //   experts: {cuda:0: 32}       the 32 most used ones of --expert-profile; without one the first 32
 //   experts: {cuda:0: 0..31}    these
 //
-// and what share of the layer's activations each set is expected to get.
+// Also computes the expected share of the layer's activations for each set.
 #pragma once
 
 #include "lib/passes/cost/priced_model.h"

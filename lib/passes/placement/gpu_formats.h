@@ -1,4 +1,4 @@
-// Which weights GPUs compute with.
+// Which weight formats GPUs can compute with.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ktx::passes {
 
-// Why no GPU kernel takes a parameter; "" when one does.
+// Why no GPU kernel accepts a parameter; "" if one does.
 std::string gpu_refusal(ir::Role role, const ir::Param& param);
 
 }  // namespace ktx::passes

@@ -9,7 +9,7 @@
 
 namespace ktx::passes {
 
-// Layers that lie one behind the other.
+// A run of consecutive layers.
 struct LayerRun {
   int32_t first = 0, count = 0;
 };

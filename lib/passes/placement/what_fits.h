@@ -1,4 +1,4 @@
-// What would make a placement fit that does not: for the messages of check-memory. Each remedy was
+// What would make an oversized placement fit: for the messages of check-memory. Each remedy was
 // placed and estimated, and fits the whole machine.
 //
 //   without moe.yaml it fits: cuda:0 21.9 GiB of 24.00 GiB, cpu 12.2 GiB of 125.70 GiB

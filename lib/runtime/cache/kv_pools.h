@@ -36,7 +36,7 @@ struct KvTables {
   std::vector<StateMark> states;
 };
 
-// One block of a sequence; `window` is null where windows have left it behind.
+// One block of a sequence; `window` is null if the windows have moved past it.
 struct KvBlock {
   std::byte* whole = nullptr;
   std::byte* window = nullptr;

@@ -18,7 +18,7 @@
 //
 // Windows: a node may have lost its block of the window pool (kv_pools.h). A text can then go on
 // only where the blocks are there that its next token reads. Those at checkpoints (the end of a
-// text, where texts part, where a hit was) stay for longest; of the others the oldest goes first.
+// text, where texts part, where a hit was) stay longest; of the others the oldest is dropped first.
 //
 // States of a fixed size: a text can go on only from a place that has a snapshot of them
 // (state_pool.h), which may be within a block. keep() takes over the marks that a sequence made for

@@ -24,7 +24,7 @@ namespace ktx::runtime {
 using StateSlot = int32_t;
 inline constexpr StateSlot kNoState = -1;
 
-// The states of a text of `position` tokens.
+// The states of a text after `position` tokens.
 struct StateMark {
   int64_t position = 0;
   StateSlot slot = kNoState;

@@ -6,8 +6,8 @@
 //
 // Everything known when the plan is opened (pointers, strides, weights, kernel functions) is in
 // the object; begin() reads the batch and cuts the work into items. One small class per op is
-// in ops/<op>.cc, behind a function of the table in cpu_ops.def; none of them knows a
-// model.
+// in ops/<op>.cc, behind a function of the table in cpu_ops.def; none of them depends on
+// the model.
 #pragma once
 
 #include <algorithm>
@@ -97,7 +97,7 @@ class CpuStep {
   virtual int64_t scratch_bytes() const { return 0; }
 };
 
-// An activation as a kernel sees it.
+// An activation in the form that kernels take.
 struct BoundView {
   std::byte* data = nullptr;  // the view's first element in row 0; null: absent
   int64_t stride_bytes = 0;   // from one whole row to the next
@@ -112,7 +112,7 @@ struct BoundView {
   bool whole() const { return width * 4 == stride_bytes; }  // of F32 and I32
 };
 
-// For kernels that take rows without gaps.
+// For kernels that need rows without gaps.
 Status require_whole(const BoundView& view, const char* name);
 
 // A weight blob: the first of its matrices, and how to reach the others.

@@ -1,5 +1,5 @@
-// Chooses the NUMA node whose memory holds each weight of the CPU: of a plan for it alone, or of
-// its part beside GPUs, usually the routed experts.
+// Chooses the NUMA node whose memory holds each CPU weight: for a plan on the CPU alone, or for
+// the CPU's part of a plan with GPUs, usually the routed experts.
 //
 // The matrix of a product is cut by rows into as many equal ranges as there are nodes; of
 // experts, each expert's matrix is, so that all nodes have work whichever experts are chosen.
@@ -21,7 +21,7 @@ struct NodeRun {
   int share = 0;
 };
 
-// In the order of the steps; each weight once. Empty for fewer than two shares.
+// In step order, each weight once. Empty for fewer than two shares.
 std::vector<NodeRun> split_weights(const plan::PlanView& plan, int shares);
 
 }  // namespace ktx::runtime

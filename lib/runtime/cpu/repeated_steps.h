@@ -1,11 +1,11 @@
 // Runs each step of a part of the CPU twice, by this machine's kernel and by the scalar one, on the
-// same inputs, and tells how far the results are apart: finds the step whose kernel is wrong
+// same inputs, and measures how far apart the results are: finds the step with a wrong kernel
 // (lib/runtime/quality/locate_fault.h).
 //
 //   step 12 (matmul of model.layers.0.self_attn.q_proj)   3e-7    |fast - scalar| / |scalar|
 //   step 13 (rope of model.layers.0.self_attn)            0.41    this one
 //
-// What this machine's kernel gave is what the next step reads, so that differences do not add up.
+// The next step reads this machine's result, so that differences do not accumulate.
 // Compared are the values, cache rows and states that the step writes. Slow: a step at a time,
 // bound each time.
 #pragma once

@@ -1,4 +1,4 @@
-// Makes the system read the weights ahead in the background, so that a plan that is not in the
+// Has the system read the weights ahead in the background, so that a plan that is not in the
 // page cache streams at the disk's speed instead of page by page. Then moves the weights of
 // each NUMA node's threads into its memory.
 #pragma once

@@ -1,4 +1,4 @@
-// A GPU through the CUDA runtime: one stream for all work but the upload of weights.
+// A GPU through the CUDA runtime: one stream for all work except the upload of weights.
 #pragma once
 
 #include <cuda_runtime_api.h>

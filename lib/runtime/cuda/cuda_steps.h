@@ -28,7 +28,7 @@ struct CudaView {
   int32_t* i32() const { return reinterpret_cast<int32_t*>(data); }
 };
 
-// GpuBindContext with what the ops ask of it.
+// GpuBindContext with the queries that the ops make.
 class CudaBind {
  public:
   CudaBind(CudaGpu& gpu, const GpuBindContext& context) : gpu_(gpu), context_(context) {}
@@ -67,7 +67,7 @@ class CudaBind {
 
 Status require_whole(const CudaView& view, const char* name);
 
-// What a step of the op asks of its launcher, but for the tokens.
+// What a step of the op passes to its launcher, except for the tokens.
 Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context);
 Status require_no_factors(const CudaBind& gate_up);  // of experts_gate_up
 Status require_known_router(const CudaBind& router);

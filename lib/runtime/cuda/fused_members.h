@@ -1,5 +1,5 @@
 // The steps of a fused op (lib/program/find_fused.h) by op, in the order of the plan, and what
-// the launches that stand for them take of them: cuda_fused_steps.cc for one token,
+// the launches that replace them need from them: cuda_fused_steps.cc for one token,
 // cuda_skinny_steps.cc for few, cuda_latent_steps.cc for many.
 #pragma once
 

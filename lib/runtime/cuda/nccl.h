@@ -1,4 +1,4 @@
-// NCCL, opened at run time: what a link of two GPUs needs of it. A machine without it has no links.
+// NCCL, opened at run time: the part that links of two GPUs need. Machines without it have none.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// A link between two GPUs by NCCL: a communicator of two ranks, of which rank 0 sends. It does not
-// block: whatever NCCL is at, the host may give it up.
+// A link between two GPUs by NCCL: a communicator of two ranks; rank 0 sends. It does not
+// block: the host may give it up at any point.
 #pragma once
 
 #include <memory>

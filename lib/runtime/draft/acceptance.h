@@ -1,5 +1,5 @@
-// How often draft tokens are right: of each draft token behind right ones, the share that was
-// right. What was long ago counts less.
+// How often draft tokens are right: the share of right ones among draft tokens that follow right
+// ones. Older results count less.
 #pragma once
 
 #include <cstdint>

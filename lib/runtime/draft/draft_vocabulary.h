@@ -1,4 +1,4 @@
-// How the tokens of a model and those of its drafter stand for each other: the same ids, or, where
+// How the tokens of a model and of its drafter correspond to each other: the same ids, or, where
 // their tokenizers differ, the ids of the same text.
 //
 //   model      31 "Hello"         the drafter has it as 8 "Hel" 9 "lo":   to_draft[31] = {8, 9}

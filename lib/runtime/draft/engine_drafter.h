@@ -16,10 +16,10 @@
 
 namespace ktx::runtime {
 
-// Tokens that draft() reads of a text by itself: more are read before.
+// How many tokens of a text draft() reads by itself; beyond that they are read before.
 inline constexpr int64_t kNearTokens = 16;
 
-// That of the text; greedy where it does not fit the drafter's vocabulary.
+// The text's own sampler; greedy if it does not fit the drafter's vocabulary.
 Sampler draft_sampler(const SamplingOptions& options, int64_t vocab);
 
 struct EngineText : DraftText {

@@ -1,9 +1,9 @@
-// Seconds of a pass by how much it computes, as measured: what tells whether draft tokens pay.
+// Measured seconds of a pass by how much it computes: decides whether draft tokens pay off.
 //
 //   costs.add(1, 0.0112);  costs.add(4, 0.0153);
 //   costs.of(3)            // between the two
 //
-// Of sizes that were not measured it takes what lies between their neighbours, and beyond them a
+// For sizes that were not measured it interpolates between neighbours, and beyond them takes a
 // share of the smallest (kExtra) for each token more, as of a dense model that waits for its
 // weights: one step of four tokens takes 1.37 times a step of one on an H100.
 #pragma once

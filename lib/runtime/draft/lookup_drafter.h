@@ -1,5 +1,5 @@
 // Draft tokens from the text itself: what followed the last tokens where they stood before
-// (ngram_draft.h). Costs next to nothing, and is right where a text repeats what it has.
+// (ngram_draft.h). Costs next to nothing, and is right where a text repeats itself.
 #pragma once
 
 #include <memory>

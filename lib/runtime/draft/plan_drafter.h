@@ -4,7 +4,7 @@
 //   auto small = KTX_TRY(Engine::open("small.ktxplan", {.ctx = large->ctx(), ...}));
 //   auto drafter = KTX_TRY(make_plan_drafter(std::move(small), {}, large->vocab_size()));
 //
-// Of each text it holds a sequence. What was drafted wrongly is taken back, what the large model
+// It holds a sequence for each text. Wrong draft tokens are taken back; what the large model
 // made instead is computed with the next draft tokens. It samples as the text's own sampler would,
 // with the same random numbers: where the two models agree on the probabilities they draw the same
 // token. All texts of a pass are drafted side by side.

@@ -1,4 +1,4 @@
-// Draft tokens of layers that read the model's hidden states: its own for multi-token prediction,
+// Draft tokens from layers that read the model's hidden states: its own for multi-token prediction,
 // or a draft head (EAGLE-3). A plan within the model's plan (plan::PlanOpenOptions::drafter), on an
 // engine of its own.
 //
@@ -6,7 +6,7 @@
 //   prediction   reads   t0  t1  t2  t3   beside                 0   h0  h1  h2
 //   draft head   reads       t1  t2  t3   beside                     h0  h1  h2
 //
-// and both say what follows t3.
+// and both predict what follows t3.
 //
 // Those of a prediction layer are what the final norm gives; further draft tokens read its own last
 // norm in their place. A head reads what several layers of the model read, and for further draft
@@ -28,7 +28,7 @@
 
 namespace ktx::runtime {
 
-// `model` verifies; it is asked for its sizes alone. Fails for plans of another kind, or of another
+// `model` verifies; only its sizes are used. Fails for plans of another kind, or of another
 // model.
 Result<std::unique_ptr<Drafter>> make_prediction_drafter(std::unique_ptr<Engine> engine,
                                                          const Engine& model);

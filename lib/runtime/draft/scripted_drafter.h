@@ -1,4 +1,4 @@
-// Draft tokens from answers that are known before, right with a probability that is given: what
+// Draft tokens from answers that are known in advance, right with a given probability: what
 // `bench --draft-accept` measures with, and what tests call a good and a bad drafter.
 //
 //   ScriptedDrafter drafter({.acceptance = 0.7, .vocab_size = vocab, .cost_of = &small});

@@ -1,5 +1,5 @@
 // Speculative decoding: a drafter drafts the next tokens of texts, the model computes them in one
-// pass, and those stay that it would have chosen itself.
+// pass, and those that it would have chosen itself are kept.
 //
 //   speculation.draft(items, 0, budget);       // how many: draft_pace.h
 //   engine.forward(...)             // each text's token and its draft tokens, all rows wanted

@@ -30,8 +30,8 @@ struct StateOut {
   float* data = nullptr;
   bool snapshot = false;
 };
-// The states of a sequence before the pass, none when it has no tokens yet, and those behind some
-// of its tokens, by rising number; the last ones are behind all of them.
+// The states of a sequence before the pass (none if it has no tokens yet), and those after some
+// of its tokens, by rising number; the last ones are after all of them.
 struct SequenceState {
   int32_t in_slot = -1;
   const float* in = nullptr;
@@ -64,7 +64,7 @@ struct Batch {
   }
 };
 
-// Tokens of one sequence, side by side and in rising positions.
+// Tokens of one sequence, adjacent and in rising positions.
 struct SequenceRun {
   int64_t first = 0, tokens = 0;
   int64_t positions = 0;  // the last one's position + 1

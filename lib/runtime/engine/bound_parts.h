@@ -1,4 +1,4 @@
-// The parts of a plan (lib/program/launch.h) with what the runtime needs to hand them over: the
+// The parts of a plan (lib/program/launch.h) with what the runtime needs to pass them on: the
 // GPUs by number, and which part waits for which.
 #pragma once
 

@@ -68,10 +68,10 @@ struct StepRepeat {
 // Whether threads stay on their CPUs. Auto: when they are on several NUMA nodes.
 enum class Pin { Auto, On, Off };
 
-// Auto: where all of them can; On: else the start fails.
+// Auto: if all of them can; On: if not, startup fails.
 enum class GpuLinks { Off, Auto, On };
 
-// An absent value comes from the plan's defaults.
+// Values not given come from the plan's defaults.
 struct EngineOptions {
   int threads = 0;  // 0: one per core that this process may use
   Pin pin = Pin::Auto;

@@ -37,7 +37,7 @@ struct KeptRows {
   std::vector<float> values;     // the same, one value's of all tokens after the other's
 };
 
-// In the order of construction: what comes later points into what is before.
+// In order of construction: later members point into earlier ones.
 struct Engine::State {
   explicit State(plan::PlanFile file) : plan(std::move(file)) {}
 

@@ -3,7 +3,7 @@
 // In every pass, without asking a GPU: how many the CPU served (CPU steps say so), how many belong
 // to layers that were streamed, and hence how many GPUs served with experts of their own.
 //
-// By expert only where asked for (EngineOptions::count_experts, --record-experts): each
+// Per expert only on request (EngineOptions::count_experts, --record-experts): each
 // group_experts step adds to counters of its own, on the CPU here and on a GPU in its memory.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Finds hidden states that are there behind a pass.
+// Finds the hidden states that are available after a pass.
 //
 // The final ones are the output of the final norm, one row per wanted token, from which the head
 // makes logits. Embeddings are made of them.

@@ -21,7 +21,7 @@ struct Sizes {
   std::vector<std::string> notes;
 };
 
-// The sizes that options and the plan's defaults ask for. Fails on numbers out of
+// The sizes that options and the plan's defaults request. Fails on numbers out of
 // range.
 Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& options);
 

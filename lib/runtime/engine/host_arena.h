@@ -1,4 +1,4 @@
-// The activations in host memory: values that the CPU computes, and copies of a GPU's.
+// The activations in host memory: values that the CPU computes, and copies of those of GPUs.
 #pragma once
 
 #include <cstddef>

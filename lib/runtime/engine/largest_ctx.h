@@ -3,7 +3,7 @@
 //   EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
 //   options.ctx = KTX_TRY(largest_ctx(plan, options, {available, gpus.facts()})).ctx;
 //
-// And the chunk of mixtures on GPUs, which depends on the same room.
+// Also the chunk size of MoE models on GPUs, which depends on the same free memory.
 //
 // At most what the model was made for. More memory never gives less. Room to stream experts gives
 // way to the context, as it does for any context that is asked for (gpu_start.cc).
@@ -49,7 +49,7 @@ struct LargestCtx {
   int64_t ctx = 0;
   std::string note;  // "--ctx max: 40960 tokens, all that the model was made for"
 };
-// Where no context fits the plan's default is the answer, and opening the engine says why.
+// If no context fits, this returns the plan's default, and opening the engine reports why.
 Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,
                                const RunRoom& room);
 

@@ -17,7 +17,7 @@
 
 namespace ktx::runtime {
 
-// As asked for, else the machine's best. Fails where the plan's layouts need more.
+// As requested, else the machine's best. Fails if the plan's layouts need more.
 Result<Isa> isa_of_run(const plan::PlanView& plan, const EngineOptions& options);
 
 // With this host's slots and states; blocks and slots have the numbers that all devices use.

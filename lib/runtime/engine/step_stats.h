@@ -15,7 +15,7 @@
 
 namespace ktx::runtime {
 
-// What a step took since the times were switched on.
+// The time of a step since timing was switched on.
 struct StepTotals {
   uint32_t step = 0;  // of the program
   int64_t runs = 0;

@@ -15,7 +15,7 @@
 
 namespace ktx::runtime {
 
-// Whether a text of so many tokens is worth it, and can be computed so.
+// Whether this is possible, and worth it, for a text of so many tokens.
 bool has_chunks_in_flight(const Engine& engine, int64_t tokens);
 
 struct ChunkWatch {

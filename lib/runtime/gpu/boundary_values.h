@@ -37,7 +37,7 @@ bool is_linked(const Batch& batch);
 
 std::vector<GpuBoundary> gpu_boundaries(const plan::PlanView& plan, const BoundParts& parts);
 
-// The values of these boundaries on this host, and the GPU that has them.
+// The values of these boundaries on this host, and the GPU that holds them.
 struct BoundaryValue {
   uint32_t value = 0;
   std::string gpu;

@@ -1,4 +1,4 @@
-// What the runtime asks of one GPU: memory, copies, a queue of work, and its steps.
+// The runtime's interface to one GPU: memory, copies, a queue of work, and its steps.
 //
 //   auto gpu = KTX_TRY(open_gpu(0));
 //   GpuMemory arena = KTX_TRY(gpu->allocate(bytes, "activations"));

@@ -11,7 +11,7 @@
 
 namespace ktx::runtime {
 
-// Fails with a table and the ways out. `kv_blocks` is what the budget leaves.
+// Fails with a table and possible remedies. `kv_blocks` is what the budget leaves.
 Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
                      const plan::RunShape& shape, const plan::KvBlocks& kv_blocks);
 

@@ -11,8 +11,8 @@ namespace ktx::runtime {
 // that weights can go up beside it.
 Status capture_graphs(GpuState& state);
 
-// Whether a part can be one graph: not one of a CPU, nor one with copies that the host takes part
-// in.
+// Whether a part can be one graph: not a part of the CPU, nor one with copies that involve the
+// host.
 inline bool can_be_graph(const GpuState& s, const Part& part) {
   if (part.kind == Part::Kind::Reduce) return s.team;
   return part.kind == Part::Kind::Gpu && (!part.crosses || s.pinned);

@@ -1,5 +1,5 @@
-// A way from the memory of a GPU to that of a GPU of another process, without the memory of their
-// hosts: NCCL (cuda/nccl_link.cc), or the tests' one. One end sends, the other receives, in the
+// A path from one GPU's memory to that of another process's GPU that bypasses host memory:
+// NCCL (cuda/nccl_link.cc), or the one of the tests. One end sends, the other receives, in the
 // same order; each message is received.
 //
 //   sender    id = gpu.new_link_id()        the other process gets it

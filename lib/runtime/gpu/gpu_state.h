@@ -6,7 +6,7 @@
 //   gpu_graphs.h     captures the steps of one token per sequence
 //   skinny_graphs.h  those of a few tokens of one sequence, as they are met
 //   gpu_queue.h      queues a part: its steps, and copies between devices
-//   gpu_sums.h       sums of what several devices have
+//   gpu_sums.h       sums over several devices
 //   watched_steps.h  runs a part step by step, for times and results
 //   kernel_times.h   times some steps as they run inside a graph
 //   gpu_backend.cc   a pass: inputs, parts, logits
@@ -94,7 +94,7 @@ struct GpuDevice {
   }
 };
 
-// Host memory that a GPU knows, let go at the end.
+// Host memory registered with a GPU, released at the end.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

@@ -1,4 +1,4 @@
-// Sums of what several GPUs have (all_reduce): by kernels that read each other's memory, or by
+// Sums over several GPUs (all_reduce): by kernels that read each other's memory, or by
 // copies where GPUs cannot. Each GPU adds the same numbers in the same order, so that all have the
 // same bits.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace ktx::runtime {
 
-// Joins the GPUs whose parts of the plan are sums, and notes where sums have to be copied.
+// Connects the GPUs whose parts of the plan are sums, and notes where sums must be copied.
 Status join_team(GpuState& state);
 
 // Bytes of workspace that copies of parts take in a pass of this shape.

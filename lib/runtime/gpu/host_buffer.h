@@ -1,5 +1,5 @@
 // Host memory for copies to and from a GPU: pinned, or pageable where memory cannot be pinned.
-// Copies of the latter are slower, and right.
+// Copies of the latter are slower but correct.
 #pragma once
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 // graph and 2.93 ms launch by launch (8B), 0.85 and 1.06 ms (1B).
 //
 // Their shapes depend on what is drafted, and to capture one takes as long as a hundred passes gain
-// by it (30 ms): so a graph is captured when its shape was met often, and the one that was not used
-// for longest is forgotten. A pass whose graph cannot be made runs launch by launch.
+// by it (30 ms): so a graph is captured once its shape has occurred often, and the least recently
+// used one is dropped. A pass whose graph cannot be made runs launch by launch.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@ struct WeightImage {
   uint64_t bytes = 0;
 };
 
-// Where the weights of `device` will lie.
+// The future addresses of the weights of `device`.
 WeightImage lay_out_weights(const plan::PlanView& plan, std::string_view device);
 
 // Fills `memory`, which is image.bytes long. Returns when all of it is there.

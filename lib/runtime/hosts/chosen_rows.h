@@ -15,7 +15,7 @@
 
 namespace ktx::runtime {
 
-// Nothing where order or offsets are damaged. `rows_per_token`: 1, or as many as pairs.
+// Empty if order or offsets are damaged. `rows_per_token`: 1, or as many as pairs.
 std::optional<std::vector<uint32_t>> chosen_rows(std::span<const int32_t> order,
                                                  std::span<const int32_t> offsets, int64_t tokens,
                                                  int64_t rows_per_token);

@@ -14,8 +14,8 @@
 
 namespace ktx::runtime {
 
-// Returns when the first host ends, in order or not; an error is one of the run. Of the options
-// those of this machine count (threads, isa, huge_pages ...); sizes are the first host's.
+// Returns when the first host ends, cleanly or not; an error is one of the run. Only the options
+// for this machine count (threads, isa, huge_pages ...); sizes are the first host's.
 Status follow_host(HostGroup& group, const std::string& path, const EngineOptions& options);
 
 }  // namespace ktx::runtime

@@ -13,8 +13,8 @@
 // Several passes may be in flight (forwards_in_flight.h): what is called is of the one that
 // HostGroup::begin_forward() has named last, and finish() is of the oldest.
 //
-// A pass that a host cannot compute ends on all of them; one that this host stops as well. Then the
-// run goes on. Where a host is lost it does not (host_group.h).
+// A pass that a host cannot compute, or that this host stops, ends on all of them, and the run
+// goes on. If a host is lost, the run does not go on (host_group.h).
 #pragma once
 
 #include <memory>

@@ -13,7 +13,7 @@
 
 namespace ktx::runtime {
 
-// A backend of a host that follows; the first host's leads besides.
+// The backend of a following host; that of the first host also leads.
 class HostBoundaries : public Backend {
  public:
   HostBoundaries(const BackendSetup& setup, const BoundParts& parts, const HostArena& arena)

@@ -1,5 +1,5 @@
-// The hosts of a run, seen from one of them: messages in order, waits that end, and a watch that
-// notices who is gone.
+// The hosts of a run, seen from one of them: messages in order, bounded waits, and a watch that
+// notices lost hosts.
 //
 //   auto group = HostGroup::start(KTX_TRY(open_mpi(say_missing)));
 //   group->set_names({"a", "b"});
@@ -124,7 +124,7 @@ class HostGroup {
   std::thread watch_;
 };
 
-// The head of a message; of an empty or damaged one that of no message.
+// The head of a message; for an empty or damaged one, the head of no message.
 MessageHead head_of(const MessageBytes& message);
 
 }  // namespace ktx::runtime

@@ -1,4 +1,4 @@
-// What hosts tell each other. Rank 0 has the engine that requests use; the others follow it:
+// The messages between hosts. Rank 0 has the engine that requests use; the others follow it:
 //
 //   rank 0 -> r   Start            open the plan for this shape         r answers Ready
 //                 Forward          compute your parts of this batch     r answers ForwardOver

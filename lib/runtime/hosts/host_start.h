@@ -24,7 +24,7 @@ struct HostStart {
   static Result<HostStart> read(const MessageBytes& message);
 };
 
-// The answer: why the plan cannot be opened, or "", and things worth telling.
+// The answer: why the plan cannot be opened, or "", and notes for the user.
 struct HostReady {
   std::string error;
   std::string note;

@@ -1,11 +1,11 @@
 // What carries messages between the hosts of a run: MPI (mpi_network.cc), or the memory of one
 // process for tests (thread_network.h). Ranks count from 0; rank r is host r of the plan.
 //
-// Nothing here waits: what a host waits for, how long, and what a silence means is decided above
+// Nothing here blocks: what a host waits for, how long, and what silence means is decided above
 // (host_group.h). All functions may be called by any thread. Messages of a sender to a receiver
 // arrive in order, on each channel by itself; what they hold is not trusted by the receiver.
 //
-// Of standard types alone: the MPI part is a library of its own that a program opens when a plan
+// Uses standard types only: the MPI part is a library of its own that a program opens when a plan
 // has hosts (open_mpi.h).
 #pragma once
 

@@ -24,6 +24,6 @@ Result<std::unique_ptr<Network>> open_mpi(const RanksMissing& missing);
 // Of the library.
 extern "C" {
 const char* ktx_mpi_build();  // must be KTX_VERSION of the program
-// Null: `error` says why.
+// Null on failure; `error` has the reason.
 ktx::runtime::Network* ktx_mpi_open(const ktx::runtime::RanksMissing* missing, std::string* error);
 }

@@ -4,8 +4,8 @@
 //   first host   measure_link(group, 1)     // 23.4 Gbit/s, 18.2 us
 //   the others   answer_probe(group, message, own) for each message that comes
 //
-// Of several rounds the best one counts: others only had the network, or the machines, for
-// something else as well.
+// The best of several rounds counts: in the others the network or the machines were busy
+// with something else as well.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct ProbedHost {
   target::CpuTarget cpu;
   std::vector<target::GpuTarget> gpus;
 };
-// Asks all others to measure themselves; receive_hosts() waits for what they found.
+// Requests all others to measure themselves; receive_hosts() waits for the results.
 Status ask_hosts(HostGroup& group);
 Result<ProbedHost> receive_host(HostGroup& group, int other);
 

@@ -2,8 +2,8 @@
 //
 //   auto ends = make_thread_network(2);   // the ends of ranks 0 and 1
 //
-// An end that has been cut (cut_thread_network) neither gives nor takes any more, like a host that
-// is gone.
+// An end that has been cut (cut_thread_network) no longer sends or receives, like a host that
+// is lost.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ struct Estimate {
   double error = 0;  // 0 where fewer than ten values are known
 };
 
-// A sum of values that has their mean and its error.
+// Accumulates values and gives their mean and its error.
 class Mean {
  public:
   void add(double value) {

@@ -1,5 +1,5 @@
-// The residual stream behind each layer, as two plans of one model compute it, and how far it is
-// apart: where the answers of two plans begin to differ.
+// The residual stream behind each layer, as two plans of one model compute it, and how far
+// apart the two are: shows where the answers of two plans begin to differ.
 //
 //   layer 11   0.0032      |b - a| / |a|, over all tokens
 //   layer 12   0.0410      here something is different
@@ -51,7 +51,7 @@ class StreamDifferences {
   std::map<int32_t, Squares> layers_;
 };
 
-// What rounding alone makes of two right runs in fast precision, or in formats of weights; and of
+// The effect of rounding alone on two good runs in fast precision, or in formats of weights; and of
 // two in exact precision on a CPU.
 inline constexpr double kFastNoise = 0.05, kExactNoise = 1e-5;
 

@@ -55,7 +55,7 @@ struct PieceLogprob {
   runtime::Logprobs logprobs;  // a NaN for the first token of a prompt, which has none
 };
 
-// What came, in this order. Several may be empty, not all.
+// What arrived, in this order. Some may be empty, but not all.
 struct Piece {
   std::string reasoning;
   std::string text;
@@ -125,7 +125,7 @@ ApiError end_error(const runtime::RequestEnd& end);
 void send_error(HttpReply& reply, const ApiError& error);
 // The headers that an error needs: Retry-After, WWW-Authenticate, Allow.
 HttpHeaders error_headers(const ApiError& error);
-// The headers of a stream: nothing on the way may keep it, nor hold it back until it is long.
+// The headers of a stream: nothing along the way may cache or buffer it.
 HttpHeaders stream_headers();
 
 }  // namespace ktx::server

@@ -5,7 +5,7 @@
 //   job->start(texts, dimensions, seconds);
 //
 // A vector is the pooled hidden state of a text (`pooling`), cut to `dimensions` if
-// given, with length 1; without pooling the states of all tokens, one behind the other. Texts go to
+// given, with length 1; without pooling, the states of all tokens, one after another. Texts go to
 // the scheduler one batch at a time, so a long list leaves room in the queue for other requests.
 #pragma once
 

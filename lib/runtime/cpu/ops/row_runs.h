@@ -8,7 +8,7 @@
 //   one thread:            2048
 //
 // One Zen 4 machine, four threads, against runs of one length (an eighth of a thread's share),
-// token by token in turn: 1.02 to 1.04; with one thread 1.02 dense, 1.04 of experts. Of F16 and
+// token by token in turn: 1.02 to 1.04; with one thread 1.02 dense, 1.04 experts. Of F16 and
 // BF16, against runs of 256 KiB: 1.03 to 1.04, and 1.05 with one thread.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace ktx::runtime {
 
-// Tokens of one sequence in a pass, and its state in this step before and behind them.
+// Tokens of one sequence in a pass, and its state in this step before and after them.
 struct StateRun {
   int64_t first = 0;  // row
   int64_t tokens = 0;
