@@ -289,7 +289,14 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::HeadScale, 0, &HeadScaleAttrs::heads, 3, "3 heads do not divide"),
       attribute(StepOp::HeadScale, 0, &HeadScaleAttrs::heads, 2, "gate is 1 wide, expected 2"),
       attribute(StepOp::HeadScale, 0, &HeadScaleAttrs::function, 2, "function is 2"),
-      attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::lower_bound, -5, "lower_bound is -5"),
+      // A field that came later, which the record of the tiny plan ends before.
+      {StepOp::DeltaRule, 0,
+       [](Records& r, StepRecord& step) {
+         DeltaRuleAttrs attrs = r.attrs<DeltaRuleAttrs>(step);
+         attrs.lower_bound = -5;
+         r.give_attrs(step, attrs);
+       },
+       "lower_bound is -5"},
       attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::by_channel, 2, "by_channel is 2"),
       attribute(StepOp::DeltaRule, 0, &DeltaRuleAttrs::by_channel, 1, "a is missing"),
       attribute(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::slot, 6, "slot is 6"),
