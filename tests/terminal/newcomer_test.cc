@@ -43,11 +43,13 @@ TEST(Newcomer, FirstSessionFromAModelToAConversation) {
   std::filesystem::create_symlink(model_gguf("qwen3moe"), home.path("model.gguf"));
   Shell shell(home);
 
-  // The model is no plan, and a plan needs a name.
-  shell.type("ktx-run chat model.gguf");
-  ASSERT_TRUE(shell.shows("ktx-compile model.gguf -o model.ktxplan")) << shell.rest();
-  ASSERT_TRUE(shell.shows("ready$ "));
-  EXPECT_NE(shell.status(), "0");
+  // The model is enough; its plan is kept. A plan of one's own needs a name.
+  shell.type("ktx-run chat model.gguf --temp 0 -n 12");
+  ASSERT_TRUE(shell.shows("compiling model.gguf")) << shell.rest();
+  ASSERT_TRUE(shell.shows("> ")) << shell.rest();
+  shell.type("/bye");
+  ASSERT_TRUE(shell.shows("ready$ ")) << shell.rest();
+  EXPECT_EQ(shell.status(), "0") << shell.all();
   shell.type("ktx-compile model.gguf");
   ASSERT_TRUE(shell.shows("-o model.ktxplan")) << shell.rest();
   ASSERT_TRUE(shell.shows("ready$ "));
