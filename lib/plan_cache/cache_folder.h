@@ -15,8 +15,8 @@ namespace ktx::plan_cache {
 // set. As the XDG specification has it, a relative XDG_CACHE_HOME counts as none.
 Result<std::string> cache_folder();
 
-// Makes the folder and those above it, for this user alone. One that is there must be this user's
-// and writable by nobody else: who can write to it decides what is run.
+// Makes the folder and those above it, for this user alone. A folder that exists must belong to
+// this user, and no other user may write to it: its content decides what is run.
 Status make_private_folder(const std::string& path);
 
 // The end of a message about a cache that cannot be written, and what else can be done.

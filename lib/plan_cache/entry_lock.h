@@ -2,8 +2,8 @@
 // removed.
 //
 // The lock is a file in the plan's folder and goes with its last holder, whatever ends that one;
-// a compiler that was started with `fd()` open holds it too, so that nobody compiles beside one
-// whose ktx-run was killed.
+// a compiler that was started with `fd()` open holds it too, so that no second
+// compiler starts beside one whose ktx-run was killed.
 #pragma once
 
 #include <optional>

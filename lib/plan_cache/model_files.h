@@ -5,8 +5,8 @@
 //   content_key(files)   // samples are
 //
 // Two keys, because neither is enough alone. The quick one is of what the system says of each file
-// (device, inode, size, both times) and of its first page: it finds a file again that nobody
-// has touched, and nothing that was moved or copied. The content key knows no path, device or
+// (device, inode, size, both times) and of its first page: it finds an untouched file
+// again, but none that was moved or copied. The content key knows no path, device or
 // inode: it is of size, time of the last write, the first MiB (of most models the whole header) and
 // 64 samples of each file. The time alone would not do: images and archives give all files one; nor
 // samples alone: two fine-tunes may differ in a few tensors. So `mv`, `cp -p` and `rsync -a` keep a

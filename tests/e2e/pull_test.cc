@@ -1,5 +1,5 @@
 // ktx-pull and hf:OWNER/NAME, against a hub on this machine (hub/fake_hub.py): what is fetched is
-// what the hub has listed, whatever happens on the way, and nobody else sees the token.
+// what the hub has listed, whatever happens on the way, and no other host sees the token.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
