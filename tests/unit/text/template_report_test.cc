@@ -119,10 +119,9 @@ std::string facts_row(const KnownTemplate& row, const std::string& text) {
 
 TEST(KnownTemplateFacts, AreThoseOfTheTexts) {
   const std::string path = source_dir() + "/lib/text/chat_template/template_facts.def";
-  std::vector<std::string> lines;
-  for (const std::string_view line : split(ktx::testing::read_file(path), '\n')) {
-    lines.emplace_back(line);
-  }
+  const std::string facts = ktx::testing::read_file(path);
+  const std::vector<std::string_view> read = split(facts, '\n');
+  std::vector<std::string> lines(read.begin(), read.end());
   const size_t first = lines.size() - 1 - std::size(kKnown);  // behind the last one ends the file
   const bool update = std::getenv("KTX_UPDATE_GOLDEN") != nullptr;
   int seen = 0;
