@@ -1,5 +1,5 @@
 // The step that a rule checks: its declared operands, weights and attributes, and the first mistake
-// found. The rules of op_rules.cc see nothing else; lib/program/step_verifier.h fills it in.
+// found. The checks of lib/ops/checks see nothing else; lib/program/step_verifier.h fills it in.
 //
 //   void check_sigmoid_scale(OpCheck& s) {
 //     const OpOperand& x = s.in(0);

@@ -1,5 +1,5 @@
 // Checks a step program: ids, operand counts, definition before use, and the rules of each op
-// (op_rules.cc), which the plan's reader checks as well. Runs after every pass that touches the
+// (op_rules.h), which the plan's reader checks as well. Runs after every pass that touches the
 // program.
 #include <fmt/format.h>
 

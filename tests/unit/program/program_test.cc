@@ -136,7 +136,7 @@ TEST(Program, VerifyKnowsDevicesOnceTransfersAreThere) {
   EXPECT_GT(errors(graph, true), 0) << "reads x of the CPU";
 }
 
-// The words are those of the plan's reader: one set of rules (lib/ops/op_rules.cc).
+// The words are those of the plan's reader: one set of rules (lib/ops/op_rules.h).
 TEST(Program, VerifySaysWhatAnOpAsksFor) {
   Program graph = small_graph();
   graph.steps[3].attrs = MatmulAttrs{2};

@@ -1,0 +1,237 @@
+// Rotation, the cache of keys and values, and attention over it.
+#include "lib/ops/checks/op_checks.h"
+
+#include <algorithm>
+
+#include "lib/formats/shape_limits.h"
+
+namespace ktx::op_checks {
+namespace {
+
+void check_attention(OpCheck& s, const AttentionAttrs& a) {
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("value_in_key", a.value_in_key, 0, 1)) {
+    return;
+  }
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(a.kv_heads == slot.kv_heads && a.key_dim == slot.key_dim,
+            "{} heads of {} over a slot with {} of {}", a.kv_heads, a.key_dim, slot.kv_heads,
+            slot.key_dim);
+  s.require(a.heads % slot.kv_heads == 0, "{} heads share {} key heads", a.heads, slot.kv_heads);
+  if (a.value_in_key) {
+    s.require(slot.value_dim == 0, "values in the key over a slot with values of {}",
+              slot.value_dim);
+    s.in_range("value_dim", a.value_dim, 1, slot.key_dim);
+  } else {
+    s.require(slot.value_dim > 0 && a.value_dim == slot.value_dim,
+              "values of {} over a slot with values of {}", a.value_dim, slot.value_dim);
+  }
+  s.in_range("window", a.window, 0, kMaxDim);
+  s.in_range("chunked", a.chunked, 0, a.window > 0 ? 1 : 0);
+  s.require(slot.window == 0 || (a.window > 0 && a.window <= slot.window),
+            "a window of {} over a slot that keeps {} positions", a.window, slot.window);
+  s.require(a.softcap >= 0, "softcap is {}", a.softcap);
+  if (!s.op.weights.empty() && s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
+  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+// An indexer's queries, and the slot of its keys.
+template <class Attrs>
+void check_indexer(OpCheck& s, const Attrs& a) {
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.kv_heads == 1 && slot.value_dim == 0 && slot.key_dim == a.key_dim,
+            "one head of {} without values over a slot with {} of {} and values of {}", a.key_dim,
+            slot.kv_heads, slot.key_dim, slot.value_dim);
+  s.require(slot.window == 0, "a slot that keeps {} positions", slot.window);
+  s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+}
+
+// A slot that has a row of `dim` for each `every` positions.
+void check_entries(OpCheck& s, int32_t slot, int32_t dim, int32_t every) {
+  if (!s.in_range("entries", slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("dim", dim, 1, kMaxDim) ||
+      !s.require(entries_fit_blocks(every),
+                 "an entry of {} positions, expected 2 to 64 or a "
+                 "multiple of 64",
+                 every)) {
+    return;
+  }
+  const KvShape& shape = s.flow.kv_slots[slot];
+  s.require(shape.kv_heads == 1 && shape.value_dim == 0 && shape.window == 0 &&
+                shape.key_dim == entry_token_elems(dim, every),
+            "entries of {} for {} positions each in a slot with {} heads of {}, values of {} and "
+            "a window of {}",
+            dim, every, shape.kv_heads, shape.key_dim, shape.value_dim, shape.window);
+}
+
+}  // namespace
+
+void check_rope(OpCheck& s) {
+  const auto& a = s.attrs<RopeAttrs>();
+  const OpOperand& x = s.in(0);
+  const OpOperand& y = s.out(0);
+  if (!s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("head_dim", a.head_dim, 1, kMaxDim) ||
+      !s.in_range("y_head_dim", a.y_head_dim, 1, kMaxDim) ||
+      !s.in_range("rotary_dim", a.rotary_dim, 2, std::min(a.head_dim, a.y_head_dim)) ||
+      !s.in_range("rotary_begin", a.rotary_begin, 0, a.head_dim - a.rotary_dim) ||
+      !s.in_range("y_begin", a.y_begin, 0, a.y_head_dim - a.rotary_dim)) {
+    return;
+  }
+  s.in_range("interleaved", a.interleaved, 0, 1);
+  s.require(a.rotary_dim % 2 == 0, "rotary_dim is {}, expected an even number", a.rotary_dim);
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", y, ValueType::F32, y.width);
+  s.require(a.heads * int64_t{a.head_dim} <= x.width, "{} heads of {} in {} elements of x", a.heads,
+            a.head_dim, x.width);
+  s.require(a.heads * int64_t{a.y_head_dim} <= y.width, "{} heads of {} in {} elements of y",
+            a.heads, a.y_head_dim, y.width);
+  s.vector("inv_freq", s.weight(0), a.rotary_dim / 2);
+  s.require(s.weight(0).dtype == DType::F32, "inv_freq is not F32");
+  s.require(!x.same_as(y) || (a.y_head_dim == a.head_dim && a.y_begin == a.rotary_begin),
+            "in place with another place of the rotary part");
+}
+
+void check_kv_store(OpCheck& s) {
+  const auto& a = s.attrs<KvStoreAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1)) return;
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.shape("key", s.in(0), ValueType::F32, slot.kv_heads * slot.key_dim);
+  if (s.require(s.in(1).present() == (slot.value_dim > 0), "value {} for a slot with values of {}",
+                s.in(1).present() ? "given" : "missing", slot.value_dim) &&
+      slot.value_dim > 0) {
+    s.shape("value", s.in(1), ValueType::F32, slot.kv_heads * slot.value_dim);
+  }
+  s.require(!s.flow.slot_stored[a.slot], "slot {} is stored twice", a.slot);
+  s.flow.slot_stored[a.slot] = true;
+}
+
+void check_attention(OpCheck& s) {
+  check_attention(s, s.attrs<AttentionAttrs>());
+}
+
+// Without windows: all positions are seen.
+void check_text_attention(OpCheck& s) {
+  const auto& a = s.attrs<AttentionAttrs>();
+  s.require(a.window == 0 && a.chunked == 0 && a.value_in_key == 0,
+            "a window of {} in attention over the whole text", a.window);
+  check_attention(s);
+}
+
+void check_choose_positions(OpCheck& s) {
+  const auto& a = s.attrs<ChoosePositionsAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions)) {
+    return;
+  }
+  if (a.every == 1) {
+    check_indexer(s, a);
+  } else {
+    check_entries(s, a.slot, a.key_dim, a.every);
+    s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
+  }
+  s.shape("weights", s.in(1), ValueType::F32, a.heads);
+  s.shape("positions", s.out(0), ValueType::I32, a.top_k);
+  s.require(s.out(0).whole(), "positions are a part of a value");
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+void check_sparse_attention(OpCheck& s) {
+  const auto& a = s.attrs<AttentionAttrs>();
+  check_attention(s);
+  const Producer* writer = s.written_by("positions", s.in(1), StepOp::ChoosePositions, 0);
+  if (!s.ok() || !writer) return;
+  s.require(a.window == 0 && s.flow.kv_slots[a.slot].window == 0,
+            "a window of {} over a slot that keeps {} positions, of chosen positions", a.window,
+            s.flow.kv_slots[a.slot].window);
+  s.shape("positions", s.in(1), ValueType::I32,
+          std::get<ChoosePositionsAttrs>(writer->attrs).top_k);
+  s.require(s.in(1).whole(), "positions are a part of a value");
+}
+
+void check_choose_blocks(OpCheck& s) {
+  const auto& a = s.attrs<ChooseBlocksAttrs>();
+  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+      !s.in_range("block", a.block, 1, kMaxIndexBlock) ||
+      !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions / a.block) ||
+      !s.in_range("local", a.local, 1, a.top_k)) {
+    return;
+  }
+  check_indexer(s, a);
+  s.shape("blocks", s.out(0), ValueType::I32, int64_t{a.heads} * a.top_k);
+  s.require(s.out(0).whole(), "blocks are a part of a value");
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+}
+
+void check_block_attention(OpCheck& s) {
+  const auto& a = s.attrs<BlockAttentionAttrs>();
+  check_attention(s, whole_attention(a));
+  const Producer* writer = s.written_by("blocks", s.in(1), StepOp::ChooseBlocks, 0);
+  if (!s.ok() || !writer) return;
+  const auto& choice = std::get<ChooseBlocksAttrs>(writer->attrs);
+  s.require(s.flow.kv_slots[a.slot].window == 0, "a slot that keeps {} positions",
+            s.flow.kv_slots[a.slot].window);
+  s.require(choice.block == a.block && choice.heads == a.kv_heads,
+            "{} key heads read blocks of {}, but {} heads choose blocks of {}", a.kv_heads, a.block,
+            choice.heads, choice.block);
+  s.shape("blocks", s.in(1), ValueType::I32, int64_t{choice.heads} * choice.top_k);
+  s.require(s.in(1).whole(), "blocks are a part of a value");
+}
+
+void check_compress(OpCheck& s) {
+  const auto& a = s.attrs<CompressAttrs>();
+  check_entries(s, a.entries, a.dim, a.every);
+  if (!s.ok() || !s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("overlapped", a.overlapped, 0, 1) ||
+      !s.in_range("rotary_dim", a.rotary_dim, 2, a.dim) ||
+      !s.in_range("every", a.every, 2, kMaxCompressed)) {
+    return;
+  }
+  s.in_range("interleaved", a.interleaved, 0, 1);
+  s.require(a.rotary_dim % 2 == 0, "rotary_dim is {}, expected an even number", a.rotary_dim);
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.key_dim == kCompressedChannels && slot.value_dim == kCompressedChannels &&
+                slot.kv_heads * kCompressedChannels == a.channels(),
+            "{} channels in a slot with {} heads of {} and {}", a.channels(), slot.kv_heads,
+            slot.key_dim, slot.value_dim);
+  s.require(slot.window == 0 || slot.window >= a.window(),
+            "entries of {} positions of a slot that keeps {}", a.window(), slot.window);
+  s.matrices("bias", s.weight(0), 1, a.every, a.channels());
+  s.vector("norm", s.weight(1), a.dim);
+  s.vector("inv_freq", s.weight(2), a.rotary_dim / 2);
+  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+  s.require(!s.flow.slot_stored[a.entries], "slot {} is stored twice", a.entries);
+  s.flow.slot_stored[a.entries] = true;
+}
+
+void check_compressed_attention(OpCheck& s) {
+  const auto& a = s.attrs<CompressedAttentionAttrs>();
+  check_entries(s, a.entries, a.dim, a.every);
+  if (!s.ok() || !s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
+      !s.in_range("window", a.window, 1, kMaxDim)) {
+    return;
+  }
+  const KvShape& slot = s.flow.kv_slots[a.slot];
+  s.require(slot.window == 0 || a.window <= slot.window,
+            "a window of {} over a slot that keeps {} positions", a.window, slot.window);
+  AttentionAttrs own = whole_attention(a);
+  own.window = a.window;
+  check_attention(s, own);
+  s.require(s.flow.slot_stored[a.entries], "slot {} is read before it is stored", a.entries);
+  if (!s.ok() || !s.in(1).present()) return;
+  const Producer* writer = s.written_by("chosen", s.in(1), StepOp::ChoosePositions, 0);
+  if (!writer) return;
+  const auto& choice = std::get<ChoosePositionsAttrs>(writer->attrs);
+  s.require(choice.every == a.every, "entries of {} positions, chosen among those of {}", a.every,
+            choice.every);
+  s.shape("chosen", s.in(1), ValueType::I32, choice.top_k);
+  s.require(s.in(1).whole(), "chosen is a part of a value");
+}
+
+}  // namespace ktx::op_checks

@@ -1,0 +1,135 @@
+// Embeddings, norms and row ops.
+#include "lib/ops/checks/op_checks.h"
+
+#include <optional>
+
+#include "lib/formats/shape_limits.h"
+
+namespace ktx::op_checks {
+namespace {
+
+// Of a norm over equal groups of a row: the elements of its vectors; none where a rule is broken
+// that they hang on.
+template <class Attrs>
+std::optional<int64_t> check_norm(OpCheck& s) {
+  const auto& a = s.attrs<Attrs>();
+  const OpOperand& x = s.in(0);
+  if (!s.in_range("groups", a.groups, 1, kMaxHeads)) return std::nullopt;
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  s.require(x.type == ValueType::F32, "x is not F32");
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+  if (!s.require(x.width % a.groups == 0, "{} groups in {} elements", a.groups, x.width)) {
+    return std::nullopt;
+  }
+  const int64_t part = x.width / a.groups;
+  if (s.weight(0).rows > 1) {
+    s.matrices("weight", s.weight(0), 1, a.groups, part);
+  } else {
+    s.vector("weight", s.weight(0), part);
+  }
+  return part;
+}
+
+}  // namespace
+
+void check_embed(OpCheck& s) {
+  const OpWeight& table = s.weight(0);
+  s.require(table.dtype != DType::I32, "table has integer elements");
+  s.shape("y", s.out(0), ValueType::F32, table.cols);
+  s.require(table.matrices == 1 && table.rows >= s.flow.vocab_size,
+            "table has {} rows for {} tokens", table.rows * table.matrices, s.flow.vocab_size);
+}
+
+void check_given_hidden(OpCheck& s) {
+  const OpOperand& y = s.out(0);
+  s.shape("y", y, ValueType::F32, y.width);
+  s.require(y.offset == 0 && y.width == y.value_width && y.rows_per_row == 1,
+            "y is not a whole row");
+}
+
+// That positions stay inside of the table is the runtime's to see to.
+void check_embed_row(OpCheck& s) {
+  const OpWeight& table = s.weight(0);
+  s.require(table.dtype != DType::I32, "table has integer elements");
+  s.shape("y", s.out(0), ValueType::F32, table.cols);
+  s.require(table.matrices == 1, "table is {} matrices, expected 1", table.matrices);
+  s.in_range("row", s.attrs<EmbedRowAttrs>().row, -1, table.rows - 1);
+}
+
+void check_rms_norm(OpCheck& s) {
+  check_norm<RmsNormAttrs>(s);
+}
+
+void check_layer_norm(OpCheck& s) {
+  const auto part = check_norm<LayerNormAttrs>(s);
+  if (part && s.weight(1).present()) s.vector("bias", s.weight(1), *part);
+}
+
+// Row-wise ops whose operands are all alike.
+void check_same_rows(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    s.shape(operand_name(s.op.inputs, i), s.in(i), ValueType::F32, x.width, x.rows);
+  }
+  for (size_t o = 0; o < s.outputs.size(); ++o) {
+    s.shape(operand_name(s.op.outputs, o), s.out(o), ValueType::F32, x.width, x.rows);
+  }
+}
+
+// A gated linear unit's attributes.
+void check_activation(OpCheck& s, const GluAttrs& a) {
+  s.in_range("activation", a.activation, 0, kActivations - 1);
+  s.require(a.limit >= 0, "limit is {}", a.limit);
+}
+
+void check_glu(OpCheck& s) {
+  check_activation(s, s.attrs<GluAttrs>());
+  check_same_rows(s);
+}
+
+void check_activate(OpCheck& s) {
+  s.in_range("function", s.attrs<ActivateAttrs>().function, 0, kUnitFunctions - 1);
+  check_same_rows(s);
+}
+
+void check_softcap(OpCheck& s) {
+  s.require(s.attrs<SoftcapAttrs>().cap > 0, "cap is {}", s.attrs<SoftcapAttrs>().cap);
+  check_same_rows(s);
+}
+
+void check_position_scale(OpCheck& s) {
+  const auto& a = s.attrs<PositionScaleAttrs>();
+  s.require(a.growth >= 0, "growth is {}", a.growth);
+  s.in_range("context", a.context, 1, INT32_MAX);
+  s.shape("x", s.in(0), ValueType::F32, s.in(0).width);
+  s.shape("y", s.out(0), ValueType::F32, s.in(0).width);
+}
+
+void check_sigmoid_scale(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("gate", s.in(1), ValueType::F32, 1, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
+void check_head_scale(OpCheck& s) {
+  const auto& a = s.attrs<HeadScaleAttrs>();
+  const OpOperand& x = s.in(0);
+  s.in_range("function", a.function, 0, kHeadGates - 1);
+  if (!s.require(a.heads > 0 && x.width % a.heads == 0, "{} heads do not divide a row of {}",
+                 a.heads, x.width)) {
+    return;
+  }
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("gate", s.in(1), ValueType::F32, a.heads, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+  s.require(x.whole() && s.in(1).whole() && s.out(0).whole(), "an operand is a part of a value");
+}
+
+void check_gather_rows(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
+}
+
+}  // namespace ktx::op_checks

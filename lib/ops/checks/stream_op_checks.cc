@@ -1,0 +1,41 @@
+// Residual streams of hyper-connections.
+#include "lib/ops/checks/op_checks.h"
+
+#include <algorithm>
+
+#include "lib/formats/shape_limits.h"
+
+namespace ktx::op_checks {
+
+void check_stream_weights(OpCheck& s) {
+  const auto& a = s.attrs<StreamWeightsAttrs>();
+  constexpr int64_t kMaxIterations = 1000;
+  if (!s.in_range("streams", a.streams, 1, kMaxStreams)) return;
+  s.in_range("iterations", a.iterations, 0, kMaxIterations);
+  s.require(a.eps >= 0, "eps is {}", a.eps);
+  s.shape("mixes", s.in(0), ValueType::F32, a.width(), s.in(0).rows);
+  s.shape("weights", s.out(0), ValueType::F32, a.width(), s.in(0).rows);
+  s.vector("scale", s.weight(0), a.scales());
+  s.vector("base", s.weight(1), a.width());
+}
+
+void check_collapse_streams(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  const int64_t streams = s.in(1).width;
+  s.require(streams <= kMaxStreams, "{} streams, expected at most {}", streams, kMaxStreams);
+  s.shape("x", x, ValueType::F32, streams * s.out(0).width, x.rows);
+  s.shape("weights", s.in(1), ValueType::F32, streams, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, s.out(0).width, x.rows);
+}
+
+void check_mix_streams(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  const int64_t streams = x.width / std::max<int64_t>(s.in(1).width, 1);
+  if (!s.in_range("streams", streams, 1, kMaxStreams)) return;
+  s.shape("x", x, ValueType::F32, streams * s.in(1).width, x.rows);
+  s.shape("part", s.in(1), ValueType::F32, s.in(1).width, x.rows);
+  s.shape("weights", s.in(2), ValueType::F32, streams * (streams + 1), x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
+}  // namespace ktx::op_checks
