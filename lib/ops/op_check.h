@@ -148,6 +148,16 @@ class OpCheck {
             "{} is {}, expected {}", what, shape_text(weight.cols, weight.rows, weight.matrices),
             shape_text(cols, rows, count));
   }
+  bool has_slot(const char* what, int64_t slot) {
+    return in_range(what, slot, 0, static_cast<int64_t>(flow.kv_slots.size()) - 1);
+  }
+  void reads_slot(int32_t slot) {
+    require(flow.slot_stored[slot], "slot {} is read before it is stored", slot);
+  }
+  void stores_slot(int32_t slot) {
+    require(!flow.slot_stored[slot], "slot {} is stored twice", slot);
+    flow.slot_stored[slot] = true;
+  }
   // The step that wrote a value of expert numbers; null (and an error) unless the value is
   // output `output` of an `op` step.
   const Producer* written_by(const char* what, const OpOperand& operand, StepOp op,

@@ -9,8 +9,7 @@ namespace ktx::op_checks {
 namespace {
 
 void check_attention(OpCheck& s, const AttentionAttrs& a) {
-  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
-      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+  if (!s.has_slot("slot", a.slot) || !s.in_range("heads", a.heads, 1, kMaxHeads) ||
       !s.in_range("value_in_key", a.value_in_key, 0, 1)) {
     return;
   }
@@ -35,7 +34,7 @@ void check_attention(OpCheck& s, const AttentionAttrs& a) {
   if (!s.op.weights.empty() && s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);
-  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+  s.reads_slot(a.slot);
 }
 
 // An indexer's queries, and the slot of its keys.
@@ -51,8 +50,7 @@ void check_indexer(OpCheck& s, const Attrs& a) {
 
 // A slot that has a row of `dim` for each `every` positions.
 void check_entries(OpCheck& s, int32_t slot, int32_t dim, int32_t every) {
-  if (!s.in_range("entries", slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
-      !s.in_range("dim", dim, 1, kMaxDim) ||
+  if (!s.has_slot("entries", slot) || !s.in_range("dim", dim, 1, kMaxDim) ||
       !s.require(entries_fit_blocks(every),
                  "an entry of {} positions, expected 2 to 64 or a "
                  "multiple of 64",
@@ -97,7 +95,7 @@ void check_rope(OpCheck& s) {
 
 void check_kv_store(OpCheck& s) {
   const auto& a = s.attrs<KvStoreAttrs>();
-  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1)) return;
+  if (!s.has_slot("slot", a.slot)) return;
   const KvShape& slot = s.flow.kv_slots[a.slot];
   s.shape("key", s.in(0), ValueType::F32, slot.kv_heads * slot.key_dim);
   if (s.require(s.in(1).present() == (slot.value_dim > 0), "value {} for a slot with values of {}",
@@ -105,8 +103,7 @@ void check_kv_store(OpCheck& s) {
       slot.value_dim > 0) {
     s.shape("value", s.in(1), ValueType::F32, slot.kv_heads * slot.value_dim);
   }
-  s.require(!s.flow.slot_stored[a.slot], "slot {} is stored twice", a.slot);
-  s.flow.slot_stored[a.slot] = true;
+  s.stores_slot(a.slot);
 }
 
 void check_attention(OpCheck& s) {
@@ -123,8 +120,7 @@ void check_text_attention(OpCheck& s) {
 
 void check_choose_positions(OpCheck& s) {
   const auto& a = s.attrs<ChoosePositionsAttrs>();
-  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
-      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+  if (!s.has_slot("slot", a.slot) || !s.in_range("heads", a.heads, 1, kMaxHeads) ||
       !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions)) {
     return;
   }
@@ -137,7 +133,7 @@ void check_choose_positions(OpCheck& s) {
   s.shape("weights", s.in(1), ValueType::F32, a.heads);
   s.shape("positions", s.out(0), ValueType::I32, a.top_k);
   s.require(s.out(0).whole(), "positions are a part of a value");
-  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+  s.reads_slot(a.slot);
 }
 
 void check_sparse_attention(OpCheck& s) {
@@ -155,8 +151,7 @@ void check_sparse_attention(OpCheck& s) {
 
 void check_choose_blocks(OpCheck& s) {
   const auto& a = s.attrs<ChooseBlocksAttrs>();
-  if (!s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
-      !s.in_range("heads", a.heads, 1, kMaxHeads) ||
+  if (!s.has_slot("slot", a.slot) || !s.in_range("heads", a.heads, 1, kMaxHeads) ||
       !s.in_range("block", a.block, 1, kMaxIndexBlock) ||
       !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions / a.block) ||
       !s.in_range("local", a.local, 1, a.top_k)) {
@@ -165,7 +160,7 @@ void check_choose_blocks(OpCheck& s) {
   check_indexer(s, a);
   s.shape("blocks", s.out(0), ValueType::I32, int64_t{a.heads} * a.top_k);
   s.require(s.out(0).whole(), "blocks are a part of a value");
-  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
+  s.reads_slot(a.slot);
 }
 
 void check_block_attention(OpCheck& s) {
@@ -186,8 +181,7 @@ void check_block_attention(OpCheck& s) {
 void check_compress(OpCheck& s) {
   const auto& a = s.attrs<CompressAttrs>();
   check_entries(s, a.entries, a.dim, a.every);
-  if (!s.ok() || !s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
-      !s.in_range("overlapped", a.overlapped, 0, 1) ||
+  if (!s.ok() || !s.has_slot("slot", a.slot) || !s.in_range("overlapped", a.overlapped, 0, 1) ||
       !s.in_range("rotary_dim", a.rotary_dim, 2, a.dim) ||
       !s.in_range("every", a.every, 2, kMaxCompressed)) {
     return;
@@ -205,16 +199,14 @@ void check_compress(OpCheck& s) {
   s.matrices("bias", s.weight(0), 1, a.every, a.channels());
   s.vector("norm", s.weight(1), a.dim);
   s.vector("inv_freq", s.weight(2), a.rotary_dim / 2);
-  s.require(s.flow.slot_stored[a.slot], "slot {} is read before it is stored", a.slot);
-  s.require(!s.flow.slot_stored[a.entries], "slot {} is stored twice", a.entries);
-  s.flow.slot_stored[a.entries] = true;
+  s.reads_slot(a.slot);
+  s.stores_slot(a.entries);
 }
 
 void check_compressed_attention(OpCheck& s) {
   const auto& a = s.attrs<CompressedAttentionAttrs>();
   check_entries(s, a.entries, a.dim, a.every);
-  if (!s.ok() || !s.in_range("slot", a.slot, 0, static_cast<int64_t>(s.flow.kv_slots.size()) - 1) ||
-      !s.in_range("window", a.window, 1, kMaxDim)) {
+  if (!s.ok() || !s.has_slot("slot", a.slot) || !s.in_range("window", a.window, 1, kMaxDim)) {
     return;
   }
   const KvShape& slot = s.flow.kv_slots[a.slot];
@@ -223,7 +215,7 @@ void check_compressed_attention(OpCheck& s) {
   AttentionAttrs own = whole_attention(a);
   own.window = a.window;
   check_attention(s, own);
-  s.require(s.flow.slot_stored[a.entries], "slot {} is read before it is stored", a.entries);
+  s.reads_slot(a.entries);
   if (!s.ok() || !s.in(1).present()) return;
   const Producer* writer = s.written_by("chosen", s.in(1), StepOp::ChoosePositions, 0);
   if (!writer) return;
