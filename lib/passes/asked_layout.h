@@ -15,7 +15,7 @@
 
 namespace ktx::passes {
 
-// Nothing when no rule asks, or asks for a format to re-quantise to (check_ops.cc).
+// Nothing when no rule asks, or asks for a format to re-quantise to (lint/rule_weights.cc).
 std::optional<Layout> asked_layout(const ir::Decision& decision);
 
 // Why matrices of this shape on a device ("cpu", "cuda:0") cannot have the layout; ""
