@@ -23,7 +23,7 @@ constexpr std::span<const StepOp> ops_of() {
 }
 using enum StepOp;
 
-#define KTX_GPU_KERNEL(id, name, least, most, needs, range, sentence, ...)                      \
+#define KTX_GPU_KERNEL(id, name, least, most, needs, range, launcher, sentence, ...)            \
   {GpuKernel::id,         name,        least, most, kNeeds##needs, gpu_ranges::range, sentence, \
    ops_of<__VA_ARGS__>(), std::nullopt},
 #define KTX_GPU_FUSED_KERNEL(id, name, least, most, needs, range, sentence, fused) \

@@ -1,9 +1,9 @@
 // Products by cuBLAS against sums in double of the exactly decoded weights.
-#include "kernels/cuda/matmul/cublas_products.h"
+#include "kernels/cuda/matmul/cublas.h"
 
 #include <cmath>
 
-#include "kernels/cuda/matmul/cublas.h"
+#include "kernels/cuda/matmul/cuda_matmul.h"
 #include "tests/kernels/cuda_cases.h"
 
 namespace ktx::kernels {
@@ -39,8 +39,9 @@ void check_product(Random& random, const GpuWeights& w, const std::vector<float>
   args.y_stride = rows;
   args.bias = extra.bias ? gpu_bias.data() : nullptr;
   args.accumulate = extra.accumulate;
-  GpuWorkspace workspace(args, cublas_product_workspace(tokens, args.w));
-  ASSERT_TRUE(ran(launch_cublas_product(args, nullptr)));
+  args.kernel = GpuKernel::CublasGemm;
+  GpuWorkspace workspace(args, cuda_matmul_workspace(args));
+  ASSERT_TRUE(ran(launch_matmul(args, nullptr)));
   const std::vector<float> got = y.read();
   for (int64_t t = 0; t < tokens; ++t) {  // each token by itself: small rows count as large ones do
     std::vector<float> of_row, want;

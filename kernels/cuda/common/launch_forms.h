@@ -51,9 +51,4 @@ GpuKernel kernel_of(const Args& a, GpuKernel none) {
   return kernel.ok() ? *kernel : none;
 }
 
-// Whether the kernel reads activations as rows of halves from its workspace.
-inline bool is_gemm(GpuKernel kernel) {
-  return kernel == GpuKernel::MarlinGemmMma || kernel == GpuKernel::MarlinGemmWgmma;
-}
-
 }  // namespace ktx::kernels

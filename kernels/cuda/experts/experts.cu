@@ -7,10 +7,9 @@
 #include "kernels/cuda/experts/cuda_experts.h"
 
 #include "kernels/cuda/common/launch_forms.h"
-#include "kernels/cuda/gemv/marlin_gemv.h"
 #include "kernels/cuda/matmul/half_rows.cuh"
-#include "kernels/cuda/matmul/marlin_products.cuh"
 #include "kernels/cuda/matmul/product_forms.h"
+#include "kernels/cuda/matmul/product_launcher.cuh"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/matmul/marlin_layout.h"
 #include "lib/formats/layout.h"
@@ -32,38 +31,26 @@ Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int
   return check_workspace(op, has, needs);
 }
 
-MarlinProduct experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, int64_t tokens,
-                              const int32_t* order, const int32_t* offsets) {
-  MarlinProduct p;
-  p.w[0] = reinterpret_cast<const uint8_t*>(w.data);
-  p.matrix_bytes[0] = w.matrix_bytes;
-  p.strip_bytes = marlin_strip_bytes(w.dtype, w.cols);
-  p.cols = static_cast<int>(w.cols);
-  p.row_count = static_cast<int>(w.rows);
-  p.tokens = static_cast<int>(tokens) * attrs.top_k;
-  p.order = order;
-  p.offsets = offsets;
-  p.experts = attrs.experts;
-  return p;
+// Of the pairs of all tokens; the launcher needs x, y and what is added yet.
+ProductArgs experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, int64_t tokens,
+                            const int32_t* order, const int32_t* offsets) {
+  ProductArgs a{.w = w, .p = product_with(w)};
+  a.p.tokens = static_cast<int>(tokens) * attrs.top_k;
+  a.p.order = order;
+  a.p.offsets = offsets;
+  a.p.experts = attrs.experts;
+  return a;
 }
 
-Status launch_product(GpuKernel kernel, DType dtype, const MarlinProduct& p, int64_t x_rows,
-                      std::byte* workspace, cudaStream_t stream) {
-  switch (kernel) {
-    case GpuKernel::MarlinGemv:
-      return launch_marlin_gemv(dtype, p, stream);
-    case GpuKernel::MarlinFewGemm:
-      return launch_marlin_few_gemm(dtype, p, stream);
-    case GpuKernel::MarlinGemmMma:
-    case GpuKernel::MarlinGemmWgmma:
-      return launch_marlin_gemm_mma(dtype, p, x_rows, workspace,
-                                    kernel == GpuKernel::MarlinGemmWgmma, stream);
-    default:
-      return Error{"kernel " + std::string(info(kernel).name) + " takes no experts"};
+Status launch_product(GpuKernel kernel, StepOp op, const ProductArgs& a, cudaStream_t stream) {
+  if (const ProductLauncher* launcher = product_launcher(kernel, op)) {
+    return launcher->launch(a, stream);
   }
+  return Error{"kernel " + std::string(info(kernel).name) + " takes no experts"};
 }
-int64_t halves_workspace(GpuKernel kernel, int64_t rows, int64_t cols) {
-  return is_gemm(kernel) ? half_rows_bytes(rows, cols) : 0;
+int64_t product_workspace(GpuKernel kernel, StepOp op, int64_t rows, const CudaWeight& w) {
+  const ProductLauncher* launcher = product_launcher(kernel, op);
+  return launcher ? launcher->workspace_bytes(rows, w) : 0;
 }
 
 struct Combine {
@@ -111,7 +98,8 @@ __global__ void __launch_bounds__(kCombineThreads) combine_experts(Combine p) {
 
 int64_t cuda_experts_gate_up_workspace(const CudaExpertsGateUpArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
-  int64_t bytes = halves_workspace(kernel_of(a, GpuKernel::MarlinFewGemm), a.tokens, a.gate.cols);
+  int64_t bytes = product_workspace(kernel_of(a, GpuKernel::MarlinFewGemm), StepOp::ExpertsGateUp,
+                                    a.tokens, a.gate);
   if (!same_form(a.gate, a.up)) bytes += workspace_aligned(pairs * a.gate.rows * 4);
   return bytes;
 }
@@ -125,7 +113,10 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
   const GpuKernel kernel = kernel_of(a, GpuKernel::MarlinFewGemm);
   const auto run = [&](const CudaWeight& w, const float* bias, const CudaWeight* up, float* y,
                        int64_t y_stride, std::byte* workspace) -> Status {
-    MarlinProduct p = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
+    ProductArgs product = experts_product(w, a.attrs, a.tokens, a.order, a.offsets);
+    product.x_rows = a.tokens;
+    product.workspace = workspace;
+    MarlinProduct& p = product.p;
     p.x = a.x;
     p.x_stride = a.x_stride;
     p.x_div = a.attrs.top_k;
@@ -139,7 +130,7 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
       p.w[1] = reinterpret_cast<const uint8_t*>(up->data);
       p.matrix_bytes[1] = up->matrix_bytes;
     }
-    return launch_product(kernel, w.dtype, p, a.tokens, workspace, stream);
+    return launch_product(kernel, StepOp::ExpertsGateUp, product, stream);
   };
   if (same_form(a.gate, a.up)) {
     return run(a.gate, a.gate_bias, &a.up, a.h, a.h_stride, a.workspace);
@@ -162,7 +153,8 @@ Status launch_experts_gate_up(const CudaExpertsGateUpArgs& a, CudaStream stream)
 int64_t cuda_experts_down_workspace(const CudaExpertsDownArgs& a) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   return workspace_aligned(pairs * a.down.rows * 4) + workspace_aligned(pairs * 4) +
-         halves_workspace(kernel_of(a, GpuKernel::MarlinFewGemm), pairs, a.down.cols);
+         product_workspace(kernel_of(a, GpuKernel::MarlinFewGemm), StepOp::ExpertsDown, pairs,
+                           a.down);
 }
 
 Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
@@ -172,7 +164,8 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   const int64_t pairs = a.tokens * a.attrs.top_k;
   float* partial = reinterpret_cast<float*>(a.workspace);
   std::byte* rest = a.workspace + workspace_aligned(pairs * a.down.rows * 4);
-  MarlinProduct p = experts_product(a.down, a.attrs, a.tokens, a.order, a.offsets);
+  ProductArgs product = experts_product(a.down, a.attrs, a.tokens, a.order, a.offsets);
+  MarlinProduct& p = product.p;
   p.x = a.h;
   p.x_stride = a.h_stride;
   p.y = partial;
@@ -180,9 +173,10 @@ Status launch_experts_down(const CudaExpertsDownArgs& a, CudaStream stream) {
   p.bias[0] = a.bias;
   p.bias_stride = a.down.rows;
   p.places = reinterpret_cast<int32_t*>(rest);
-  rest += workspace_aligned(pairs * 4);
+  product.x_rows = pairs;
+  product.workspace = rest + workspace_aligned(pairs * 4);
   KTX_TRY(
-      launch_product(kernel_of(a, GpuKernel::MarlinFewGemm), a.down.dtype, p, pairs, rest, stream));
+      launch_product(kernel_of(a, GpuKernel::MarlinFewGemm), StepOp::ExpertsDown, product, stream));
   Combine combine;
   combine.partial = partial;
   combine.places = p.places;

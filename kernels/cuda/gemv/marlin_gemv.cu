@@ -2,8 +2,7 @@
 #include "kernels/cuda/gemv/marlin_gemv.h"
 
 #include "kernels/cuda/marlin/marlin_pairs.cuh"
-#include "kernels/cuda/matmul/marlin_products.cuh"
-#include "kernels/matmul/marlin_layout.h"
+#include "kernels/cuda/matmul/product_launcher.cuh"
 
 namespace ktx::kernels {
 
@@ -24,12 +23,21 @@ Status launch_marlin_gemv(const OneProduct& p, CudaStream stream) {
   });
 }
 
-Status launch_marlin_gemv(DType dtype, const MarlinProduct& p, CudaStream stream) {
+namespace {
+
+// Of one token; of experts, every pair by itself.
+bool takes_gemv(const ProductArgs& a) {
+  if (a.p.offsets) return true;
+  return !a.transposed && a.p.tokens == 1 && marlin_gemv_fits(a.w.dtype, a.w.cols, 1);
+}
+
+Status launch_gemv(const ProductArgs& a, cudaStream_t stream) {
+  const MarlinProduct& p = a.p;
   OneProduct one;
   one.cols = p.cols;
   one.x = p.x;
   OneRows& rows = one.rows[0];
-  rows.dtype = dtype;
+  rows.dtype = a.w.dtype;
   rows.w[0] = p.w[0];
   rows.w[1] = p.w[1];
   rows.matrix_bytes = p.matrix_bytes[0];
@@ -59,5 +67,9 @@ Status launch_marlin_gemv(DType dtype, const MarlinProduct& p, CudaStream stream
   }
   return launch_marlin_gemv(one, stream);
 }
+
+}  // namespace
+
+const ProductLauncher product_launchers::marlin_gemv{.takes = takes_gemv, .launch = launch_gemv};
 
 }  // namespace ktx::kernels

@@ -8,8 +8,7 @@
 // 256 columns; sums go through shared memory, 32 columns at a time, in a fixed order.
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/marlin/marlin_tile.cuh"
-#include "kernels/cuda/matmul/marlin_products.cuh"
-#include "kernels/matmul/marlin_layout.h"
+#include "kernels/cuda/matmul/product_launcher.cuh"
 
 namespace ktx::kernels {
 namespace {
@@ -151,37 +150,38 @@ __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
   }
 }
 
-}  // namespace
-
-Status launch_marlin_transposed(const CudaMatmulHeadsArgs& a, cudaStream_t stream);
-
-Status launch_marlin_transposed(const CudaMatmulHeadsArgs& a, cudaStream_t stream) {
-  if (a.attrs.row_count % 8 != 0) {
-    return Error{"matmul_heads transposed: " + std::to_string(a.attrs.row_count) +
+Status launch_transposed(const ProductArgs& a, cudaStream_t stream) {
+  if (a.p.row_count % 8 != 0) {
+    return Error{"matmul_heads transposed: " + std::to_string(a.p.row_count) +
                  " rows of a head, needs a multiple of 8"};
   }
   Transposed p;
-  p.w = reinterpret_cast<const uint8_t*>(a.w.data);
-  p.matrix_bytes = a.w.matrix_bytes;
-  p.strip_bytes = marlin_strip_bytes(a.w.dtype, a.w.cols);
-  p.cols = static_cast<int>(a.w.cols);
-  p.row_begin = a.attrs.row_begin;
-  p.row_count = a.attrs.row_count;
-  p.x = a.x;
-  p.x_stride = a.x_stride;
-  p.x_head = a.attrs.x_stride;
-  p.tokens = static_cast<int>(a.tokens);
-  p.y = a.y;
-  p.y_stride = a.y_stride;
-  p.y_head = a.attrs.y_stride;
+  p.w = a.p.w[0];
+  p.matrix_bytes = a.p.matrix_bytes[0];
+  p.strip_bytes = a.p.strip_bytes;
+  p.cols = a.p.cols;
+  p.row_begin = a.p.row_begin;
+  p.row_count = a.p.row_count;
+  p.x = a.p.x;
+  p.x_stride = a.p.x_stride;
+  p.x_head = a.p.x_head;
+  p.tokens = a.p.tokens;
+  p.y = a.p.y;
+  p.y_stride = a.p.y_stride;
+  p.y_head = a.p.y_head;
   const int width = ceil_div(p.row_count, 32) * 32;
   const int shared = kSkinnyTokens * width * 2 + kWarps * kSkinnyTokens * 32 * 4;
-  const dim3 grid(ceil_div(p.cols, 256), a.attrs.heads, ceil_div(p.tokens, kSkinnyTokens));
+  const dim3 grid(ceil_div(p.cols, 256), a.p.matrices, ceil_div(p.tokens, kSkinnyTokens));
   return for_marlin_type<Status>(
       a.w.dtype, Error{"not a format of marlin weights"}, [&]<DType kType>() {
         return launch("matmul_heads transposed", marlin_transposed<kType>, grid, kThreads, shared,
                       stream, p);
       });
 }
+
+}  // namespace
+
+const ProductLauncher product_launchers::marlin_transposed{
+    .takes = [](const ProductArgs& a) { return a.transposed; }, .launch = launch_transposed};
 
 }  // namespace ktx::kernels

@@ -1,8 +1,14 @@
-#include "kernels/cuda/matmul/cublas_products.h"
-
+// Products of many tokens by cuBLAS: weights become F16 in the workspace, a piece of rows at a
+// time, activations F16 with one power of two taken out of all of them, which the library puts
+// back.
+//
+// One power of two, not one a row, so that nothing has to go over the results again. The largest
+// magnitude comes to 2^14; a row keeps eleven bits below its own largest as long as that is
+// within 2^28 of all rows' largest.
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/matmul/cublas.h"
 #include "kernels/cuda/matmul/half_rows.cuh"
+#include "kernels/cuda/matmul/product_launcher.cuh"
 #include "kernels/matmul/marlin_layout.h"
 
 namespace ktx::kernels {
@@ -75,36 +81,31 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // y = (accumulate ? y : 0) + bias, which the library then adds to.
-__global__ void __launch_bounds__(kThreads) bias_rows(CudaMatmulArgs a) {
+__global__ void __launch_bounds__(kThreads) bias_rows(MarlinProduct p) {
   begin_kernel();
   const int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (n >= a.w.rows) return;
-  float* y = a.y + int64_t{blockIdx.y} * a.y_stride + n;
-  *y = a.accumulate ? *y + a.bias[n] : a.bias[n];
+  if (n >= p.row_count) return;
+  float* y = p.y + int64_t{blockIdx.y} * p.y_stride + n;
+  *y = p.accumulate ? *y + p.bias[0][n] : p.bias[0][n];
 }
 
-}  // namespace
-
-int64_t cublas_product_workspace(int64_t tokens, const CudaWeight& w) {
-  return Places(tokens, w).end;
-}
-
-Status launch_cublas_product(const CudaMatmulArgs& a, CudaStream stream) {
-  const Places places(a.tokens, a.w);
+Status launch_cublas(const ProductArgs& a, cudaStream_t stream) {
+  const MarlinProduct& p = a.p;
+  const Places places(a.x_rows, a.w);
   KTX_TRY(check_workspace("cublas_product", a.workspace_bytes, places.end));
   auto* scale = reinterpret_cast<Scale*>(a.workspace);
   auto* x = reinterpret_cast<uint16_t*>(a.workspace + places.x);
   auto* w = reinterpret_cast<uint16_t*>(a.workspace + places.w);
   const int cols = static_cast<int>(a.w.cols);
-  const dim3 tokens(static_cast<unsigned>(a.tokens));
+  const dim3 tokens(static_cast<unsigned>(a.x_rows));
   KTX_TRY(cuda_status(cudaMemsetAsync(scale, 0, sizeof(Scale), stream), "cublas_product"));
-  KTX_TRY(launch("largest_value", largest_value, tokens, kThreads, 0, stream, a.x, a.x_stride, cols,
+  KTX_TRY(launch("largest_value", largest_value, tokens, kThreads, 0, stream, p.x, p.x_stride, cols,
                  scale));
-  KTX_TRY(launch("half_values", half_values, tokens, kThreads, 0, stream, a.x, a.x_stride, cols, x,
-                 scale, a.accumulate || a.bias ? 1.f : 0.f));
-  if (a.bias) {
+  KTX_TRY(launch("half_values", half_values, tokens, kThreads, 0, stream, p.x, p.x_stride, cols, x,
+                 scale, p.accumulate || p.bias[0] ? 1.f : 0.f));
+  if (p.bias[0]) {
     const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.w.rows, kThreads)), tokens.x);
-    KTX_TRY(launch("bias_rows", bias_rows, grid, kThreads, 0, stream, a));
+    KTX_TRY(launch("bias_rows", bias_rows, grid, kThreads, 0, stream, p));
   }
   const int64_t strip_bytes = marlin_strip_bytes(a.w.dtype, a.w.cols);
   for (int64_t first = 0; first < a.w.rows; first += places.piece_rows) {
@@ -113,11 +114,17 @@ Status launch_cublas_product(const CudaMatmulArgs& a, CudaStream stream) {
     piece.rows = a.w.rows - first < places.piece_rows ? a.w.rows - first : places.piece_rows;
     KTX_TRY(launch_dequantize({piece, w}, stream));
     HalfGemm gemm{
-        w,           x,          piece.rows,    a.w.cols,     a.tokens,
-        a.y + first, a.y_stride, &scale->alpha, &scale->beta, a.workspace + places.library};
+        w,           x,          piece.rows,    a.w.cols,     a.x_rows,
+        p.y + first, p.y_stride, &scale->alpha, &scale->beta, a.workspace + places.library};
     KTX_TRY(launch_half_gemm(gemm, stream));
   }
   return {};
 }
+
+}  // namespace
+
+const ProductLauncher product_launchers::cublas_gemm{
+    .workspace = [](int64_t x_rows, const CudaWeight& w) { return Places(x_rows, w).end; },
+    .launch = launch_cublas};
 
 }  // namespace ktx::kernels

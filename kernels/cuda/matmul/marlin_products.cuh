@@ -55,18 +55,7 @@ struct MarlinProduct {
 
 constexpr int kSkinnyTokens = 16;
 
-// dense: tokens = 1; experts: every pair by itself.
-Status launch_marlin_gemv(DType dtype, const MarlinProduct& product, cudaStream_t stream);
-
-// Any number of tokens, 8 or 16 at a time.
-Status launch_marlin_few_gemm(DType dtype, const MarlinProduct& product, cudaStream_t stream);
-
-// Takes p.x to F16 in `workspace` (half_rows_bytes(x_rows, p.cols)) first; x_rows: its rows.
-// sm_80 and newer; `wide`: with wgmma, sm_90 alone.
-Status launch_marlin_gemm_mma(DType dtype, const MarlinProduct& product, int64_t x_rows,
-                              std::byte* workspace, bool wide, cudaStream_t stream);
-bool marlin_gemm_mma_runs(DType dtype);
-// The same on Hopper, by its own products (marlin_gemm_wgmma.cuh).
+// Whether this program and this GPU have the GEMM of Hopper (marlin_gemm_wgmma.cuh).
 bool marlin_gemm_wgmma_runs();
 
 // The piece `number` of pairs of one expert, at most `most` in a piece. All threads of the

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/matmul/product_launcher.cuh"
 #include "kernels/cuda/matmul/rows_tiles.cuh"
 
 namespace ktx::kernels {
@@ -178,7 +179,27 @@ R for_float_type(DType dtype, R otherwise, Fn&& fn) {
 }
 const Error kNotFloat{"products with weights in rows take F32, F16 and BF16 only"};
 
+Status launch_rows(const ProductArgs& a, cudaStream_t stream) {
+  PlainProduct p;
+  p.w = a.w;
+  p.row_begin = a.p.row_begin;
+  p.row_count = a.p.row_count;
+  p.heads = a.p.matrices;
+  p.x = a.p.x;
+  p.x_stride = a.p.x_stride;
+  p.x_head = a.p.x_head;
+  p.tokens = a.p.tokens;
+  p.y = a.p.y;
+  p.y_stride = a.p.y_stride;
+  p.y_head = a.p.y_head;
+  p.bias = a.p.bias[0];
+  p.accumulate = a.p.accumulate;
+  return a.transposed ? launch_plain_transposed(p, stream) : launch_plain(p, stream);
+}
+
 }  // namespace
+
+const ProductLauncher product_launchers::rows_gemm{.layout = Layout::Rows, .launch = launch_rows};
 
 Status launch_plain(const PlainProduct& p, CudaStream stream) {
   return for_float_type<Status>(p.w.dtype, kNotFloat, [&](auto zero) -> Status {

@@ -1,6 +1,7 @@
 // The launches of cuda_fused_skinny_gemm.h: marlin_skinny_bytes, or records of x and marlin_skinny.
 #include "kernels/cuda/common/cuda_launch.cuh"
 #include "kernels/cuda/matmul/product_forms.h"
+#include "kernels/cuda/matmul/product_launcher.cuh"
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 #include "kernels/cuda/skinny_gemm/marlin_skinny.h"
 #include "kernels/cuda/skinny_gemm/skinny_x.h"
@@ -99,5 +100,29 @@ Status launch_skinny_gate_up(const CudaSkinnyGateUpArgs& a, CudaStream stream) {
   p.rows[0].glu = a.glu;
   return launch_product(a.x, a.gate.cols, a.workspace, a.workspace_bytes, p, stream);
 }
+
+namespace {
+
+bool takes_skinny(const ProductArgs& a) {
+  return a.x_rows <= kCudaSkinnyTokens && marlin_skinny_runs();
+}
+
+Status launch_skinny(const ProductArgs& a, cudaStream_t stream) {
+  CudaSkinnyProductsArgs skinny;
+  skinny.x = {a.p.x, a.p.x_stride, a.x_rows, nullptr, 0};
+  skinny.outputs[0] = {a.w, a.p.y, a.p.y_stride, a.p.bias[0], a.p.accumulate};
+  skinny.count = 1;
+  skinny.workspace = a.workspace;
+  skinny.workspace_bytes = a.workspace_bytes;
+  return launch_skinny_products(skinny, stream);
+}
+
+}  // namespace
+
+const ProductLauncher product_launchers::marlin_skinny_gemm{
+    .takes = takes_skinny,
+    .workspace = [](int64_t x_rows,
+                    const CudaWeight& w) { return skinny_workspace(x_rows, w.cols); },
+    .launch = launch_skinny};
 
 }  // namespace ktx::kernels

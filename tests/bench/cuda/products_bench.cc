@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "kernels/cuda/common/this_gpu.h"
-#include "kernels/cuda/matmul/cublas_products.h"
 #include "kernels/cuda/matmul/cuda_matmul.h"
 #include "kernels/cuda/skinny_gemm/cuda_fused_skinny_gemm.h"
 #include "lib/formats/layout.h"
@@ -30,15 +29,16 @@ class Product {
   }
   CudaMatmulArgs& args() { return args_; }
   int64_t bytes() const { return w_.bytes; }
-  // Of one launch, in a workspace of so many bytes.
-  double seconds(int64_t workspace_bytes, Status (*launch)(const CudaMatmulArgs&, CudaStream)) {
+  // Of one launch.
+  double seconds() {
+    const int64_t workspace_bytes = cuda_matmul_workspace(args_);
     const Memory workspace(workspace_bytes + 1);
     args_.workspace = workspace.as<std::byte>();
     args_.workspace_bytes = workspace_bytes;
     const int count = static_cast<int>(std::clamp<int64_t>(w_.copies, 4, 40));
     return seconds_of(count, [&](int i, cudaStream_t stream) {
       args_.w = w_.at(i);
-      check(launch(args_, stream));
+      check(launch_matmul(args_, stream));
     });
   }
 
@@ -50,7 +50,7 @@ class Product {
 
 void product(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   Product product(dtype, rows, cols, tokens);
-  const double seconds = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
+  const double seconds = product.seconds();
   report("matmul " + std::string(name(dtype)) + " " + std::to_string(rows) + "x" +
              std::to_string(cols) + " tokens " + std::to_string(tokens),
          seconds, static_cast<double>(product.bytes()), 2.0 * rows * cols * tokens);
@@ -62,9 +62,9 @@ void both_ways(DType dtype, int64_t rows, int64_t cols, int64_t tokens) {
   GpuForm form;
   form.weights = {{dtype, Layout::Marlin, rows, cols}};
   product.args().kernel = first_choice(choose_gpu_kernels(form, this_gpu()), tokens, kNeedsWgmma);
-  const double ours = product.seconds(cuda_matmul_workspace(product.args()), launch_matmul);
-  const double library =
-      product.seconds(cublas_product_workspace(tokens, product.args().w), launch_cublas_product);
+  const double ours = product.seconds();
+  product.args().kernel = GpuKernel::CublasGemm;
+  const double library = product.seconds();
   std::printf(
       "%-6s %6lldx%-6lld tokens %5lld: ours %8.1f us, library %8.1f us, ours / library %.2f\n",
       std::string(name(dtype)).c_str(), static_cast<long long>(rows), static_cast<long long>(cols),
