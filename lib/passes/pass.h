@@ -25,19 +25,10 @@
 
 namespace ktx::passes {
 
-// Facts about the state, in this order: each pass needs one and establishes the next.
 enum class Fact {
-  Built,
-  Matched,
-  Placed,
-  Lowered,
-  Transferred,
-  Quantized,
-  Chosen,
-  Planned,
-  Cut,
-  Fused,
-  Launched
+#define KTX_FACT(id, name) id,
+#include "lib/passes/facts.def"
+#undef KTX_FACT
 };
 std::string_view name(Fact fact);  // "built", "matched", ...
 

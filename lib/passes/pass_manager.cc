@@ -105,10 +105,11 @@ const Pass* find_pass(std::string_view name) {
 }
 
 std::string_view name(Fact fact) {
-  constexpr std::string_view kNames[] = {"built",       "matched",   "placed",  "lowered",
-                                         "transferred", "quantized", "chosen",  "planned",
-                                         "cut",         "fused",     "launched"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Fact::Launched) + 1);
+  constexpr std::string_view kNames[] = {
+#define KTX_FACT(id, name) name,
+#include "lib/passes/facts.def"
+#undef KTX_FACT
+  };
   return kNames[static_cast<size_t>(fact)];
 }
 

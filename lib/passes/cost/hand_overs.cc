@@ -3,11 +3,9 @@
 #include <set>
 #include <utility>
 
-namespace ktx::passes {
+#include "lib/passes/cost/launched_steps.h"
 
-// Of lower_to_steps.cc and insert_transfers.cc: a pass has no header.
-Status lower_to_steps(CompileState& state);
-Status insert_transfers(CompileState& state);
+namespace ktx::passes {
 
 namespace {
 
@@ -49,16 +47,10 @@ HandOvers count(const program::Program& program) {
 }  // namespace
 
 Result<HandOvers> find_hand_overs(const PricedModel& model, const Placement& placement) {
-  DiagSink unheard;
-  CompileState lowered;
-  lowered.modules = model.modules;
-  write_placement(placement, lowered.modules);
-  lowered.target = model.target;
-  lowered.diags = &unheard;
-  lowered.fact = Fact::Placed;
-  KTX_TRY(lower_to_steps(lowered));
-  KTX_TRY(insert_transfers(lowered));
-  return count(lowered.program);
+  ir::ModuleGraph modules = model.modules;
+  write_placement(placement, modules);
+  return count(
+      KTX_TRY(steps_after(model, std::move(modules), {"lower-to-steps", "insert-transfers"})));
 }
 
 }  // namespace ktx::passes

@@ -1,6 +1,20 @@
 #include "lib/passes/cost/launched_steps.h"
 
+#include <utility>
+
 namespace ktx::passes {
+
+Result<program::Program> steps_after(const PricedModel& model, ir::ModuleGraph modules,
+                                     std::initializer_list<std::string_view> passes) {
+  DiagSink unseen;
+  CompileState lowered;
+  lowered.modules = std::move(modules);
+  lowered.target = model.target;
+  lowered.diags = &unseen;
+  lowered.fact = Fact::Placed;
+  for (const std::string_view pass : passes) KTX_TRY(find_pass(pass)->run(lowered));
+  return std::move(lowered.program);
+}
 
 Result<program::Program> launched_steps(const PricedModel& model, const Placement& placement) {
   DiagSink unseen;

@@ -1,37 +1,25 @@
 #include "lib/passes/cost/memory_formulas.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "lib/passes/cost/launched_steps.h"
 
 namespace ktx::passes {
-
-// Of lower_to_steps.cc and so on: a pass has no header.
-Status lower_to_steps(CompileState& state);
-Status insert_transfers(CompileState& state);
-Status fold_residuals(CompileState& state);
-Status quantize_activations(CompileState& state);
-Status plan_memory(CompileState& state);
 
 namespace {
 
 // The steps of the model with routed experts on one device and all else on another.
 Result<program::Program> planned_steps(const PricedModel& model, const std::string& experts,
                                        const std::string& others) {
-  DiagSink unheard;
-  CompileState lowered;
-  lowered.modules = model.modules;
-  lowered.target = model.target;
-  lowered.diags = &unheard;
-  lowered.fact = Fact::Placed;
-  for (ir::Module& module : lowered.modules.modules) {
+  ir::ModuleGraph modules = model.modules;
+  for (ir::Module& module : modules.modules) {
     module.decision = {};
     module.decision.device = module.role == ir::Role::Experts ? experts : others;
   }
-  KTX_TRY(lower_to_steps(lowered));
-  KTX_TRY(insert_transfers(lowered));
-  KTX_TRY(fold_residuals(lowered));
-  KTX_TRY(quantize_activations(lowered));
-  KTX_TRY(plan_memory(lowered));
-  return std::move(lowered.program);
+  return steps_after(model, std::move(modules),
+                     {"lower-to-steps", "insert-transfers", "fold-residuals",
+                      "quantize-activations", "plan-memory"});
 }
 
 }  // namespace
