@@ -198,10 +198,7 @@ ApiResult<MessageRequest> read_request(const ServerContext& context, const HttpR
   ChatInput input;
   read_reasoning_fields(model, in, input, fields.reasoning);
   KTX_TRY(in.status());
-  RequestTools offered;
-  if (tools != nullptr) {
-    KTX_TRY(read_tools(*tools, ToolForm::Anthropic, "tools", offered));
-  }
+  RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Anthropic));
   KTX_TRY(read_anthropic_messages(in.get("system"), *messages, input, offered));
   KTX_TRY(use_tools(model, choice, ToolForm::Anthropic, offered, input, fields.constraint));
   request.show_reasoning = input.show_reasoning;

@@ -260,10 +260,7 @@ ApiStatus post_ollama_chat(const ServerContext& context, const HttpRequest& requ
     return {};
   }
   in.input.messages = KTX_TRY(read_messages(openai_messages(*messages), in.input.notes));
-  RequestTools offered;
-  if (tools != nullptr) {
-    KTX_TRY(read_tools(*tools, ToolForm::Nested, "tools", offered));
-  }
+  RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Nested));
   // Not a field of Ollama's own; clients of several servers send it.
   KTX_TRY(use_tools(model, fields.get("tool_choice"), ToolForm::Nested, offered, in.input,
                     in.fields.constraint));

@@ -207,10 +207,7 @@ ApiResult<ChatRequest> read_chat(const ServerContext& context, const HttpRequest
   } else {
     input.messages = KTX_TRY(read_messages(*messages, input.notes));
   }
-  RequestTools offered;
-  if (tools != nullptr) {
-    KTX_TRY(read_tools(*tools, ToolForm::Nested, "tools", offered));
-  }
+  RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Nested));
   KTX_TRY(use_tools(model, choice, ToolForm::Nested, offered, input, fields.constraint));
   request.tools = std::move(offered.clients);
   request.specs = KTX_TRY(make_chat_specs(context, fields, std::move(input)));

@@ -217,11 +217,7 @@ ApiStatus post_apply_template(const ServerContext& context, const HttpRequest& r
   apply_reasoning_default(*context.model, input);
   KTX_TRY(in.status());
   input.messages = KTX_TRY(read_messages(*messages, input.notes));
-  if (tools != nullptr) {
-    RequestTools offered;
-    KTX_TRY(read_tools(*tools, ToolForm::Nested, "tools", offered));
-    input.tools = std::move(offered.functions);
-  }
+  input.tools = KTX_TRY(offered_tools(tools, ToolForm::Nested)).functions;
   send_notes(input.notes, *reply);
   const ChatPrompt prompt = KTX_TRY(make_prompt(*context.model, input));
   send_json(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});

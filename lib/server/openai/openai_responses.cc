@@ -323,10 +323,7 @@ ApiResult<ResponseRequest> read_response(const ServerContext& context, const Htt
   ChatInput input;
   read_reasoning_fields(model, in, input, fields.reasoning);
   KTX_TRY(in.status());
-  RequestTools offered;
-  if (tools != nullptr) {
-    KTX_TRY(read_tools(*tools, ToolForm::Flat, "tools", offered));
-  }
+  RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Flat));
   KTX_TRY(read_responses_input(*given, instructions, input, offered));
   KTX_TRY(use_tools(model, choice, ToolForm::Flat, offered, input, fields.constraint));
   request.tools = std::move(offered.clients);

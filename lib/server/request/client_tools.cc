@@ -223,6 +223,12 @@ ApiStatus read_tools(const Json& list, ToolForm form, const std::string& where,
   return {};
 }
 
+ApiResult<RequestTools> offered_tools(const Json* list, ToolForm form) {
+  RequestTools tools;
+  if (list != nullptr) KTX_TRY(read_tools(*list, form, "tools", tools));
+  return tools;
+}
+
 std::string shown_name(const std::string& space, const std::string& name) {
   if (space.empty() || name.starts_with(space)) return name;
   return space + (space.ends_with('_') ? "" : "__") + name;

@@ -1,8 +1,7 @@
 // The tools of a request as functions that the model can call, and its calls as the client knows
 // them: a tool in a namespace, a custom tool (one free text), a shell.
 //
-//   RequestTools tools;
-//   read_tools(body["tools"], ToolForm::Flat, "tools", tools);  // functions, for the template
+//   RequestTools tools = KTX_TRY(offered_tools(in.list("tools"), ToolForm::Flat));
 //   client_tool(tools.clients, "mcp__git__log")->name   // "log", of the namespace "mcp__git"
 #pragma once
 
@@ -42,6 +41,8 @@ struct RequestTools {
 // own server runs are left out with a note. `where`: of the list in the request.
 ApiStatus read_tools(const Json& list, ToolForm form, const std::string& where,
                      RequestTools& tools);
+// Those of a request's `tools`; null: none.
+ApiResult<RequestTools> offered_tools(const Json* list, ToolForm form);
 
 // Of a tool in a namespace: "mcp__git" and "log" are "mcp__git__log".
 std::string shown_name(const std::string& space, const std::string& name);
