@@ -8,16 +8,13 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kGate[] = {
-    linear(Role::AttentionGateProj, "L.self_attn.g_proj", "B.attn_gate."),
-};
 constexpr ModuleRow kMoe[] = {
     {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
     corrected_router("L.mlp.gate", &kTopKRouter, When::Moe),
     experts("L.mlp.experts", &kExpertsOrList, When::Moe),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kCausalStem,  kGqaAttention,  kQkNorms,    kGate,      kDenseMlp,    kMoe,
+    kCausalStem,  kGqaAttention,  kQkNorms,    kHeadGates, kDenseMlp,    kMoe,
     kExpertParts, kSharedExperts, kLayerNorms, kFinalNorm, kTwoRotaries, kHead};
 
 constexpr ConfigKey kOwnKeys[] = {
@@ -50,7 +47,7 @@ constexpr ConfigAlias kAliases[] = {
     {"moe_routed_scaling_factor", "routed_scaling_factor"},
     {"moe_router_logit_softcapping", "router_logit_softcapping"},
 };
-constexpr ConfigDefault kDefaults[] = {
+constexpr ConfigDefault kOwnDefaults[] = {
     {"attention_bias", "false"},
     {"head_dim", "128"},
     {"gating", "\"per-head\""},
@@ -59,16 +56,11 @@ constexpr ConfigDefault kDefaults[] = {
     {"moe_intermediate_size", "512"},
     {"shared_expert_intermediate_size", "512"},
     {"first_k_dense_replace", "1"},
-    {"moe_layer_freq", "1"},
-    {"topk_method", "\"noaux_tc\""},
-    {"scoring_func", "\"sigmoid\""},
-    {"norm_topk_prob", "true"},
     {"routed_scaling_factor", "1"},
-    {"n_group", "1"},
-    {"topk_group", "1"},
     {"rms_norm_eps", "1e-6"},
     {"rope_theta", "500000"},
 };
+constexpr auto kDefaults = join(kOwnDefaults, kSigmoidRoutingDefaults);
 
 }  // namespace
 

@@ -48,7 +48,7 @@ constexpr ConfigAlias kAliases[] = {
     {"num_local_experts", "n_routed_experts"},
     {"moe_layer_freq", ""},
 };
-constexpr ConfigDefault kDefaults[] = {
+constexpr ConfigDefault kOwnDefaults[] = {
     {"attention_bias", "false"},
     {"attention_out_bias", "false"},
     {"head_dim", "192"},
@@ -57,17 +57,12 @@ constexpr ConfigDefault kDefaults[] = {
     {"n_routed_experts", "256"},
     {"num_experts_per_tok", "8"},
     {"first_k_dense_replace", "1"},
-    {"moe_layer_freq", "1"},
-    {"topk_method", "\"noaux_tc\""},
-    {"scoring_func", "\"sigmoid\""},
-    {"norm_topk_prob", "true"},
     {"routed_scaling_factor", "1"},
-    {"n_group", "1"},
-    {"topk_group", "1"},
     {"rms_norm_eps", "1e-5"},
     {"rope_theta", "5000000"},
     {"rope_local_base_freq", "10000"},
 };
+constexpr auto kDefaults = join(kOwnDefaults, kSigmoidRoutingDefaults);
 
 }  // namespace
 

@@ -19,16 +19,13 @@ constexpr ModuleRow kRoot[] = {
     {Role::LayerList, "model.layers", &kModuleList},
     {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
 };
-constexpr ModuleRow kGate[] = {
-    linear(Role::AttentionGateProj, "L.self_attn.g_proj", "B.attn_gate."),
-};
 constexpr ModuleRow kMoe[] = {
     {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
     corrected_router("L.mlp.gate", &kTopKRouter, When::Moe),
     experts("L.mlp.experts", &kExpertsModule, When::Moe),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kRoot,          kGqaAttention, kQkNorms,    kGate,      kMoe,         kExpertParts,
+    kRoot,          kGqaAttention, kQkNorms,    kHeadGates, kMoe,         kExpertParts,
     kSharedExperts, kDenseMlp,     kLayerNorms, kFinalNorm, kTwoRotaries, kHead};
 
 // That layers without a window rotate the half of a head goes with the architecture.
@@ -54,23 +51,18 @@ constexpr ConfigAlias kAliases[] = {
     {"moe_router_scaling_factor", "routed_scaling_factor"},
     {"norm_expert_weight", "norm_topk_prob"},
 };
-constexpr ConfigDefault kDefaults[] = {
+constexpr ConfigDefault kOwnDefaults[] = {
     {"head_dim", "128"},
     {"n_routed_experts", "288"},
     {"num_experts_per_tok", "8"},
     {"moe_intermediate_size", "1280"},
     {"shared_expert_intermediate_size", "1280"},
     {"first_k_dense_replace", "3"},
-    {"moe_layer_freq", "1"},
-    {"topk_method", "\"noaux_tc\""},
-    {"scoring_func", "\"sigmoid\""},
-    {"norm_topk_prob", "true"},
     {"routed_scaling_factor", "1"},
-    {"n_group", "1"},
-    {"topk_group", "1"},
     {"rms_norm_eps", "1e-5"},
     {"rope_theta", "10000"},
 };
+constexpr auto kDefaults = join(kOwnDefaults, kSigmoidRoutingDefaults);
 
 }  // namespace
 

@@ -150,6 +150,10 @@ inline constexpr ModuleRow kQkNorms[] = {
     norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm."),
     norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm."),
 };
+// Of attention's output, with one number for each head or for each element.
+inline constexpr ModuleRow kHeadGates[] = {
+    linear(Role::AttentionGateProj, "L.self_attn.g_proj", "B.attn_gate."),
+};
 // Norms that only some models of the family have.
 inline constexpr ModuleRow kOptionalQkNorms[] = {
     norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm.", When::QkNorm),
