@@ -1,22 +1,19 @@
 #include "tools/ktx-compile/compile_commands.h"
 
+#include "tools/option_table.h"
+
 namespace ktx::tools {
 namespace {
 
-constexpr OptionInfo kOptions[] = {
-#define KTX_OPTION(name, value, group, reader, field, help) \
-  {name, value, 1, group, decltype(reader)::kForm, help},
+constexpr OptionRow<Options> kRows[] = {
+#define KTX_OPTION(name, value, group, reader, field, help)       \
+  {{name, value, 1, group, decltype(reader)::kForm, help},        \
+   [](Options& options, const Given& given, Mistakes& mistakes) { \
+     read(reader, given, options.field, mistakes);                \
+   }},
 #include "tools/ktx-compile/compile_options.def"
 };
-
-using Setter = void (*)(Options&, const Given&, Mistakes&);
-constexpr Setter kSetters[] = {
-#define KTX_OPTION(name, value, group, reader, field, help)      \
-  [](Options& options, const Given& given, Mistakes& mistakes) { \
-    read(reader, given, options.field, mistakes);                \
-  },
-#include "tools/ktx-compile/compile_options.def"
-};
+constexpr OptionTable kOptions(kRows);
 
 constexpr CommandInfo kOnlyCommand[] = {{"", "MODEL [RULES.yaml ...]", "", "", ""}};
 
@@ -24,7 +21,7 @@ constexpr Tool kTool = {
     "ktx-compile",
     "compile",
     kOnlyCommand,
-    kOptions,
+    kOptions.infos,
     "compiles a model into one plan that ktx-run maps and executes",
     "  ktx-compile model.gguf -o model.ktxplan\n"
     "  ktx-compile model-00001-of-00003.gguf rules.yaml -o model.ktxplan --ctx 32k\n"
@@ -46,7 +43,7 @@ const Tool& ktx_compile_tool() {
 }
 
 void set_option(Options& options, const Given& given, Mistakes& mistakes) {
-  kSetters[given.option](options, given, mistakes);
+  kOptions.set[given.option](options, given, mistakes);
 }
 
 }  // namespace ktx::tools

@@ -5,25 +5,20 @@
 
 #include "tools/about.h"
 #include "tools/finish.h"
-#include "tools/option_readers.h"
+#include "tools/option_table.h"
 
 namespace ktx::tools {
 namespace {
 
-constexpr OptionInfo kOptions[] = {
-#define KTX_OPTION(name, value, group, reader, field, help) \
-  {name, value, 1, group, decltype(reader)::kForm, help},
+constexpr OptionRow<Options> kRows[] = {
+#define KTX_OPTION(name, value, group, reader, field, help)       \
+  {{name, value, 1, group, decltype(reader)::kForm, help},        \
+   [](Options& options, const Given& given, Mistakes& mistakes) { \
+     read(reader, given, options.field, mistakes);                \
+   }},
 #include "tools/ktx-pull/pull_options.def"
 };
-
-using Setter = void (*)(Options&, const Given&, Mistakes&);
-constexpr Setter kSetters[] = {
-#define KTX_OPTION(name, value, group, reader, field, help)      \
-  [](Options& options, const Given& given, Mistakes& mistakes) { \
-    read(reader, given, options.field, mistakes);                \
-  },
-#include "tools/ktx-pull/pull_options.def"
-};
+constexpr OptionTable kOptions(kRows);
 
 constexpr CommandInfo kOnlyCommand[] = {{"", "hf:OWNER/NAME[:QUANT]", "", "", ""}};
 
@@ -31,7 +26,7 @@ constexpr Tool kTool = {
     "ktx-pull",
     "pull",
     kOnlyCommand,
-    kOptions,
+    kOptions.infos,
     "fetches a GGUF from a hub into the cache, and prints its path",
     "  ktx-pull hf:ggml-org/gemma-3-1b-it-GGUF:Q4_K_M\n"
     "  ktx-pull hf:ggml-org/gemma-3-1b-it-GGUF --list\n"
@@ -50,7 +45,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   Mistakes mistakes = line.mistakes;
   if (print_about(kTool, line, false, mistakes)) return std::nullopt;
   Options options;
-  for (const Given& given : line.given) kSetters[given.option](options, given, mistakes);
+  for (const Given& given : line.given) kOptions.set[given.option](options, given, mistakes);
   if (mistakes.empty() && line.words.size() != 1) {
     mistakes.emplace_back("name one model, such as hf:ggml-org/gemma-3-1b-it-GGUF:Q4_K_M");
   }

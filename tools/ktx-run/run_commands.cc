@@ -1,5 +1,7 @@
 #include "tools/ktx-run/run_commands.h"
 
+#include "tools/option_table.h"
+
 namespace ktx::tools {
 namespace {
 
@@ -24,20 +26,15 @@ constexpr uint32_t kScores = kContexts | kScore;
 constexpr uint32_t kOpens = kRuns | kScores | kSelftest;
 constexpr uint32_t kTakesModel = kOpens | kInspect | kDoctor;
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionRow<Options> kRows[] = {
 #define KTX_OPTION(name, value, commands, group, reader, field, help) \
-  {name, value, commands, group, decltype(reader)::kForm, help},
+  {{name, value, commands, group, decltype(reader)::kForm, help},     \
+   [](Options& options, const Given& given, Mistakes& mistakes) {     \
+     read(reader, given, options.field, mistakes);                    \
+   }},
 #include "tools/ktx-run/run_options.def"
 };
-
-using Setter = void (*)(Options&, const Given&, Mistakes&);
-constexpr Setter kSetters[] = {
-#define KTX_OPTION(name, value, commands, group, reader, field, help) \
-  [](Options& options, const Given& given, Mistakes& mistakes) {      \
-    read(reader, given, options.field, mistakes);                     \
-  },
-#include "tools/ktx-run/run_options.def"
-};
+constexpr OptionTable kOptions(kRows);
 
 // In the order of Command.
 constexpr CommandInfo kCommands[] = {
@@ -119,7 +116,7 @@ constexpr Tool kTool = {
     "ktx-run",
     "run",
     kCommands,
-    kOptions,
+    kOptions.infos,
     "maps a plan and runs it",
     "  ktx-run chat model.gguf\n"
     "  ktx-run chat model.ktxplan --system \"You are brief.\" --temp 0.7\n"
@@ -142,7 +139,7 @@ const Tool& ktx_run_tool() {
 }
 
 void set_option(Options& options, const Given& given, Mistakes& mistakes) {
-  kSetters[given.option](options, given, mistakes);
+  kOptions.set[given.option](options, given, mistakes);
 }
 
 std::string_view command_name(Command command) {
