@@ -19,6 +19,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
 #include "tests/support/split_gguf.h"
+#include "tests/support/synthetic_folders.h"
 #include "tools/dev/synth/synth_model.h"
 
 namespace ktx::testing {
@@ -47,7 +48,7 @@ std::vector<Logits> read_logits(const std::string& file) {
 }
 
 struct SyntheticModel {
-  const char* name;
+  std::string name;
   std::string config;
   std::vector<Logits> logits = {};  // computed apart from ktx
   bool strong = false;              // by which weights
@@ -61,9 +62,18 @@ void PrintTo(const SyntheticModel& model, std::ostream* out) {
 }
 
 // The model of a folder of tests/models.
-SyntheticModel folder(const char* name, const char* below = "synthetic/", bool strong = true) {
+SyntheticModel folder(const std::string& name, const char* below = "synthetic/",
+                      bool strong = true) {
   const std::string folder = source_dir() + "/tests/models/" + below + name;
   return {name, read_file(folder + "/config.json"), read_logits(folder + "/logits.txt"), strong};
+}
+
+// Of encoders see encoder_models_test.cc.
+std::vector<SyntheticModel> every_model() {
+  std::vector<SyntheticModel> models = {{"UnequalLayers", kUnequalLayers},
+                                        folder("olmo2", "", false)};
+  for (const std::string& name : synthetic_folders("logits.txt")) models.push_back(folder(name));
+  return models;
 }
 
 // Shapes of a family that its own folder does not have: a config of tests/models with other values.
@@ -257,28 +267,8 @@ TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {
   EXPECT_EQ(read_file(dir_.path("out.gguf")), read_file(dir_.path("fused.gguf")));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, SyntheticModels,
-    ::testing::Values(
-        SyntheticModel{"UnequalLayers", kUnequalLayers}, folder("olmo2", "", false),
-        folder("glm4_moe_air"), folder("solar_open"), folder("glm4_moe_lite"), folder("minimax_m2"),
-        folder("seed_oss"), folder("ernie4_5_moe"), folder("ernie4_5"), folder("dots1"),
-        folder("hy_v3"), folder("hunyuan_moe"), folder("hunyuan_dense"), folder("olmoe"),
-        folder("qwen3_vl"), folder("qwen3_vl_moe"), folder("ministral3"), folder("mistral4"),
-        folder("smollm3"), folder("granite"), folder("granitemoe"), folder("granitemoeshared"),
-        folder("granitehybrid"), folder("granitehybrid_dense"), folder("falcon_h1"),
-        folder("nemotron_h"), folder("nemotron_h_moe"), folder("nemotron_h_latent"), folder("lfm2"),
-        folder("lfm2_moe"), folder("mamba2"), folder("olmo3"), folder("glm4"),
-        folder("bailing_moe_v2"), folder("exaone4"), folder("exaone_moe"), folder("exaone"),
-        folder("mellum"), folder("phi3"), folder("phi3_longrope"), folder("gemma"), folder("glm"),
-        folder("gemma4"), folder("gemma4_moe"), folder("gemma4_e"), folder("starcoder2"),
-        folder("nemotron"), folder("arcee"), folder("stablelm"), folder("stablelm_parallel"),
-        folder("cohere_plus"), folder("minicpm"), folder("afmoe"), folder("llama4"), folder("phi"),
-        folder("cohere"), folder("cohere2"), folder("qwen3_reranker"), folder("deepseek_v32"),
-        folder("glm_moe_dsa"), folder("kimi_linear"), folder("minimax_m3"), folder("deepseek_v4"),
-        folder("muse_glimmer"), folder("laguna"), folder("laguna_elements"), folder("step3p7"),
-        folder("mimo_v2"), folder("bailing_hybrid"), folder("minicpm3")),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, SyntheticModels, ::testing::ValuesIn(every_model()),
+                         [](const auto& info) { return info.param.name; });
 
 // Every tensor of another type, as files made by importance matrices have them.
 INSTANTIATE_TEST_SUITE_P(

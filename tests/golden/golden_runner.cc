@@ -13,6 +13,13 @@ namespace {
 
 class GoldenRules : public testing::TestWithParam<fs::path> {};
 
+// Goldens do not list the families that a message names: build_graph_test.cc holds it to the table.
+std::string without_families(std::string text) {
+  const size_t begin = text.find("; known are "), end = text.find(" [KTX-C002]");
+  if (begin < end && end != std::string::npos) text.replace(begin, end - begin, "; known are ...");
+  return text;
+}
+
 TEST_P(GoldenRules, SaysWhatItSaid) {
   const std::string text = read_file(GetParam());
   const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
@@ -21,7 +28,7 @@ TEST_P(GoldenRules, SaysWhatItSaid) {
   const Ran ran = run(std::string(first.substr(kStart.size())));
   fs::path golden = GetParam();
   golden.replace_extension(".golden");
-  expect_same(fmt::format("exit {}\n{}", ran.status, ran.output), golden);
+  expect_same(fmt::format("exit {}\n{}", ran.status, without_families(ran.output)), golden);
   // The case shows the code that it is named after.
   const std::string name = GetParam().stem().string();
   if (!name.starts_with("ok-") && name != "R001-optional") {
