@@ -66,9 +66,8 @@ uint64_t weight_bytes(const PlanView& plan, std::string_view device) {
 
 Result<MemoryEstimate> estimate_memory(const PlanView& plan, const RunShape& shape) {
   const program::Program& program = *plan.program;
-  MemoryEstimate estimate =
-      KTX_TRY(estimate_memory(weight_bytes(plan), program.buffers, program.kv_slots,
-                              widest_window(program.kv_slots), shape));
+  MemoryEstimate estimate = KTX_TRY(estimate_memory(
+      weight_bytes(plan), program.buffers, program.kv_slots, kv_widths(program.kv_slots), shape));
   for (const SegmentRecord& segment : plan.segments) estimate.carried_bytes += segment.size;
   estimate.carried_bytes -= estimate.weight_bytes;
   return estimate;
@@ -85,7 +84,7 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
     own.state_bytes = state_layout(plan, name).bytes();
     const MemoryEstimate estimate =
         KTX_TRY(estimate_memory(weight_bytes(plan, name), program::buffers_on(program, name), slots,
-                                widest_window(program.kv_slots), own));
+                                kv_widths(program.kv_slots), own));
     const StreamMemory stream =
         KTX_TRY(stream_memory(program, plan.streams, name, shape, slots_of_streams));
     all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),

@@ -10,6 +10,11 @@
 #include "lib/support/strings.h"
 
 namespace ktx::plan {
+
+using program::kBlockKinds;
+using program::kPassingKinds;
+using program::SequenceKind;
+
 namespace {
 
 struct KvTypeInfo {
@@ -79,27 +84,37 @@ uint64_t kv_block_bytes(const program::KvSlot& slot, KvType type) {
   return kv_token_bytes(slot, type) * kKvBlockTokens;
 }
 
+KvBlocks KvBlocks::passing() const {
+  KvBlocks blocks;
+  for (const SequenceKind kind : kPassingKinds) blocks[kind] = (*this)[kind];
+  return blocks;
+}
+
 std::optional<uint64_t> KvTokenBytes::times(const KvBlocks& blocks) const {
-  const auto of = [](uint64_t token_bytes, uint64_t blocks) {
-    const auto tokens = checked_mul(blocks, kKvBlockTokens);
-    return tokens ? checked_mul(token_bytes, *tokens) : std::nullopt;
-  };
-  const auto a = of(whole, blocks.whole), b = of(window, blocks.window);
-  return a && b ? checked_add(*a, *b) : std::nullopt;
+  std::optional<uint64_t> sum = 0;
+  for (const SequenceKind kind : kBlockKinds) {
+    const auto tokens = checked_mul(blocks[kind], kKvBlockTokens);
+    const auto bytes = tokens ? checked_mul((*this)[kind], *tokens) : std::nullopt;
+    sum = sum && bytes ? checked_add(*sum, *bytes) : std::nullopt;
+  }
+  return sum;
 }
 
 KvTokenBytes kv_token_bytes(std::span<const program::KvSlot> slots, KvType type) {
   KvTokenBytes sum;
   for (const program::KvSlot& slot : slots) {
-    (slot.window > 0 ? sum.window : sum.whole) += kv_token_bytes(slot, type);
+    sum[slot.kind()] += kv_token_bytes(slot, type);
   }
   return sum;
 }
 
-int64_t widest_window(std::span<const program::KvSlot> slots) {
-  int64_t widest = 0;
-  for (const program::KvSlot& slot : slots) widest = std::max<int64_t>(widest, slot.window);
-  return widest;
+KvWidths kv_widths(std::span<const program::KvSlot> slots) {
+  KvWidths widths;
+  for (const program::KvSlot& slot : slots) {
+    int64_t& widest = widths[slot.kind()];
+    widest = std::max<int64_t>(widest, slot.window);
+  }
+  return widths;
 }
 
 namespace {
@@ -109,7 +124,7 @@ uint64_t blocks_of(int64_t tokens) {
 }
 
 // What sequences can hold at once. A window begins anywhere in a block, and so does a chunk.
-uint64_t most_window_blocks(int64_t window, const RunShape& shape) {
+uint64_t most_passing_blocks(int64_t window, const RunShape& shape) {
   const uint64_t running = blocks_of(window + kKvWindowSlack) + 2;
   const uint64_t ended = blocks_of(window) + 1;
   return static_cast<uint64_t>(shape.max_batch) * (running + ended) + blocks_of(shape.step_tokens);
@@ -117,12 +132,16 @@ uint64_t most_window_blocks(int64_t window, const RunShape& shape) {
 
 }  // namespace
 
-std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape) {
-  const auto whole = checked_mul(blocks_of(shape.ctx), static_cast<uint64_t>(shape.max_batch));
-  if (!whole) return std::nullopt;
+std::optional<KvBlocks> kv_blocks(const KvWidths& widths, const RunShape& shape) {
   const auto sequences = static_cast<uint64_t>(shape.max_batch);
-  return KvBlocks{*whole, window > 0 ? std::min(*whole, most_window_blocks(window, shape)) : 0,
-                  shape.state_bytes > 0 ? sequences * (shape.running_states() + kSnapshots) : 0};
+  const auto whole = checked_mul(blocks_of(shape.ctx), sequences);
+  if (!whole) return std::nullopt;
+  KvBlocks blocks{*whole};
+  for (const SequenceKind kind : kPassingKinds) {
+    if (widths[kind] > 0) blocks[kind] = std::min(*whole, most_passing_blocks(widths[kind], shape));
+  }
+  if (shape.state_bytes > 0) blocks.states = sequences * (shape.running_states() + kSnapshots);
+  return blocks;
 }
 
 namespace {
@@ -153,9 +172,9 @@ Result<uint64_t> take_states(const RunShape& shape, uint64_t budget, uint64_t bl
 
 }  // namespace
 
-Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenBytes& token,
+Result<KvBlocks> kv_blocks(const KvWidths& widths, const RunShape& shape, const KvTokenBytes& token,
                            uint64_t budget) {
-  const auto wanted = kv_blocks(window, shape);
+  const auto wanted = kv_blocks(widths, shape);
   const auto kv = wanted ? token.times(*wanted) : std::nullopt;
   const auto states = wanted ? checked_mul(wanted->states, shape.state_bytes) : std::nullopt;
   const auto bytes = kv && states ? checked_add(*kv, *states) : std::nullopt;
@@ -165,20 +184,27 @@ Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenB
   KvBlocks blocks = *wanted;
   const uint64_t left = KTX_TRY(take_states(shape, budget, block, blocks));
   // The windows come first: without them a context of any length is of no use.
-  const uint64_t windows = *token.times({0, wanted->window});
+  const uint64_t windows = *token.times(wanted->passing());
   if (windows > left) {
     blocks.whole = 0;
   } else if (block > 0) {
     blocks.whole = std::min(wanted->whole, (left - windows) / block);
   }
-  if (blocks.whole < wanted->window) {
-    const uint64_t both = block + (window > 0 ? token.window * kKvBlockTokens : 0);
-    blocks.whole = left / both;
-    blocks.window = window > 0 ? blocks.whole : 0;
+  KvBlocks one{1};
+  uint64_t most = 0;
+  for (const SequenceKind kind : kPassingKinds) {
+    one[kind] = widths[kind] > 0 ? 1 : 0;
+    most = std::max(most, (*wanted)[kind]);
+  }
+  const auto least = token.times(one);
+  if (blocks.whole < most) {
+    blocks.whole = least ? left / *least : 0;
+    for (const SequenceKind kind : kPassingKinds) {
+      blocks[kind] = std::min((*wanted)[kind], blocks.whole);
+    }
   }
   if (blocks.whole > 0) return blocks;
-  const auto least = token.times({1, window > 0 ? 1u : 0u});
-  const auto for_ctx = kv_blocks(window, {.ctx = shape.ctx, .step_tokens = shape.step_tokens});
+  const auto for_ctx = kv_blocks(widths, {.ctx = shape.ctx, .step_tokens = shape.step_tokens});
   const auto enough = for_ctx ? token.times(*for_ctx) : std::nullopt;
   return Error{fmt::format(
       "the KV budget of {} is less than a block of {} tokens takes ({}); write --kv-budget {}M for "
@@ -189,8 +215,8 @@ Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenB
 
 Result<MemoryEstimate> estimate_memory(uint64_t weight_bytes,
                                        std::span<const program::Buffer> buffers,
-                                       std::span<const program::KvSlot> kv_slots, int64_t window,
-                                       const RunShape& shape) {
+                                       std::span<const program::KvSlot> kv_slots,
+                                       const KvWidths& widths, const RunShape& shape) {
   if (shape.ctx < 1 || shape.max_batch < 1 || shape.step_tokens < 1 || shape.step_outputs < 1) {
     return Error{
         fmt::format("a context of {} tokens, {} sequences and steps of {} tokens and {} "
@@ -203,7 +229,7 @@ Result<MemoryEstimate> estimate_memory(uint64_t weight_bytes,
   estimate.arena_bytes = arena.total_bytes;
 
   estimate.kv_token = kv_token_bytes(kv_slots, shape.kv_type);
-  estimate.kv_blocks = KTX_TRY(kv_blocks(window, shape, estimate.kv_token, 0));
+  estimate.kv_blocks = KTX_TRY(kv_blocks(widths, shape, estimate.kv_token, 0));
   estimate.kv_bytes = *estimate.kv_token.times(estimate.kv_blocks);
 
   estimate.state_bytes = estimate.kv_blocks.states * shape.state_bytes;

@@ -59,26 +59,22 @@ struct RunShape {
   uint64_t running_states() const;
 };
 
-// The cache has two pools of blocks (lib/runtime/cache/kv_pools.h): slots that keep every position,
-// and slots of layers with a window, whose blocks go when no token can read them any more.
-// Beside them are slots of states of a fixed size (lib/runtime/cache/state_pool.h).
-struct KvBlocks {
-  uint64_t whole = 0;
-  uint64_t window = 0;
+// What a run's sequences keep, by kind (lib/program/sequence_kinds.def): blocks, and slots of
+// states.
+struct KvBlocks : program::ByBlockKind<uint64_t> {
   uint64_t states = 0;
+  KvBlocks passing() const;  // of kinds whose blocks go back to the pool; no states
 };
 
-// Bytes of one token in each pool.
-struct KvTokenBytes {
-  uint64_t whole = 0;
-  uint64_t window = 0;
+// Bytes of one token in the slots of each kind.
+struct KvTokenBytes : program::ByBlockKind<uint64_t> {
   // Of all blocks; nothing when that is 2^64 or more.
   std::optional<uint64_t> times(const KvBlocks& blocks) const;
 };
 KvTokenBytes kv_token_bytes(std::span<const program::KvSlot> slots, KvType type);
 
-// Tokens that a sequence keeps in the window pool beyond those that its next token reads, so that
-// wrong draft tokens can be taken back.
+// Tokens that a sequence keeps beyond those that its next token reads, so that wrong draft tokens
+// can be taken back.
 inline constexpr int64_t kKvWindowSlack = 64;
 
 // Slots of states of a running sequence: before a pass, and behind it (and one for each token that
@@ -90,15 +86,16 @@ inline uint64_t RunShape::running_states() const {
   return kRunningStates + static_cast<uint64_t>(rollback_tokens);
 }
 
-// The widest window of the slots, 0 where none has one. All slots with a window keep as much.
-int64_t widest_window(std::span<const program::KvSlot> slots);
+// The widest window of the slots of each kind; 0: it has none. All slots of a kind keep as much.
+using KvWidths = program::ByBlockKind<int64_t>;
+KvWidths kv_widths(std::span<const program::KvSlot> slots);
 
-// Blocks and slots for max_batch sequences of ctx tokens: in the window pool what the sequences and
-// the chunk of one step can hold at once, and the end of one more text for each sequence (prefix
-// cache); never more than for whole contexts. Nothing when that is too many.
-std::optional<KvBlocks> kv_blocks(int64_t window, const RunShape& shape);
+// Blocks and slots for max_batch sequences of ctx tokens: of kinds whose blocks go back what the
+// sequences and the chunk of one step can hold at once, and the end of one more text for each
+// sequence (prefix cache); never more than for whole contexts. Nothing when that is too many.
+std::optional<KvBlocks> kv_blocks(const KvWidths& widths, const RunShape& shape);
 // The same within `budget` bytes; 0: as many as needed. An error says which budget would do.
-Result<KvBlocks> kv_blocks(int64_t window, const RunShape& shape, const KvTokenBytes& token,
+Result<KvBlocks> kv_blocks(const KvWidths& widths, const RunShape& shape, const KvTokenBytes& token,
                            uint64_t budget);
 
 struct MemoryEstimate {
@@ -112,10 +109,10 @@ struct MemoryEstimate {
   uint64_t total_bytes = 0;  // weights + arena + kv + states
 };
 
-// Of a model, or of the slots of one device of several; `window` is the widest of all.
+// Of a model, or of the slots of one device of several; `widths` are those of all.
 Result<MemoryEstimate> estimate_memory(uint64_t weight_bytes,
                                        std::span<const program::Buffer> buffers,
-                                       std::span<const program::KvSlot> kv_slots, int64_t window,
-                                       const RunShape& shape);
+                                       std::span<const program::KvSlot> kv_slots,
+                                       const KvWidths& widths, const RunShape& shape);
 
 }  // namespace ktx::plan

@@ -224,9 +224,11 @@ struct KvSlotRecord {
   int32_t key_dim;
   int32_t value_dim;
   uint32_t device;
-  int32_t window;
+  int32_t window;  // KvSlot::window, and KvSlot::named from bit kSlotKindShift on
 };
 static_assert(sizeof(KvSlotRecord) == 24);
+inline constexpr int kSlotKindShift = 27;
+inline constexpr int32_t kSlotWindowMask = (1 << kSlotKindShift) - 1;
 
 // The GgufHeader section: uint32 shard count, uint32 tensor count,
 // GgufShardRecord[], GgufTensorRecord[] (shards counted through, in file order),

@@ -205,12 +205,13 @@ void add_program(PlanContents& contents, const program::Program& program,
         {buffer.fixed_bytes, buffer.bytes_per_token, buffer.bytes_per_output});
   }
   for (const program::KvSlot& slot : program.kv_slots) {
-    contents.kv_slots.push_back({.layer = slot.layer,
-                                 .kv_heads = slot.kv_heads,
-                                 .key_dim = slot.key_dim,
-                                 .value_dim = slot.value_dim,
-                                 .device = contents.strings.intern(slot.device),
-                                 .window = slot.window});
+    contents.kv_slots.push_back(
+        {.layer = slot.layer,
+         .kv_heads = slot.kv_heads,
+         .key_dim = slot.key_dim,
+         .value_dim = slot.value_dim,
+         .device = contents.strings.intern(slot.device),
+         .window = slot.window | static_cast<int32_t>(slot.named) << kSlotKindShift});
   }
   for (const program::Step& step : program.steps) add_step(contents, step, blobs);
   add_launches(contents, program);
@@ -233,7 +234,9 @@ program::Program steps_of(const PlanView& plan) {
   }
   for (const KvSlotRecord& slot : plan.kv_slots) {
     program.kv_slots.push_back({slot.layer, slot.kv_heads, slot.key_dim, slot.value_dim,
-                                std::string(plan.string(slot.device)), slot.window});
+                                std::string(plan.string(slot.device)),
+                                slot.window & kSlotWindowMask,
+                                static_cast<program::SequenceKind>(slot.window >> kSlotKindShift)});
   }
   program.steps.reserve(plan.steps.size());
   for (const StepRecord& record : plan.steps) program.steps.push_back(step_of(plan, record));

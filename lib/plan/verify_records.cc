@@ -289,7 +289,9 @@ Status verify_kv_slots(const PlanView& plan) {
                     slot.layer, plan.facts.layers));
     KTX_TRY(require(
         in_range(slot.kv_heads, 1, kMaxHeads) && in_range(slot.key_dim, 1, kMaxDim) &&
-            in_range(slot.value_dim, 0, kMaxDim) && in_range(slot.window, 0, kMaxDim) &&
+            in_range(slot.value_dim, 0, kMaxDim) &&
+            in_range(slot.window & kSlotWindowMask, 0, kMaxDim) &&
+            in_range(slot.window >> kSlotKindShift, 0, std::ssize(program::kBlockKinds) - 1) &&
             int64_t{slot.kv_heads} * (int64_t{slot.key_dim} + slot.value_dim) <= kMaxKvTokenElems,
         "kv slot {}: {} heads of {} and {} elements, a window of {}", i, slot.kv_heads,
         slot.key_dim, slot.value_dim, slot.window));

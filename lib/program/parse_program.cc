@@ -3,6 +3,7 @@
 // names may contain either.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -211,6 +212,7 @@ class Parser {
 
   Status parse_kv(const std::vector<Word>& words) {
     KvSlot slot;
+    std::string kind_name;
     for (const Word& word : words) {
       if (word.key == "layer")
         KTX_TRY(number(word, slot.layer));
@@ -224,7 +226,12 @@ class Parser {
         KTX_TRY(text(word, slot.device));
       else if (word.key == "window")
         KTX_TRY(number(word, slot.window));
-      else
+      else if (word.key == "kind") {
+        KTX_TRY(text(word, kind_name));
+        const auto* const kind = std::ranges::find(kBlockKindInfo, kind_name, &BlockKindInfo::name);
+        if (kind == std::end(kBlockKindInfo)) return fail("unknown kind of a KV slot");
+        slot.named = static_cast<SequenceKind>(kind - kBlockKindInfo);
+      } else
         return unknown(word);
     }
     program_.kv_slots.push_back(std::move(slot));

@@ -114,7 +114,9 @@ std::string print(const Program& program) {
   for (const KvSlot& slot : program.kv_slots) {
     out += fmt::format("kv layer={} kv_heads={} key_dim={} value_dim={} device={}", slot.layer,
                        slot.kv_heads, slot.key_dim, slot.value_dim, quote(slot.device));
-    out += slot.window > 0 ? fmt::format(" window={}\n", slot.window) : "\n";
+    if (slot.window > 0) out += fmt::format(" window={}", slot.window);
+    if (slot.named != SequenceKind::Whole) out += fmt::format(" kind={}", info(slot.named).name);
+    out += "\n";
   }
   for (const Blob& blob : program.blobs) out += print_blob(blob);
   for (const Step& step : program.steps) out += print_step(program, step);

@@ -26,6 +26,7 @@
 #include "lib/ops/step_attrs.h"
 #include "lib/ops/step_ops.h"
 #include "lib/program/launch.h"
+#include "lib/program/sequence_kind.h"
 #include "lib/support/diag.h"
 #include "lib/support/result.h"
 
@@ -94,6 +95,11 @@ struct KvSlot {
   int32_t value_dim = 0;  // 0: values live in the key
   std::string device;
   int32_t window = 0;  // a token reads so many positions at most, its own included; 0: all
+  SequenceKind named = SequenceKind::Whole;  // its kind, but for Window, which `window` tells
+
+  SequenceKind kind() const {
+    return named == SequenceKind::Whole && window > 0 ? SequenceKind::Window : named;
+  }
 };
 
 // An arena buffer: fixed + per_token * T + per_output * R bytes.

@@ -445,8 +445,8 @@ class HostGpu final : public Gpu {
       batch.sequence.assign(in.sequence, in.sequence + batch.tokens);
       batch.output_rows.assign(in.output_rows, in.output_rows + batch.outputs);
       std::vector<runtime::KvTables> tables;
-      const auto block = [&](runtime::KvPool pool, int32_t number) {
-        return context_.kv_memory.in(pool) + number * context_.kv.of(pool).block_bytes();
+      const auto block = [&](runtime::SequenceKind kind, int32_t number) {
+        return context_.kv_memory[kind] + number * context_.kv.of(kind).block_bytes();
       };
       for (int64_t t = 0; t < batch.tokens; ++t) {
         if (in.position[t] >= shape.max_positions) return Error{"a position above the bound"};
@@ -455,14 +455,15 @@ class HostGpu final : public Gpu {
         const int64_t blocks = in.position[t] / runtime::KvCache::kBlockTokens + 1;
         for (auto b = static_cast<int64_t>(table.whole.size()); b < blocks; ++b) {
           const int64_t at = in.sequence[t] * in.table_stride + b;
-          table.whole.push_back(block(runtime::KvPool::Whole, in.tables[at]));
-          if (!context_.kv.has_windows()) continue;
-          table.window.push_back(block(runtime::KvPool::Window, in.window_tables[at]));
+          for (const runtime::SequenceKind kind : context_.kv.kinds()) {
+            table[kind].push_back(block(kind, in.tables[kind][at]));
+          }
         }
       }
       for (const runtime::KvTables& table : tables) {
-        batch.tables.push_back(table.whole.data());
-        batch.window_tables.push_back(table.window.data());
+        for (const runtime::SequenceKind kind : runtime::kBlockKinds) {
+          batch.tables[kind].push_back(table[kind].data());
+        }
       }
       add_states(batch);
       if (context_.streamed) batch.experts = runtime::Batch::Experts::OfGpu;

@@ -95,8 +95,7 @@ uint64_t slot_bytes(const ir::Module& experts, const ModulePlace& place, plan::S
 void add_slot(const program::KvSlot& slot, const plan::RunShape& shape,
               const plan::KvBlocks& blocks, DeviceUse& use) {
   const plan::KvTokenBytes token = plan::kv_token_bytes({&slot, 1}, shape.kv_type);
-  use.kv_token.whole += token.whole;
-  use.kv_token.window += token.window;
+  for (const program::SequenceKind kind : program::kBlockKinds) use.kv_token[kind] += token[kind];
   use.kv_bytes += token.times(blocks).value_or(UINT64_MAX / 4);
 }
 
@@ -153,11 +152,13 @@ void add_streams(const PricedModel& model, const Placement& placement, plan::Str
 // Reading the cache of a full context, once a token.
 double cache_seconds(const Estimate& estimate, const target::Target& target) {
   const auto ctx = static_cast<double>(estimate.shape.ctx);
-  const double seen = std::min(ctx, static_cast<double>(estimate.window));
   double seconds = 0;
   for (const DeviceUse& use : estimate.devices) {
-    const double bytes = static_cast<double>(use.kv_token.whole) * ctx +
-                         static_cast<double>(use.kv_token.window) * seen;
+    double bytes = static_cast<double>(use.kv_token.whole) * ctx;
+    for (const program::SequenceKind kind : program::kPassingKinds) {
+      bytes += static_cast<double>(use.kv_token[kind]) *
+               std::min(ctx, static_cast<double>(estimate.widths[kind]));
+    }
     const double rate = rates_of(target, target::device_id(use.name)).read;
     if (rate > 0) seconds += bytes / rate;
   }
@@ -169,8 +170,8 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
   bool known = false;
   plan::RunShape longest = estimate.shape;
   longest.ctx = int64_t{1} << 32;
-  const auto of_longest = plan::kv_blocks(estimate.window, longest);
-  const uint64_t window_blocks = of_longest ? of_longest->window : 0;
+  const plan::KvBlocks of_longest =
+      plan::kv_blocks(estimate.widths, longest).value_or(plan::KvBlocks()).passing();
   // A context takes nothing where no layer attends to all of it.
   const bool any_length = std::ranges::all_of(
       estimate.devices, [](const DeviceUse& use) { return use.kv_token.whole == 0; });
@@ -179,7 +180,7 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
     if (use.capacity == 0 || use.kv_token.whole == 0) continue;
     known = true;
     // Of a longest context: the windows of a shorter one may take less.
-    const uint64_t windows = use.kv_token.times({0, window_blocks}).value_or(UINT64_MAX / 4);
+    const uint64_t windows = use.kv_token.times(of_longest).value_or(UINT64_MAX / 4);
     const uint64_t taken = use.total() - use.kv_bytes + windows;
     const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
     const uint64_t per_token =
@@ -197,19 +198,17 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
 }
 
 // For all contexts, or as many as the budget allows.
-Result<plan::KvBlocks> count_blocks(const PricedModel& model, const MemoryFormulas& formulas,
-                                    Estimate& estimate) {
-  estimate.window = plan::widest_window(formulas.kv_slots);
+Status count_blocks(const PricedModel& model, const MemoryFormulas& formulas, Estimate& estimate) {
+  estimate.widths = plan::kv_widths(formulas.kv_slots);
   estimate.kv_budget_bytes = std::max<int64_t>(0, model.check.kv_budget_bytes);
   const plan::KvTokenBytes token = plan::kv_token_bytes(formulas.kv_slots, estimate.shape.kv_type);
-  const plan::KvBlocks blocks = KTX_TRY(plan::kv_blocks(
-      estimate.window, estimate.shape, token, static_cast<uint64_t>(estimate.kv_budget_bytes)));
-  estimate.window_blocks = blocks.window;
-  const auto wanted = plan::kv_blocks(estimate.window, estimate.shape);
-  if (wanted && blocks.whole < wanted->whole) {
-    estimate.budget_tokens = static_cast<int64_t>(blocks.whole) * plan::kKvBlockTokens;
+  estimate.blocks = KTX_TRY(plan::kv_blocks(estimate.widths, estimate.shape, token,
+                                            static_cast<uint64_t>(estimate.kv_budget_bytes)));
+  const auto wanted = plan::kv_blocks(estimate.widths, estimate.shape);
+  if (wanted && estimate.blocks.whole < wanted->whole) {
+    estimate.budget_tokens = static_cast<int64_t>(estimate.blocks.whole) * plan::kKvBlockTokens;
   }
-  return blocks;
+  return {};
 }
 
 Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& formulas,
@@ -226,7 +225,8 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   add_weights(model, placement, sums);
   auto attention_device = attention_devices(model.modules, placement);
   const auto teams = attention_teams(model.modules, placement);
-  const plan::KvBlocks blocks = KTX_TRY(count_blocks(model, formulas, estimate));
+  KTX_TRY(count_blocks(model, formulas, estimate));
+  const plan::KvBlocks& blocks = estimate.blocks;
   for (const program::KvSlot& slot : formulas.kv_slots) {
     const auto team = teams.find(slot.layer);
     if (team == teams.end()) {
@@ -238,7 +238,6 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
     for (const DeviceId& gpu : team->second) add_slot(part, shape, blocks, sums.at(gpu));
   }
   add_copied_slots(model, placement, formulas.kv_slots, blocks, sums);
-  estimate.state_slots = blocks.states;
   std::map<DeviceId, plan::StateLayout> states;
   for (const State& state : formulas.states) {
     states[attention_device[state.layer]].add(state.number, state.floats);

@@ -42,10 +42,9 @@ struct DeviceUse {
 struct Estimate {
   std::vector<DeviceUse> devices;  // cpu first, then GPUs by number; those in use
   plan::RunShape shape;
-  int64_t kv_budget_bytes = 0;     // as requested; 0: none
-  int64_t window = 0;              // the widest of the model's windows; 0: none
-  uint64_t window_blocks = 0;      // that layers with one keep, of all sequences
-  uint64_t state_slots = 0;        // of states of a fixed size (cache/state_pool.h)
+  int64_t kv_budget_bytes = 0;  // as requested; 0: none
+  plan::KvWidths widths;
+  plan::KvBlocks blocks;           // of all sequences
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   double gpu_expert_use = -1;      // expert_groups.h
   std::string deferral;            // deferred_experts.h; "": none

@@ -156,18 +156,19 @@ std::string memory_notes(const Estimate& estimate) {
       fmt::format("for {} tokens of context, {} at once, {} keys and values, steps of {} tokens\n",
                   estimate.shape.ctx, estimate.shape.max_batch, plan::name(estimate.shape.kv_type),
                   estimate.shape.step_tokens);
-  if (estimate.window > 0) {
+  for (const program::SequenceKind kind : program::kPassingKinds) {
+    if (estimate.widths[kind] == 0) continue;
     out +=
         fmt::format("layers with a window of {} tokens or fewer keep {} in all, of any context\n",
-                    estimate.window, estimate.window_blocks * plan::kKvBlockTokens);
+                    estimate.widths[kind], estimate.blocks[kind] * plan::kKvBlockTokens);
   }
-  if (estimate.state_slots > 0) {
+  if (estimate.blocks.states > 0) {
     const auto sequences = static_cast<uint64_t>(estimate.shape.max_batch);
     out += fmt::format(
         "the states of a text take {}, whatever its length: {} for each sequence and {} "
         "snapshots are in kv\n",
         human_bytes(estimate.shape.state_bytes), plan::kRunningStates,
-        estimate.state_slots - plan::kRunningStates * sequences);
+        estimate.blocks.states - plan::kRunningStates * sequences);
   }
   if (estimate.kv_budget_bytes > 0) {
     const std::string held = estimate.budget_tokens < 0

@@ -41,21 +41,24 @@ std::string describe(const PrefixHit& hit, std::span<const int32_t> asked) {
 }
 
 bool PrefixCache::Older::operator()(const Node* a, const Node* b) const {
-  return std::tuple(!a->snapshots.empty(), a->used, a) <
-         std::tuple(!b->snapshots.empty(), b->used, b);
+  return std::tuple(!a->snapshots.empty(), a->used.whole, a) <
+         std::tuple(!b->snapshots.empty(), b->used.whole, b);
 }
 
 bool PrefixCache::Numbered::operator()(const Node* a, const Node* b) const {
   return a->number < b->number;
 }
 
-bool PrefixCache::WindowOlder::operator()(const Node* a, const Node* b) const {
-  return std::tuple(a->checkpoint, a->window_used, a) <
-         std::tuple(b->checkpoint, b->window_used, b);
+bool PrefixCache::PassingOlder::operator()(const Node* a, const Node* b) const {
+  return std::tuple(a->checkpoint[kind], a->used[kind], a) <
+         std::tuple(b->checkpoint[kind], b->used[kind], b);
 }
 
-PrefixCache::PrefixCache(KvPools& kv)
-    : kv_(&kv), whole_(kv.of(KvPool::Whole)), window_(kv.of(KvPool::Window)) {}
+PrefixCache::PrefixCache(KvPools& kv) : kv_(&kv), whole_(kv.of(SequenceKind::Whole)) {
+  for (const SequenceKind kind : kPassingKinds) {
+    passing_[kind] = std::set<Node*, PassingOlder>(PassingOlder{kind});
+  }
+}
 
 PrefixCache::~PrefixCache() {
   // From the leaves up: a long text is a deep path, too deep for the destructors' recursion.
@@ -81,7 +84,7 @@ PrefixCache::Node* PrefixCache::child(const Node& node, std::span<const int32_t>
 
 void PrefixCache::touch(Node& node) {
   const bool leaf = leaves_.erase(&node) > 0;
-  node.used = ++clock_;
+  node.used.whole = ++clock_;
   if (leaf) leaves_.insert(&node);
 }
 
@@ -99,37 +102,42 @@ std::vector<PrefixCache::Node*> PrefixCache::find_path(const Node& root,
   return path;
 }
 
-// Whether a text may go on at token `end`: its windows are there up to block `blocks`.
-bool PrefixCache::windows_reach(std::span<Node* const> path, const KvTables& tables, int64_t blocks,
-                                int64_t end) const {
-  if (!kv_->has_windows()) return true;
-  const auto own = static_cast<int64_t>(tables.window.size());
-  for (int64_t b = blocks - 1; b >= kv_->first_read_block(end); --b) {
-    if ((b < own ? tables.window[b] : path[b]->window) == nullptr) return false;
+// Whether a text may go on at token `end`: what it reads is there up to block `blocks`.
+bool PrefixCache::blocks_reach(std::span<Node* const> path, const KvTables& tables, int64_t blocks,
+                               int64_t end) const {
+  for (const SequenceKind kind : kv_->passing()) {
+    const auto own = static_cast<int64_t>(tables[kind].size());
+    for (int64_t b = blocks - 1; b >= kv_->first_read_block(kind, end); --b) {
+      if ((b < own ? tables[kind][b] : path[b]->blocks[kind]) == nullptr) return false;
+    }
   }
   return true;
+}
+
+bool PrefixCache::has_all(const Node& node) const {
+  return std::ranges::all_of(kv_->kinds(),
+                             [&](SequenceKind kind) { return node.blocks[kind] != nullptr; });
 }
 
 // How many blocks of a path a sequence can take over.
 int64_t PrefixCache::usable(std::span<Node* const> path, const KvTables& tables) const {
   auto blocks = static_cast<int64_t>(path.size());
   const auto own = static_cast<int64_t>(tables.whole.size());
-  while (blocks > own && !windows_reach(path, tables, blocks, blocks * kBlock)) --blocks;
+  while (blocks > own && !blocks_reach(path, tables, blocks, blocks * kBlock)) --blocks;
   return blocks;
 }
 
-// Shares the blocks of a path, and of the windows what the token behind it reads.
+// Shares the blocks of a path that the token behind it reads.
 void PrefixCache::share(std::span<Node* const> path, KvTables& tables) {
   const int64_t end = static_cast<int64_t>(path.size()) * kBlock;
-  const int64_t first_window = kv_->first_read_block(end);
-  kv_->release_windows_before(tables, first_window);
-  for (size_t b = tables.whole.size(); b < path.size(); ++b) {
-    whole_.share(path[b]->block);
-    tables.whole.push_back(path[b]->block);
-    if (!kv_->has_windows()) continue;
-    const bool wanted = static_cast<int64_t>(b) >= first_window;
-    if (wanted) window_.share(path[b]->window);
-    tables.window.push_back(wanted ? path[b]->window : nullptr);
+  for (const SequenceKind kind : kv_->kinds()) {
+    const int64_t first = kv_->first_read_block(kind, end);
+    kv_->release_before(tables, kind, first);
+    for (size_t b = tables[kind].size(); b < path.size(); ++b) {
+      std::byte* const block = static_cast<int64_t>(b) >= first ? path[b]->blocks[kind] : nullptr;
+      if (block != nullptr) kv_->of(kind).share(block);
+      tables[kind].push_back(block);
+    }
   }
   make_checkpoint(*path.back(), end);
 }
@@ -137,24 +145,22 @@ void PrefixCache::share(std::span<Node* const> path, KvTables& tables) {
 // Copies the beginning of a node's block behind the tables' last one. False: there is no room.
 bool PrefixCache::copy_block(const Node& node, KvTables& tables) {
   // Held while blocks are found for the copies: that may evict.
-  whole_.share(node.block);
-  const bool windows = kv_->has_windows();
-  if (windows) window_.share(node.window);
-  std::byte* const whole = whole_.take();
-  std::byte* const window = windows && whole != nullptr ? window_.take() : nullptr;
-  const bool room = whole != nullptr && (!windows || window != nullptr);
-  if (room) {
-    whole_.copy(whole, node.block);
-    tables.whole.push_back(whole);
-    if (windows) {
-      window_.copy(window, node.window);
-      tables.window.push_back(window);
-    }
-  } else if (whole != nullptr) {
-    whole_.release(whole);
+  for (const SequenceKind kind : kv_->kinds()) kv_->of(kind).share(node.blocks[kind]);
+  KvBlock copies;
+  bool room = true;
+  for (const SequenceKind kind : kv_->kinds()) {
+    room = room && (copies[kind] = kv_->of(kind).take()) != nullptr;
   }
-  whole_.release(node.block);
-  if (windows) window_.release(node.window);
+  for (const SequenceKind kind : kv_->kinds()) {
+    KvCache& pool = kv_->of(kind);
+    if (room) {
+      pool.copy(copies[kind], node.blocks[kind]);
+      tables[kind].push_back(copies[kind]);
+    } else if (copies[kind] != nullptr) {
+      pool.release(copies[kind]);
+    }
+    pool.release(node.blocks[kind]);
+  }
   return room;
 }
 
@@ -188,9 +194,8 @@ PrefixHit PrefixCache::reuse(KvTables& tables, int64_t length, std::span<const i
     const Place place = find_place(path, last, rest);
     if (place.position() > length) go_on_from(place, path, tables, hit);
   }
-  const bool with_best = !kv_->has_states() && same > 0 &&
-                         (!kv_->has_windows() || best->window != nullptr) &&
-                         windows_reach(path, tables, at / kBlock, at);
+  const bool with_best = !kv_->has_states() && same > 0 && has_all(*best) &&
+                         blocks_reach(path, tables, at / kBlock, at);
   const int64_t blocks = kv_->has_states() ? 0 : with_best ? at / kBlock : usable(path, tables);
   if (blocks * kBlock > length) {
     hit.tokens = blocks * kBlock;
@@ -245,27 +250,32 @@ PrefixBlocks PrefixCache::find(std::span<const int32_t> tokens, const std::strin
   } else {
     blocks.found = usable(path, {});
   }
-  for (int64_t b = 0; b < blocks.found; ++b) blocks.idle += whole_.users(path[b]->block) == 1;
+  for (int64_t b = 0; b < blocks.found; ++b)
+    blocks.idle += whole_.users(path[b]->blocks.whole) == 1;
   return blocks;
 }
 
 // The tree's block instead of an equal one of the table; where the tree has none, the table's.
-void PrefixCache::share_window(Node& node, std::byte*& own) {
-  if (own == nullptr || own == node.window) return;
-  if (node.window == nullptr) {
-    set_window(node, own);
+void PrefixCache::share_block(Node& node, SequenceKind kind, std::byte*& own) {
+  std::byte* const block = node.blocks[kind];
+  if (own == nullptr || own == block) return;
+  if (block == nullptr) {
+    set_block(node, kind, own);
   } else {
-    window_.share(node.window);
-    window_.release(own);
-    own = node.window;
+    kv_->of(kind).share(block);
+    kv_->of(kind).release(own);
+    own = block;
   }
+}
+
+KvBlock PrefixCache::blocks_at(const KvTables& tables, size_t block) const {
+  KvBlock blocks;
+  for (const SequenceKind kind : kv_->kinds()) blocks[kind] = tables[kind][block];
+  return blocks;
 }
 
 void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool with_tail,
                        const std::string& owner) {
-  const auto window_of = [&](size_t block) {
-    return kv_->has_windows() ? tables.window[block] : nullptr;
-  };
   Node* node = &root(owner);
   std::vector<Node*> path;
   size_t block = 0;
@@ -273,15 +283,10 @@ void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool w
     const auto part = tokens.subspan(block * kBlock, kBlock);
     Node* next = child(*node, part);
     if (next == nullptr) {
-      next = &add(*node, tables.whole[block], window_of(block), part);
+      next = &add(*node, blocks_at(tables, block), part);
       if (kv_->has_states()) absorb_shorter(*node, *next);
     } else {
-      if (next->block != tables.whole[block]) {
-        whole_.share(next->block);
-        whole_.release(tables.whole[block]);
-        tables.whole[block] = next->block;
-      }
-      if (kv_->has_windows()) share_window(*next, tables.window[block]);
+      for (const SequenceKind kind : kv_->kinds()) share_block(*next, kind, tables[kind][block]);
     }
     touch(*next);
     path.push_back(next);
@@ -290,7 +295,7 @@ void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool w
   if (with_tail) {
     const auto tail = tokens.subspan(block * kBlock);
     if (!tail.empty()) {
-      node = &keep_tail(*node, tables.whole[block], window_of(block), tail);
+      node = &keep_tail(*node, blocks_at(tables, block), tail);
       path.push_back(node);
     }
     make_checkpoint(*node, static_cast<int64_t>(tokens.size()));
@@ -298,21 +303,22 @@ void PrefixCache::keep(KvTables& tables, std::span<const int32_t> tokens, bool w
   if (kv_->has_states()) keep_snapshots(path, tables, with_tail);
 }
 
-PrefixCache::Node& PrefixCache::keep_tail(Node& parent, std::byte* block, std::byte* window,
+PrefixCache::Node& PrefixCache::keep_tail(Node& parent, const KvBlock& blocks,
                                           std::span<const int32_t> tail) {
   std::vector<Node*> shorter;
   for (const auto& [hash, next] : parent.children) {
     const size_t common = common_length(next->tokens, tail);
     if (common == tail.size()) {
-      if (next->window == nullptr && window != nullptr && next->tokens.size() == tail.size()) {
-        set_window(*next, window);
+      for (const SequenceKind kind : kv_->passing()) {
+        const bool missing = next->blocks[kind] == nullptr && blocks[kind] != nullptr;
+        if (missing && next->tokens.size() == tail.size()) set_block(*next, kind, blocks[kind]);
       }
       touch(*next);
       return *next;
     }
     if (common == next->tokens.size()) shorter.push_back(next.get());
   }
-  Node& added = add(parent, block, window, tail);
+  Node& added = add(parent, blocks, tail);
   for (Node* old : shorter) {
     move_snapshots(*old, added);
     remove(*old);
@@ -320,25 +326,26 @@ PrefixCache::Node& PrefixCache::keep_tail(Node& parent, std::byte* block, std::b
   return added;
 }
 
-// The tree as one more user of a window's block.
-void PrefixCache::set_window(Node& node, std::byte* window) {
-  window_.keep(window);
-  node.window = window;
-  node.window_used = ++clock_;
-  node.checkpoint = false;
-  windows_.insert(&node);
+// The tree as one more user of a block that may go.
+void PrefixCache::set_block(Node& node, SequenceKind kind, std::byte* block) {
+  kv_->of(kind).keep(block);
+  node.blocks[kind] = block;
+  node.used[kind] = ++clock_;
+  node.checkpoint[kind] = false;
+  passing_[kind].insert(&node);
 }
 
-// Texts end at token `end`, or go on from there: what it reads of the windows stays for longest.
+// Texts end at token `end`, or go on from there: what it reads stays for longest.
 void PrefixCache::make_checkpoint(Node& last, int64_t end) {
-  if (!kv_->has_windows()) return;
-  const int64_t first = kv_->first_read_block(end);
-  for (Node* node = &last; node->parent != nullptr && node->index >= first; node = node->parent) {
-    if (node->window == nullptr) continue;
-    windows_.erase(node);
-    node->checkpoint = true;
-    node->window_used = ++clock_;
-    windows_.insert(node);
+  for (const SequenceKind kind : kv_->passing()) {
+    const int64_t first = kv_->first_read_block(kind, end);
+    for (Node* node = &last; node->parent != nullptr && node->index >= first; node = node->parent) {
+      if (node->blocks[kind] == nullptr) continue;
+      passing_[kind].erase(node);
+      node->checkpoint[kind] = true;
+      node->used[kind] = ++clock_;
+      passing_[kind].insert(node);
+    }
   }
 }
 
@@ -357,28 +364,31 @@ void PrefixCache::forget(std::span<const int32_t> tokens, const std::string& own
     node = next.get();
     break;
   }
-  while (node->parent != nullptr && node->children.empty() && whole_.users(node->block) == 1) {
+  while (node->parent != nullptr && node->children.empty() &&
+         whole_.users(node->blocks.whole) == 1) {
     Node* parent = node->parent;
     remove(*node);
     node = parent;
   }
 }
 
-PrefixCache::Node& PrefixCache::add(Node& parent, std::byte* block, std::byte* window,
+PrefixCache::Node& PrefixCache::add(Node& parent, const KvBlock& blocks,
                                     std::span<const int32_t> tokens) {
   // Another text went on from here: more may.
   if (!parent.children.empty()) make_checkpoint(parent, (parent.index + 1) * kBlock);
   auto node = std::make_unique<Node>();
   Node& added = *node;
   added.tokens.assign(tokens.begin(), tokens.end());
-  added.block = block;
+  added.blocks.whole = blocks.whole;
   added.parent = &parent;
   added.index = parent.index + 1;
   added.path = path_hash(parent.path, tokens);
-  added.used = ++clock_;
+  added.used.whole = ++clock_;
   added.number = ++last_number_;
-  whole_.keep(block);
-  if (window != nullptr) set_window(added, window);
+  whole_.keep(blocks.whole);
+  for (const SequenceKind kind : kv_->passing()) {
+    if (blocks[kind] != nullptr) set_block(added, kind, blocks[kind]);
+  }
   leaves_.erase(&parent);
   leaves_.insert(&added);
   evicted_.erase(added.path);
@@ -389,8 +399,8 @@ PrefixCache::Node& PrefixCache::add(Node& parent, std::byte* block, std::byte* w
 
 void PrefixCache::remove(Node& leaf) {
   KTX_ASSERT(leaf.children.empty());
-  whole_.drop(leaf.block);
-  drop_window(leaf);
+  whole_.drop(leaf.blocks.whole);
+  for (const SequenceKind kind : kv_->passing()) drop_block(leaf, kind);
   drop_snapshots(leaf);
   leaves_.erase(&leaf);
   --nodes_;
@@ -404,23 +414,25 @@ void PrefixCache::remove(Node& leaf) {
   if (parent.parent != nullptr && parent.children.empty()) leaves_.insert(&parent);
 }
 
-void PrefixCache::drop_window(Node& node) {
-  if (node.window == nullptr) return;
-  windows_.erase(&node);
-  window_.drop(node.window);
-  node.window = nullptr;
+void PrefixCache::drop_block(Node& node, SequenceKind kind) {
+  if (node.blocks[kind] == nullptr) return;
+  passing_[kind].erase(&node);
+  kv_->of(kind).drop(node.blocks[kind]);
+  node.blocks[kind] = nullptr;
 }
 
-bool PrefixCache::reclaim_window() {
-  for (Node* node : windows_) {
-    if (window_.users(node->window) > 1) continue;
-    drop_window(*node);
+bool PrefixCache::reclaim(SequenceKind kind) {
+  if (kind == SequenceKind::Whole) return reclaim_leaf();
+  if (kind == SequenceKind::State) return reclaim_state();
+  for (Node* node : passing_[kind]) {
+    if (kv_->of(kind).users(node->blocks[kind]) > 1) continue;
+    drop_block(*node, kind);
     return true;
   }
   return false;
 }
 
-bool PrefixCache::reclaim() {
+bool PrefixCache::reclaim_leaf() {
   if (Node* const leaf = Snapshot::find_idle_leaf(*this)) {
     if (evicted_.insert(leaf->path).second) evicted_order_.push_back(leaf->path);
     if (evicted_order_.size() > kEvictedNoted) {

@@ -16,9 +16,10 @@
 // node are idle and can be freed first.) Keys and values depend on the tokens before them alone
 // (the numerics contract), so reuse changes no bit of an answer on the CPU.
 //
-// Windows: a node may have lost its block of the window pool (kv_pools.h). A text can then go on
-// only where the blocks are there that its next token reads. Those at checkpoints (the end of a
-// text, where texts part, where a hit was) stay longest; of the others the oldest is dropped first.
+// Kinds whose blocks go back (windows): a node may have lost its block of such a pool (kv_pools.h).
+// A text can then go on only where the blocks are there that its next token reads. Those at
+// checkpoints (the end of a text, where texts part, where a hit was) stay longest; of the others
+// the oldest is dropped first.
 //
 // States of a fixed size: a text can go on only from a place that has a snapshot of them
 // (state_pool.h), which may be within a block. keep() takes over the marks that a sequence made for
@@ -92,10 +93,9 @@ class PrefixCache {
   // Forgets the text's blocks that nothing else uses or continues.
   void forget(std::span<const int32_t> tokens, const std::string& owner = {});
 
-  // Gives one idle block back to its pool; false when none is idle.
-  bool reclaim();
-  bool reclaim_window();
-  bool reclaim_state();  // the slot of the snapshot that saves least
+  // Gives one idle block back to its pool, or the slot of the snapshot that saves least; false when
+  // none is idle.
+  bool reclaim(SequenceKind kind = SequenceKind::Whole);
   int64_t nodes() const { return nodes_; }
   int64_t snapshots() const;
 
@@ -106,7 +106,8 @@ class PrefixCache {
   struct Older {
     bool operator()(const Node* a, const Node* b) const;
   };
-  struct WindowOlder {
+  struct PassingOlder {
+    SequenceKind kind = SequenceKind::Whole;
     bool operator()(const Node* a, const Node* b) const;
   };
   struct Numbered {
@@ -115,19 +116,23 @@ class PrefixCache {
   Node* child(const Node& node, std::span<const int32_t> tokens) const;
   // The whole blocks of a text that the tree has, its last token left out.
   std::vector<Node*> find_path(const Node& root, std::span<const int32_t> tokens) const;
-  bool windows_reach(std::span<Node* const> path, const KvTables& tables, int64_t blocks,
-                     int64_t end) const;
+  bool blocks_reach(std::span<Node* const> path, const KvTables& tables, int64_t blocks,
+                    int64_t end) const;
   int64_t usable(std::span<Node* const> path, const KvTables& tables) const;
   void share(std::span<Node* const> path, KvTables& tables);
   bool copy_block(const Node& node, KvTables& tables);
   void touch(Node& node);
-  Node& add(Node& parent, std::byte* block, std::byte* window, std::span<const int32_t> tokens);
-  Node& keep_tail(Node& parent, std::byte* block, std::byte* window, std::span<const int32_t> tail);
-  void share_window(Node& node, std::byte*& own);
-  void set_window(Node& node, std::byte* window);
-  void drop_window(Node& node);
+  KvBlock blocks_at(const KvTables& tables, size_t block) const;
+  bool has_all(const Node& node) const;
+  Node& add(Node& parent, const KvBlock& blocks, std::span<const int32_t> tokens);
+  Node& keep_tail(Node& parent, const KvBlock& blocks, std::span<const int32_t> tail);
+  void share_block(Node& node, SequenceKind kind, std::byte*& own);
+  void set_block(Node& node, SequenceKind kind, std::byte* block);
+  void drop_block(Node& node, SequenceKind kind);
   void make_checkpoint(Node& last, int64_t end);
   void remove(Node& leaf);
+  bool reclaim_leaf();
+  bool reclaim_state();
 
   Place find_place(std::span<Node* const> path, const Node& last,
                    std::span<const int32_t> rest) const;
@@ -141,13 +146,13 @@ class PrefixCache {
 
   KvPools* kv_;
   KvCache& whole_;
-  KvCache& window_;
   Node& root(const std::string& owner);
   std::map<std::string, std::unique_ptr<Node>> roots_;  // by owner
   std::set<Node*, Older> leaves_;                       // the longest unused first
-  std::set<Node*, WindowOlder> windows_;      // nodes with a window, the first to go first
-  std::set<Node*, Numbered> with_snapshots_;  // nodes
-  int64_t snapshot_uses_ = 0;                 // how many times one was made or used
+  // Nodes with a block of each kind that may go, the first to go first.
+  ByBlockKind<std::set<Node*, PassingOlder>> passing_;
+  std::set<Node*, Numbered> with_snapshots_;
+  int64_t snapshot_uses_ = 0;  // how many times one was made or used
   int64_t nodes_ = 0;
   uint64_t clock_ = 0;
   uint64_t last_number_ = 0;

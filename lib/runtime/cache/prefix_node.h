@@ -32,14 +32,12 @@ struct PrefixCache::Snapshot {
 
 struct PrefixCache::Node {
   std::vector<int32_t> tokens;  // 64, or fewer at the end of a text
-  std::byte* block = nullptr;   // the tree is one of its users
-  std::byte* window = nullptr;  // the same of the window pool; null when it went
+  KvBlock blocks;               // the tree is one of their users; null where one went
   Node* parent = nullptr;
   int64_t index = -1;  // of the block in its text; -1: a root
   uint64_t path = 0;
-  uint64_t used = 0;         // clock
-  uint64_t window_used = 0;  // clock
-  bool checkpoint = false;   // its window is at a place from where texts go on
+  ByBlockKind<uint64_t> used;    // clock
+  ByBlockKind<bool> checkpoint;  // of those that may go: it is at a place from where texts go on
   uint64_t number = 0;
   std::vector<Snapshot> snapshots;  // by position
   // By the hash of the tokens; equal hashes are distinguished by the tokens.

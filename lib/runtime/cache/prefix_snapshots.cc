@@ -26,10 +26,8 @@ PrefixCache::Place PrefixCache::find_place(std::span<Node* const> path, const No
   const auto look = [&](Node& node, int64_t end) {
     for (Snapshot& snapshot : node.snapshots) {
       const int64_t position = snapshot.mark.position;
-      const bool windows =
-          !kv_->has_windows() ||
-          (node.window != nullptr && windows_reach(path, {}, position / kBlock, position));
-      if (position <= end && position > place.position() && windows) place = {&node, &snapshot};
+      if (position > end || position <= place.position() || !has_all(node)) continue;
+      if (blocks_reach(path, {}, position / kBlock, position)) place = {&node, &snapshot};
     }
   };
   const auto at = static_cast<int64_t>(path.size()) * kBlock;
@@ -52,7 +50,7 @@ void PrefixCache::go_on_from(const Place& place, std::span<Node* const> path, Kv
   place.snapshot->used = ++snapshot_uses_;
   StatePool& states = kv_->states();
   states.share(mark.slot);  // held while blocks are found: that may evict
-  whole_.share(place.node->block);
+  whole_.share(place.node->blocks.whole);
   kv_->shrink(tables, 0);
   hit.tokens = 0;
   const std::span before = path.first(static_cast<size_t>(mark.position / kBlock));
@@ -67,7 +65,7 @@ void PrefixCache::go_on_from(const Place& place, std::span<Node* const> path, Kv
     states.release(mark.slot);
     hit.miss = PrefixHit::Miss::Evicted;
   }
-  whole_.release(place.node->block);
+  whole_.release(place.node->blocks.whole);
 }
 
 // The marks of a sequence that are for the tree become the tree's, but for those in a block that is
@@ -213,7 +211,7 @@ bool PrefixCache::reclaim_state() {
 // An idle end of a text: without snapshots the longest unused one, else the one of least worth, so
 // that many texts lose a little rather than one of them all.
 PrefixCache::Node* PrefixCache::Snapshot::find_idle_leaf(PrefixCache& cache) {
-  const auto idle = [&](const Node* leaf) { return cache.whole_.users(leaf->block) == 1; };
+  const auto idle = [&](const Node* leaf) { return cache.whole_.users(leaf->blocks.whole) == 1; };
   const auto first = std::find_if(cache.leaves_.begin(), cache.leaves_.end(), idle);
   if (first == cache.leaves_.end()) return nullptr;
   if ((*first)->snapshots.empty()) return *first;

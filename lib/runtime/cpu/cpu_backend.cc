@@ -95,7 +95,7 @@ class CpuBackend final : public Backend {
 
   Status map_block(const KvBlock& block, bool, std::span<std::byte*> slots) override {
     for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
-      std::byte* const begin = block.in(kv_.pool_of(slot));
+      std::byte* const begin = block[kv_.kind_of(slot)];
       if (slots_[slot] && begin) slots[slot] = begin + kv_.slot_offset(slot);
     }
     return {};

@@ -85,6 +85,12 @@ Result<BoundWeight> BindContext::weight(int i) const {
   return weight;
 }
 
+void use_batch(kernels::KvView& kv, const Batch& batch, SequenceKind kind) {
+  kv.tables = batch.tables[kind].data();
+  kv.sequence = batch.sequence.data();
+  kv.position = batch.position.data();
+}
+
 kernels::KvView BindContext::kv_view(int32_t slot) const {
   kernels::KvView view;
   view.layout = kv.layout(slot);

@@ -142,6 +142,9 @@ constexpr int64_t choice_partial_floats(int64_t lists, int64_t top_k, int64_t ct
   return parts * lists * (top_k + 1) * 2;  // candidates and their number, of 8 bytes each
 }
 
+// Points a slot's view to the tokens of a pass and to the tables of its kind.
+void use_batch(kernels::KvView& kv, const Batch& batch, SequenceKind kind);
+
 class ExpertCounts;
 
 // What binding one step may look at.

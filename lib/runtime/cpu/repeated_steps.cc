@@ -156,8 +156,7 @@ class WrittenMemory {
   }
 
   std::byte* block(int32_t slot, size_t token) const {
-    const auto& tables =
-        setup_.kv.pool_of(slot) == KvPool::Whole ? batch_.tables : batch_.window_tables;
+    const auto& tables = batch_.tables[setup_.kv.kind_of(slot)];
     const auto number =
         static_cast<size_t>(batch_.position[token] / setup_.kv.layout(slot).block_tokens);
     std::byte* const begin = tables[static_cast<size_t>(batch_.sequence[token])][number];

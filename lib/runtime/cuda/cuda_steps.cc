@@ -118,12 +118,12 @@ kernels::CudaStates CudaBind::states(int32_t state) const {
 
 kernels::CudaKvView CudaBind::kv_view(int32_t slot) const {
   kernels::CudaKvView view;
-  const KvPool pool = context_.kv.pool_of(slot);
+  const SequenceKind kind = context_.kv.kind_of(slot);
   view.layout = context_.kv.layout(slot);
-  view.pool = context_.kv_memory.in(pool);
-  view.block_bytes = context_.kv.of(pool).block_bytes();
+  view.pool = context_.kv_memory[kind];
+  view.block_bytes = context_.kv.of(kind).block_bytes();
   view.slot_offset = context_.kv.slot_offset(slot);
-  view.table = pool == KvPool::Whole ? context_.batch.tables : context_.batch.window_tables;
+  view.table = context_.batch.tables[kind];
   view.table_stride = context_.batch.table_stride;
   view.sequence = context_.batch.sequence;
   view.position = context_.batch.position;

@@ -2,8 +2,8 @@
 // padding.
 //
 //   ids       [T]  token ids                 position [T]  place in its sequence
-//   sequence  [T]  index in tables           tables        block table per sequence, and one of
-//                                                          the window pool (kv_pools.h)
+//   sequence  [T]  index in tables           tables        block table per sequence and kind of
+//                                                          blocks (kv_pools.h)
 //   text_end  [T]  the last position of its sequence in the pass
 //   output_rows [R]  which of the T rows need logits, rising
 //   hidden  [T, width]  of plans that read them: the hidden states that come with the tokens
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lib/ops/step_ops.h"
+#include "lib/program/sequence_kind.h"
 #include "lib/runtime/sampling/token_filter.h"
 
 namespace ktx::runtime {
@@ -51,8 +52,7 @@ struct Batch {
   std::vector<TokenFilter*> filter;
   // Called before filters are queried, once the step has been started.
   std::function<void()> before_filters;
-  std::vector<std::byte* const*> tables;
-  std::vector<std::byte* const*> window_tables;
+  program::ByBlockKind<std::vector<std::byte* const*>> tables;
   std::vector<SequenceState> states;  // per sequence; of no meaning where a model has none
   // Which experts of a streamed part a device computes where the CPU and a GPU share them
   // (lib/program/joint_experts.h): the GPU's or the rest; All: any other part.

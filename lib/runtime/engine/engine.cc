@@ -233,8 +233,9 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
         !s.kv.grow(sequence.tables_, start + items[i].tokens.size())) {
       return cache_is_full();
     }
-    batch.tables[i] = sequence.tables_.whole.data();
-    batch.window_tables[i] = sequence.tables_.window.data();
+    for (const SequenceKind kind : kBlockKinds) {
+      batch.tables[kind][i] = sequence.tables_[kind].data();
+    }
   }
   if (!take_states(pass)) return cache_is_full();
   for (const BatchItem& item : items) {
@@ -322,15 +323,23 @@ Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& 
 }
 
 int64_t Engine::kv_row_bytes(const Sequence& sequence) const {
-  const KvPools& kv = state_->kv;
-  return sequence.length_ * kv.token_row_bytes(KvPool::Whole) +
-         (sequence.length_ - window_begin(sequence)) * kv.token_row_bytes(KvPool::Window);
+  const KvBegins begins = kv_begins(sequence);
+  int64_t bytes = 0;
+  for (const SequenceKind kind : kBlockKinds) {
+    bytes += (sequence.length_ - begins[kind]) * state_->kv.token_row_bytes(kind);
+  }
+  return bytes;
 }
 
-int64_t Engine::window_begin(const Sequence& sequence) const {
-  const std::vector<std::byte*>& table = sequence.tables_.window;
-  const auto gone = std::find_if(table.begin(), table.end(), [](auto* block) { return block; });
-  return std::min<int64_t>(sequence.length_, (gone - table.begin()) * KvCache::kBlockTokens);
+KvBegins Engine::kv_begins(const Sequence& sequence) const {
+  KvBegins begins;
+  for (const SequenceKind kind : kPassingKinds) {
+    const std::vector<std::byte*>& table = sequence.tables_[kind];
+    const auto gone = std::find_if(table.begin(), table.end(), [](auto* block) { return block; });
+    begins[kind] =
+        std::min<int64_t>(sequence.length_, (gone - table.begin()) * KvCache::kBlockTokens);
+  }
+  return begins;
 }
 
 int64_t Engine::hidden_size() const {
@@ -401,7 +410,7 @@ Status Engine::read_kept(int64_t token, int64_t count) {
 }
 
 bool Engine::has_windows() const {
-  return state_->kv.has_windows();
+  return !state_->kv.passing().empty();
 }
 
 bool Engine::has_states() const {
@@ -419,11 +428,12 @@ Status Engine::copy_states(const Sequence& sequence, Visit visit, std::span<std:
                                      bytes);
 }
 
-bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin) {
+bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, KvBegins begins) {
   KvPools& kv = state_->kv;
+  for (const SequenceKind kind : kPassingKinds) begins[kind] /= KvCache::kBlockTokens;
   const int64_t length = sequence.length_ + tokens;
   if (!kv.own(sequence.tables_, sequence.length_)) return false;
-  if (!kv.grow_from(sequence.tables_, length, window_begin / KvCache::kBlockTokens)) return false;
+  if (!kv.grow_from(sequence.tables_, length, begins)) return false;
   const bool states = has_states() && tokens > 0;
   const StateSlot slot = states ? kv.states().take() : kNoState;
   if (slot != kNoState) sequence.tables_.states.push_back({length, slot, false});
@@ -436,7 +446,7 @@ bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t windo
 }
 
 CacheState Engine::cache_state() const {
-  const KvCache& kv = state_->kv.of(KvPool::Whole);
+  const KvCache& kv = state_->kv.of(SequenceKind::Whole);
   const StatePool& states = state_->kv.states();
   return {kv.total_blocks(), kv.free_blocks(),    kv.idle_blocks(),
           states.slots(),    states.free_slots(), state_->prefixes.snapshots()};

@@ -188,6 +188,9 @@ struct CacheState {
   int64_t snapshots = 0;  // kept for reuse
 };
 
+// The first position of a sequence whose rows are there, of each kind of blocks.
+using KvBegins = ByBlockKind<int64_t>;
+
 // A GPU by name and the rated GB/s of its memory.
 struct GpuUse {
   std::string name;
@@ -270,20 +273,20 @@ class Engine {
   void retire(Sequence sequence, std::span<const int32_t> tokens);
   // For session files (session_file.h): the rows of keys and values that a sequence
   // holds, on all devices, in a fixed order (with Write they become what `call` leaves
-  // in them); their bytes; the first position of them in layers with a window; and a sequence
+  // in them); their bytes; the first position of them of each kind of blocks; and a sequence
   // of so many tokens whose rows the caller is going to fill. False when the cache has no room,
-  // or the windows begin behind what the next token reads.
+  // or a kind begins behind what the next token reads.
   enum class Visit { Read, Write };
   Status visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call);
   int64_t kv_row_bytes(const Sequence& sequence) const;
-  int64_t window_begin(const Sequence& sequence) const;
+  KvBegins kv_begins(const Sequence& sequence) const;
   bool has_windows() const;  // whether truncate() may take back more than it should
   bool has_states() const;   // likewise, of a fixed size
   // Those of a sequence with tokens, on all devices, as one piece of state_bytes(): 0 where there
   // are none. With Write they become `bytes`.
   uint64_t state_bytes(const Sequence& sequence) const;
   Status copy_states(const Sequence& sequence, Visit visit, std::span<std::byte> bytes);
-  bool extend_uncomputed(Sequence& sequence, int64_t tokens, int64_t window_begin);
+  bool extend_uncomputed(Sequence& sequence, int64_t tokens, KvBegins begins);
   // Drops a kept text except blocks with other users.
   void forget_prefix(std::span<const int32_t> tokens, const std::string& owner = {});
   CacheState cache_state() const;

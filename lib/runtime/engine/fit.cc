@@ -24,7 +24,7 @@ Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 
 // The largest context, in whole blocks, whose cache takes at most `bytes`.
 int64_t ctx_for(const Sizes& sizes, uint64_t bytes) {
-  const uint64_t windows = sizes.memory.kv_token.times({0, sizes.kv_blocks.window}).value_or(bytes);
+  const uint64_t windows = sizes.memory.kv_token.times(sizes.kv_blocks.passing()).value_or(bytes);
   const uint64_t block = sizes.memory.kv_token.whole * KvCache::kBlockTokens *
                          static_cast<uint64_t>(sizes.shape.max_batch);
   if (block == 0 || windows >= bytes) return 0;
@@ -100,9 +100,8 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
   const int64_t budget = options.kv_budget_bytes.value_or(plan.facts.kv_budget_bytes);
   if (budget < 0) return Error{fmt::format("the KV budget is {}, expected 0 or more", budget)};
   plan::MemoryEstimate& memory = sizes.memory;
-  sizes.kv_blocks =
-      KTX_TRY(plan::kv_blocks(plan::widest_window(plan.program->kv_slots), sizes.shape,
-                              memory.kv_token, static_cast<uint64_t>(budget)));
+  sizes.kv_blocks = KTX_TRY(plan::kv_blocks(plan::kv_widths(plan.program->kv_slots), sizes.shape,
+                                            memory.kv_token, static_cast<uint64_t>(budget)));
   const auto tokens = static_cast<int64_t>(sizes.kv_blocks.whole) * KvCache::kBlockTokens;
   constexpr std::string_view kNote = "the KV budget";
   std::erase_if(sizes.notes, [&](const std::string& note) { return note.starts_with(kNote); });

@@ -48,7 +48,7 @@ Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom ro
   options.ctx = ctx;
   if (options.beside) KTX_TRY(leave_room(options.beside->view(), options, room));
   const Sizes sizes = KTX_TRY(sizes_of_run(plan, options));
-  const auto wanted = plan::kv_blocks(plan::widest_window(plan.program->kv_slots), sizes.shape);
+  const auto wanted = plan::kv_blocks(plan::kv_widths(plan.program->kv_slots), sizes.shape);
   Fit fit{wanted && sizes.kv_blocks.whole >= wanted->whole};
   // Weights count: they are mapped, and would be read from the file again and again.
   fit.fits =

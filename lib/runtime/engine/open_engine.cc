@@ -27,8 +27,7 @@ void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& bat
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);
   batch.filter.resize(shape.step_outputs);
-  batch.tables.resize(shape.max_batch);
-  batch.window_tables.resize(shape.max_batch);
+  for (const SequenceKind kind : kBlockKinds) batch.tables[kind].resize(shape.max_batch);
   batch.states.resize(shape.max_batch);
 }
 
@@ -120,9 +119,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
 
     const plan::RunShape& shape = s.sizes.shape;
     s.kv = KTX_TRY(open_pools(plan, s.sizes));
-    s.kv.of(KvPool::Whole).set_reclaim([&s] { return s.prefixes.reclaim(); });
-    s.kv.of(KvPool::Window).set_reclaim([&s] { return s.prefixes.reclaim_window(); });
-    s.kv.states().set_reclaim([&s] { return s.prefixes.reclaim_state(); });
+    const auto reclaim = [&s](SequenceKind kind) {
+      return [&s, kind] { return s.prefixes.reclaim(kind); };
+    };
+    for (const SequenceKind kind : kBlockKinds) s.kv.of(kind).set_reclaim(reclaim(kind));
+    s.kv.states().set_reclaim(reclaim(SequenceKind::State));
     const OpenedThreads opened = open_threads(options, host);
     s.pool = opened.pool;
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,

@@ -268,7 +268,8 @@ Status PlanRunner::visit_kv(const KvTables& tables, int64_t tokens, bool write,
     const int64_t rows = std::min(KvCache::kBlockTokens, tokens - begin);
     const auto b = static_cast<size_t>(begin / KvCache::kBlockTokens);
     std::fill(slots.begin(), slots.end(), nullptr);
-    KvBlock block{tables.whole[b], kv_.has_windows() ? tables.window[b] : nullptr};
+    KvBlock block;
+    for (const SequenceKind kind : kv_.kinds()) block[kind] = tables[kind][b];
     for (Backend* backend : backends_) KTX_TRY(backend->map_block(block, write, slots));
     for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
       if (slots[slot]) KTX_TRY(visit_slot_rows(kv_.layout(slot), slots[slot], rows, call));

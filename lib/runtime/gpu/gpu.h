@@ -76,13 +76,12 @@ struct GpuFacts {
 // The part of a step's inputs that changes from pass to pass, in device memory at fixed
 // addresses (gpu_batch.h).
 struct GpuBatch {
-  const int32_t* ids = nullptr;            // [T]
-  const int32_t* position = nullptr;       // [T], -1: padding
-  const int32_t* sequence = nullptr;       // [T]
-  const int32_t* text_end = nullptr;       // [T] the last position of its sequence in the pass
-  const int32_t* output_rows = nullptr;    // [R], -1: padding
-  const int32_t* tables = nullptr;         // [sequences, table_stride] block numbers
-  const int32_t* window_tables = nullptr;  // the same of the window pool (kv_pools.h)
+  const int32_t* ids = nullptr;          // [T]
+  const int32_t* position = nullptr;     // [T], -1: padding
+  const int32_t* sequence = nullptr;     // [T]
+  const int32_t* text_end = nullptr;     // [T] the last position of its sequence in the pass
+  const int32_t* output_rows = nullptr;  // [R], -1: padding
+  ByBlockKind<const int32_t*> tables;    // [sequences, table_stride] block numbers
   int64_t table_stride = 0;
   // Of models with states of a fixed size: segments [texts[i], texts[i + 1]) are those of the
   // pass's text i, of its texts in the order of their rows; none of those behind the last.

@@ -81,13 +81,13 @@ Status send_inputs(GpuState& s, const Batch& batch) {
 class GpuBackend final : public Backend {
  public:
   explicit GpuBackend(std::unique_ptr<GpuState> state) : s_(std::move(state)) {
-    for (KvPool pool : kKvPools) {
-      s_->kv.of(pool).add_copy(
-          [this, pool](int64_t to, int64_t from) { copy_block(pool, to, from); });
+    for (const SequenceKind kind : kBlockKinds) {
+      s_->kv.of(kind).add_copy(
+          [this, kind](int64_t to, int64_t from) { copy_block(kind, to, from); });
     }
   }
   ~GpuBackend() override {
-    for (KvPool pool : kKvPools) s_->kv.of(pool).drop_copies();
+    for (const SequenceKind kind : kBlockKinds) s_->kv.of(kind).drop_copies();
   }
 
   Status begin(const Batch& batch) override {
@@ -223,16 +223,16 @@ class GpuBackend final : public Backend {
 
   Status map_block(const KvBlock& block, bool write, std::span<std::byte*> slots) override {
     for (GpuDevice& device : s_->devices) {
-      for (KvPool pool : kKvPools) {
-        if (block.in(pool) == nullptr) continue;
-        std::vector<std::byte>& copy = device.block_copy[static_cast<size_t>(pool)];
-        copy.resize(static_cast<size_t>(device.slots.of(pool).block_bytes()));
+      for (const SequenceKind kind : kBlockKinds) {
+        if (block[kind] == nullptr) continue;
+        std::vector<std::byte>& copy = device.block_copy[kind];
+        copy.resize(static_cast<size_t>(device.slots.of(kind).block_bytes()));
         for (int32_t slot = 0; slot < device.slots.slots(); ++slot) {
-          if (!device.has_slot[slot] || device.slots.pool_of(slot) != pool) continue;
+          if (!device.has_slot[slot] || device.slots.kind_of(slot) != kind) continue;
           slots[slot] = copy.data() + device.slots.slot_offset(slot);
         }
         if (write) continue;
-        KTX_TRY(device.gpu->download(copy.data(), device_block(device, pool, block), copy.size()));
+        KTX_TRY(device.gpu->download(copy.data(), device_block(device, kind, block), copy.size()));
       }
       KTX_TRY(device.named(device.gpu->finish()));
     }
@@ -241,10 +241,10 @@ class GpuBackend final : public Backend {
   Status unmap_block(const KvBlock& block, bool write) override {
     for (GpuDevice& device : s_->devices) {
       if (!write) break;
-      for (KvPool pool : kKvPools) {
-        if (block.in(pool) == nullptr) continue;
-        const std::vector<std::byte>& copy = device.block_copy[static_cast<size_t>(pool)];
-        KTX_TRY(device.gpu->upload(device_block(device, pool, block), copy.data(), copy.size()));
+      for (const SequenceKind kind : kBlockKinds) {
+        if (block[kind] == nullptr) continue;
+        const std::vector<std::byte>& copy = device.block_copy[kind];
+        KTX_TRY(device.gpu->upload(device_block(device, kind, block), copy.data(), copy.size()));
       }
       KTX_TRY(device.named(device.gpu->finish()));
     }
@@ -325,15 +325,15 @@ class GpuBackend final : public Backend {
   }
 
   // Its part of a block of the cache.
-  std::byte* device_block(GpuDevice& device, KvPool pool, const KvBlock& block) {
-    return device.memory(pool).data() +
-           s_->kv.of(pool).block_number(block.in(pool)) * device.slots.of(pool).block_bytes();
+  std::byte* device_block(GpuDevice& device, SequenceKind kind, const KvBlock& block) {
+    return device.kv[kind].data() +
+           s_->kv.of(kind).block_number(block[kind]) * device.slots.of(kind).block_bytes();
   }
 
-  void copy_block(KvPool pool, int64_t to, int64_t from) {
+  void copy_block(SequenceKind kind, int64_t to, int64_t from) {
     for (GpuDevice& device : s_->devices) {
-      const int64_t bytes = device.slots.of(pool).block_bytes();
-      std::byte* const memory = device.memory(pool).data();
+      const int64_t bytes = device.slots.of(kind).block_bytes();
+      std::byte* const memory = device.kv[kind].data();
       // An error shows at the next run.
       (void)device.gpu
           ->copy(memory + to * bytes, memory + from * bytes, static_cast<uint64_t>(bytes))

@@ -20,10 +20,12 @@ void put(std::byte* out, const int32_t* numbers, int64_t count, int64_t rows, in
 }  // namespace
 
 GpuBatchLayout::GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx,
-                               bool windows, GpuBatchStates states)
-    : states_(states),
-      table_stride_(blocks_for(ctx) * (windows ? 2 : 1)),
-      window_table_(windows ? blocks_for(ctx) : 0) {
+                               std::span<const SequenceKind> kinds, GpuBatchStates states)
+    : states_(states) {
+  for (const SequenceKind kind : kinds) {
+    table_at_[kind] = table_stride_;
+    table_stride_ += blocks_for(ctx);
+  }
   const int64_t row = padded(tokens * 4);
   position_ = row;
   sequence_ = 2 * row;
@@ -40,14 +42,10 @@ GpuBatch GpuBatchLayout::at(const std::byte* base) const {
   const auto field = [&](int64_t offset) {
     return reinterpret_cast<const int32_t*>(base + offset);
   };
-  GpuBatch batch{field(0),
-                 field(position_),
-                 field(sequence_),
-                 field(text_end_),
-                 field(output_rows_),
-                 field(tables_),
-                 field(tables_) + window_table_,
+  GpuBatch batch{field(0),         field(position_),    field(sequence_),
+                 field(text_end_), field(output_rows_), {},
                  table_stride_};
+  for (const SequenceKind kind : kBlockKinds) batch.tables[kind] = field(tables_) + table_at_[kind];
   if (states_.slots == 0) return batch;
   batch.texts = field(texts_);
   batch.segments = reinterpret_cast<const kernels::StateSegment*>(base + segments_);
@@ -87,9 +85,6 @@ int64_t GpuBatchLayout::fill(std::byte* out, const Batch& batch, int64_t sequenc
   put(out + output_rows_, batch.output_rows.data(), batch.outputs, shape.outputs, -1);
   if (states_.slots > 0) fill_states(out, batch);
   // Of each table as many blocks as its last token needs.
-  const auto number = [](const KvCache& pool, const std::byte* block) {
-    return static_cast<int32_t>(pool.block_number(block));
-  };
   auto* tables = reinterpret_cast<int32_t*>(out + tables_);
   for (int64_t t = 0; t < batch.tokens; ++t) {
     const bool last = t + 1 == batch.tokens || batch.sequence[t + 1] != batch.sequence[t];
@@ -97,12 +92,13 @@ int64_t GpuBatchLayout::fill(std::byte* out, const Batch& batch, int64_t sequenc
     const int32_t s = batch.sequence[t];
     const int64_t blocks = blocks_for(int64_t{batch.position[t]} + 1);
     int32_t* const table = tables + s * table_stride_;
-    for (int64_t b = 0; b < blocks; ++b) {
-      table[b] = number(kv.of(KvPool::Whole), batch.tables[s][b]);
-      if (!kv.has_windows()) continue;
-      // Nothing reads what is behind the window.
-      std::byte* const block = batch.window_tables[s][b];
-      table[window_table_ + b] = block ? number(kv.of(KvPool::Window), block) : 0;
+    for (const SequenceKind kind : kv.kinds()) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        // Nothing reads one that has gone.
+        const std::byte* const block = batch.tables[kind][s][b];
+        table[table_at_[kind] + b] =
+            block ? static_cast<int32_t>(kv.of(kind).block_number(block)) : 0;
+      }
     }
   }
   return tables_ + sequences * table_stride_ * 4;

@@ -1,7 +1,7 @@
 // The inputs of a step for a GPU, as one block of memory that is uploaded by one copy:
 //
 //   ids[T] | position[T] | sequence[T] | text_end[T] | output_rows[R] | texts, segments of states |
-//   sequences x (table | window table)
+//   sequences x (a table of each kind of blocks)
 //
 // Filled in pinned memory and copied to the same addresses on each GPU. Offsets are fixed by
 // the largest step, so that captured graphs find their inputs.
@@ -25,8 +25,9 @@ struct GpuBatchStates {
 class GpuBatchLayout {
  public:
   GpuBatchLayout() = default;
-  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx, bool windows,
-                 GpuBatchStates states = {});
+  // `kinds`: of blocks (KvPools::kinds).
+  GpuBatchLayout(int64_t tokens, int64_t outputs, int64_t sequences, int64_t ctx,
+                 std::span<const SequenceKind> kinds, GpuBatchStates states = {});
 
   int64_t bytes() const { return bytes_; }
   // The fields of a block that begins at `base`.
@@ -42,8 +43,8 @@ class GpuBatchLayout {
 
   GpuBatchStates states_;
   int64_t texts_ = 0, segments_ = 0;
-  int64_t table_stride_ = 0;  // of both tables of a sequence
-  int64_t window_table_ = 0;  // where the second begins
+  int64_t table_stride_ = 0;       // of all tables of a sequence
+  ByBlockKind<int64_t> table_at_;  // where each begins
   int64_t position_ = 0, sequence_ = 0, text_end_ = 0, output_rows_ = 0, tables_ = 0, bytes_ = 0;
 };
 

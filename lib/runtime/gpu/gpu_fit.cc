@@ -29,7 +29,7 @@ std::string row(const char* what, uint64_t bytes, const std::string& why) {
 Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
                      const plan::RunShape& shape, const plan::KvBlocks& kv_blocks) {
   const uint64_t kv = needs.kv_token.times(kv_blocks).value_or(UINT64_MAX / 2);
-  const uint64_t windows = needs.kv_token.times({0, kv_blocks.window}).value_or(UINT64_MAX / 2);
+  const uint64_t windows = needs.kv_token.times(kv_blocks.passing()).value_or(UINT64_MAX / 2);
   const uint64_t reserve = reserve_bytes(shape.step_tokens);
   const uint64_t states = needs.state_slot_bytes * kv_blocks.states;
   const uint64_t fixed =

@@ -65,9 +65,8 @@ Status open_devices(GpuState& s) {
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   const GpuBatchStates states{std::max(s.setup.shape.max_batch, s.buckets.largest_batch()),
                               static_cast<int64_t>(s.setup.kv_blocks.states)};
-  s.batch_layout =
-      GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs, s.setup.shape.max_batch,
-                     s.setup.shape.ctx, s.kv.has_windows(), states);
+  s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
+                                  s.setup.shape.max_batch, s.setup.shape.ctx, s.kv.kinds(), states);
   for (const std::string& name : s.parts.gpus) {
     const int number = gpu_number(name);
     if (number < 0) {
@@ -113,12 +112,10 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   device.image = lay_out_weights(s.plan, device.name);
   device.weights = KTX_TRY(gpu.allocate(device.image.bytes, "weights"));
   device.arena = KTX_TRY(gpu.allocate(device.layout.total_bytes, "activations"));
-  const auto bytes_of = [&](KvPool pool, uint64_t blocks) {
-    return static_cast<uint64_t>(device.slots.of(pool).block_bytes()) * blocks;
-  };
-  device.kv = KTX_TRY(gpu.allocate(bytes_of(KvPool::Whole, s.setup.kv_blocks.whole), "KV cache"));
-  device.kv_window =
-      KTX_TRY(gpu.allocate(bytes_of(KvPool::Window, s.setup.kv_blocks.window), "KV cache"));
+  for (const SequenceKind kind : kBlockKinds) {
+    const auto block_bytes = static_cast<uint64_t>(device.slots.of(kind).block_bytes());
+    device.kv[kind] = KTX_TRY(gpu.allocate(block_bytes * s.setup.kv_blocks[kind], "KV cache"));
+  }
   device.state_layout = plan::state_layout(s.plan, device.name);
   device.state_parts = plan::state_parts(s.plan, device.name);
   device.states =
@@ -126,8 +123,8 @@ Status allocate_device(const GpuState& s, GpuDevice& device) {
   device.batch =
       KTX_TRY(gpu.allocate(static_cast<uint64_t>(s.batch_layout.bytes()), "inputs of a step"));
   KTX_TRY(gpu.clear(device.arena.data(), device.arena.size()));
-  for (KvPool pool : kKvPools) {
-    KTX_TRY(gpu.clear(device.memory(pool).data(), device.memory(pool).size()));
+  for (const SequenceKind kind : kBlockKinds) {
+    KTX_TRY(gpu.clear(device.kv[kind].data(), device.kv[kind].size()));
   }
   device.blobs.assign(s.program.blobs.size(), nullptr);
   for (const WeightImage::Blob& blob : device.image.blobs) {
@@ -194,7 +191,7 @@ GpuBindContext bind_context(const GpuState& s, const GpuDevice& device,
           streams ? streams->buffer_offsets() : device.layout.offsets,
           streams ? streams->blobs() : device.blobs,
           device.slots,
-          {device.kv.data(), device.kv_window.data()},
+          device.first_blocks(),
           device.states_of_texts(),
           device.inputs,
           launch,

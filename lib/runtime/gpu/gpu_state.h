@@ -43,7 +43,8 @@ namespace ktx::runtime {
 struct GpuDevice {
   std::string name;  // "cuda:0"
   std::unique_ptr<Gpu> gpu;
-  GpuMemory weights, arena, kv, kv_window, batch, workspace;
+  GpuMemory weights, arena, batch, workspace;
+  ByBlockKind<GpuMemory> kv;
   GpuMemory expert_counts;  // as ExpertCounts; empty: nothing is counted by expert
   GpuMemory states;         // as many slots as the pool has (cache/state_pool.h)
   plan::StateLayout state_layout;
@@ -51,7 +52,7 @@ struct GpuDevice {
   KvPools slots;               // the arrangement only
   std::vector<bool> has_slot;  // by slot of the plan
   // A block of each pool of the cache, while the host looks at it.
-  std::vector<std::byte> block_copy[std::size(kKvPools)];
+  ByBlockKind<std::vector<std::byte>> block_copy;
   plan::ArenaLayout layout;
   WeightImage image;
   std::vector<std::byte*> blobs;
@@ -71,8 +72,6 @@ struct GpuDevice {
     return reads.data();
   }
 
-  GpuMemory& memory(KvPool pool) { return pool == KvPool::Whole ? kv : kv_window; }
-
   // work(), with a span of the queue where there is a trace.
   template <class Work>
   Status traced(const TraceSpan& span, const Work& work) {
@@ -82,6 +81,11 @@ struct GpuDevice {
     return trace->end(GpuLane::Queue, span);
   }
 
+  KvBlock first_blocks() const {
+    KvBlock blocks;
+    for (const SequenceKind kind : kBlockKinds) blocks[kind] = kv[kind].data();
+    return blocks;
+  }
   GpuStates states_of_texts() const {
     return {reinterpret_cast<float*>(states.data()), state_layout};
   }

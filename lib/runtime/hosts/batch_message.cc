@@ -57,12 +57,9 @@ void put_batch(const Batch& batch, const KvPools& kv, MessageWriter& out) {
   out.put(static_cast<uint64_t>(blocks.size()));
   for (size_t s = 0; s < blocks.size(); ++s) {
     const bool used = blocks[s] > 0;
-    out.put_list(std::span<const int32_t>(
-        used ? numbers(kv.of(KvPool::Whole), batch.tables[s], blocks[s]) : std::vector<int32_t>()));
-    if (kv.has_windows()) {
+    for (const SequenceKind kind : kv.kinds()) {
       out.put_list(std::span<const int32_t>(
-          used ? numbers(kv.of(KvPool::Window), batch.window_tables[s], blocks[s])
-               : std::vector<int32_t>()));
+          used ? numbers(kv.of(kind), batch.tables[kind][s], blocks[s]) : std::vector<int32_t>()));
     }
     if (!kv.has_states()) continue;
     std::vector<SentState> outs;
@@ -104,34 +101,32 @@ Status FollowedBatch::read(MessageReader& in, const plan::RunShape& shape, int64
 Status FollowedBatch::read_tables(MessageReader& in, const plan::RunShape& shape, KvPools& kv) {
   const auto sequences = in.get<uint64_t>();
   if (!in.ok() || sequences > static_cast<uint64_t>(shape.max_batch)) return kDamaged;
-  tables_.assign(sequences, {});
-  window_tables_.assign(sequences, {});
   batch_.states.assign(sequences, {});
-  batch_.tables.assign(sequences, nullptr);
-  batch_.window_tables.assign(sequences, nullptr);
+  for (const SequenceKind kind : kBlockKinds) {
+    tables_[kind].assign(sequences, {});
+    batch_.tables[kind].assign(sequences, nullptr);
+  }
   const auto most = static_cast<uint64_t>(blocks_for(shape.ctx));
   for (size_t s = 0; s < sequences; ++s) {
-    for (const KvPool pool : kKvPools) {
-      if (pool == KvPool::Window && !kv.has_windows()) continue;
-      const KvCache& cache = kv.of(pool);
+    for (const SequenceKind kind : kv.kinds()) {
+      const KvCache& cache = kv.of(kind);
       const std::vector<int32_t> blocks = in.get_list<int32_t>(most);
-      const int32_t least = pool == KvPool::Whole ? 0 : kGone;
+      const int32_t least = kind == SequenceKind::Whole ? 0 : kGone;
       if (!in.ok() || !all_in(blocks, least, cache.total_blocks())) return kDamaged;
-      auto& table = (pool == KvPool::Whole ? tables_ : window_tables_)[s];
       for (const int32_t block : blocks) {
-        table.push_back(block == kGone ? nullptr : cache.block(block));
+        tables_[kind][s].push_back(block == kGone ? nullptr : cache.block(block));
       }
+      batch_.tables[kind][s] = tables_[kind][s].data();
     }
-    batch_.tables[s] = tables_[s].data();
-    batch_.window_tables[s] = window_tables_[s].data();
     if (kv.has_states()) KTX_TRY(read_states(in, kv, batch_.states[s]));
   }
   if (!in.at_end()) return kDamaged;
   const std::vector<int64_t> needed = blocks_of_sequences(batch_);
   if (needed.size() > sequences) return kDamaged;
   for (size_t s = 0; s < needed.size(); ++s) {
-    if (std::ssize(tables_[s]) < needed[s]) return kDamaged;
-    if (kv.has_windows() && std::ssize(window_tables_[s]) < needed[s]) return kDamaged;
+    for (const SequenceKind kind : kv.kinds()) {
+      if (std::ssize(tables_[kind][s]) < needed[s]) return kDamaged;
+    }
   }
   return {};
 }

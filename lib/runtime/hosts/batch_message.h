@@ -28,7 +28,7 @@ class FollowedBatch {
   Status read_states(MessageReader& in, KvPools& kv, SequenceState& state);
 
   Batch batch_;
-  std::vector<std::vector<std::byte*>> tables_, window_tables_;  // by sequence
+  ByBlockKind<std::vector<std::vector<std::byte*>>> tables_;  // by sequence
 };
 
 }  // namespace ktx::runtime

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "lib/plan/device_memory.h"
@@ -149,10 +150,10 @@ Result<bool> FollowedPlan::run_forward(MessageReader& in) {
 }
 
 Status FollowedPlan::copy_block(MessageReader& in) {
-  const auto pool = in.get<KvPool>();
+  const auto kind = in.get<SequenceKind>();
   const auto to = in.get<int64_t>(), from = in.get<int64_t>();
-  if (!in.at_end() || (pool != KvPool::Whole && pool != KvPool::Window)) return kDamagedQuestion;
-  KvCache& cache = kv_.of(pool);
+  if (!in.at_end() || !std::ranges::count(kBlockKinds, kind)) return kDamagedQuestion;
+  KvCache& cache = kv_.of(kind);
   const int64_t blocks = cache.total_blocks();
   if (to < 0 || to >= blocks || from < 0 || from >= blocks || to == from) return kDamagedQuestion;
   cache.copy(cache.block(to), cache.block(from));
@@ -161,11 +162,11 @@ Status FollowedPlan::copy_block(MessageReader& in) {
 
 Result<KvBlock> FollowedPlan::read_block(MessageReader& in) {
   KvBlock block;
-  for (const KvPool pool : kKvPools) {
+  for (const SequenceKind kind : kBlockKinds) {
     const auto number = in.get<int64_t>();
-    const KvCache& cache = kv_.of(pool);
+    const KvCache& cache = kv_.of(kind);
     if (!in.ok() || number < -1 || number >= cache.total_blocks()) return kDamagedQuestion;
-    if (number >= 0) (pool == KvPool::Whole ? block.whole : block.window) = cache.block(number);
+    if (number >= 0) block[kind] = cache.block(number);
   }
   return block;
 }

@@ -29,10 +29,10 @@ class HostLeader final : public HostBoundaries {
       slot_hosts_.push_back(static_cast<int>(plan::host_of(plan_, slot.device)));
     }
     slot_copies_.resize(slot_hosts_.size());
-    for (const KvPool pool : kKvPools) {
-      kv_.of(pool).add_copy([this, pool](int64_t to, int64_t from) {
+    for (const SequenceKind kind : kBlockKinds) {
+      kv_.of(kind).add_copy([this, kind](int64_t to, int64_t from) {
         MessageWriter out({MessageKind::CopyBlock, 0, 0});
-        const MessageBytes message = out.put(pool).put(to).put(from).take();
+        const MessageBytes message = out.put(kind).put(to).put(from).take();
         // A failure is one of the run, which the next pass reports.
         (void)group_.send_to_others(message);
       });
@@ -40,7 +40,7 @@ class HostLeader final : public HostBoundaries {
   }
 
   ~HostLeader() override {
-    for (const KvPool pool : kKvPools) kv_.of(pool).drop_copies();
+    for (const SequenceKind kind : kBlockKinds) kv_.of(kind).drop_copies();
     (void)group_.send_to_others(MessageWriter({MessageKind::Close, 0, 0}).take());
   }
 
@@ -297,16 +297,16 @@ class HostLeader final : public HostBoundaries {
     std::vector<int32_t> theirs;
     for (int32_t slot = 0; slot < kv_.slots(); ++slot) {
       const bool here = slot_hosts_[static_cast<size_t>(slot)] == other;
-      if (here && block.in(kv_.pool_of(slot))) theirs.push_back(slot);
+      if (here && block[kv_.kind_of(slot)]) theirs.push_back(slot);
     }
     return theirs;
   }
 
   MessageWriter block_message(MessageKind kind, const KvBlock& block) const {
     MessageWriter out({kind, 0, 0});
-    for (const KvPool pool : kKvPools) {
-      const std::byte* const place = block.in(pool);
-      out.put(place ? kv_.of(pool).block_number(place) : int64_t{-1});
+    for (const SequenceKind kind : kBlockKinds) {
+      const std::byte* const place = block[kind];
+      out.put(place ? kv_.of(kind).block_number(place) : int64_t{-1});
     }
     return out;
   }

@@ -39,7 +39,11 @@ struct SessionHeader {
   uint64_t kv_bytes;
   uint64_t window_begin;  // the first position that is here of layers with a window
   uint64_t state_bytes;   // of states of a fixed size, behind keys and values
-  uint8_t reserved[32];
+  uint64_t begins[4];     // the same as window_begin of later kinds of blocks
+
+  uint64_t& begin(SequenceKind kind) {
+    return kind == SequenceKind::Window ? window_begin : begins[static_cast<size_t>(kind) - 2];
+  }
 };
 static_assert(sizeof(SessionHeader) == 128);
 static_assert(offsetof(SessionHeader, tokens) == 48);
@@ -132,7 +136,10 @@ Status write_session(Target& file, Engine& engine, const SavedSession& session,
   header.computed = static_cast<uint64_t>(sequence.length());
   header.note_bytes = session.note.size();
   header.kv_bytes = static_cast<uint64_t>(engine.kv_row_bytes(sequence));
-  header.window_begin = static_cast<uint64_t>(engine.window_begin(sequence));
+  const KvBegins begins = engine.kv_begins(sequence);
+  for (const SequenceKind kind : kPassingKinds) {
+    header.begin(kind) = static_cast<uint64_t>(begins[kind]);
+  }
   std::vector<std::byte> states(engine.state_bytes(sequence));
   KTX_TRY(engine.copy_states(sequence, Engine::Visit::Read, states));
   header.state_bytes = states.size();
@@ -280,8 +287,13 @@ Result<SavedSession> load_from(File opened, const std::string& path, Engine& eng
     return refuse(fmt::format("the session has {} tokens, the context {}; a larger one: --ctx {}",
                               header.tokens, engine.ctx(), header.tokens));
   }
-  if (header.computed > header.tokens || header.window_begin > header.computed ||
-      header.note_bytes > kMaxNoteBytes) {
+  KvBegins begins;
+  bool sound = header.computed <= header.tokens && header.note_bytes <= kMaxNoteBytes;
+  for (const SequenceKind kind : kPassingKinds) {
+    sound = sound && header.begin(kind) <= header.computed;
+    begins[kind] = static_cast<int64_t>(header.begin(kind));
+  }
+  if (!sound) {
     return refuse("damaged: sizes in the header make no sense");
   }
 
@@ -308,8 +320,7 @@ Result<SavedSession> load_from(File opened, const std::string& path, Engine& eng
   session.computed = static_cast<int64_t>(header.computed);
 
   const auto read_rows = [&]() -> Status {
-    if (!engine.extend_uncomputed(sequence, session.computed,
-                                  static_cast<int64_t>(header.window_begin))) {
+    if (!engine.extend_uncomputed(sequence, session.computed, begins)) {
       return Error{fmt::format("{}: no room in the cache for {} tokens", path, session.computed)};
     }
     uint64_t bytes = 0;

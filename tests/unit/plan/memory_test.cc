@@ -10,6 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr KvWidths kWindow = {.window = 128};
+
 TEST(Memory, ArenaIsTheSumOfItsFormulasRoundedUp) {
   const program::Buffer buffers[] = {{0, 100, 0}, {20, 0, 0}, {0, 0, 1000}, {0, 0, 0}};
   const auto arena = lay_out_arena(buffers, 3, 2);
@@ -75,19 +77,19 @@ TEST(Memory, EstimateAddsWeightsArenaAndCache) {
 TEST(Memory, WindowsKeepWhatTheyRead) {
   const program::KvSlot slots[] = {
       {0, 1, 32, 32, "cpu", 128}, {1, 1, 32, 32, "cpu", 0}, {2, 1, 32, 32, "cpu", 64}};
-  EXPECT_EQ(widest_window(slots), 128);
+  EXPECT_EQ(kv_widths(slots).window, 128);
   const KvTokenBytes token = kv_token_bytes(slots, KvType::F16);
   EXPECT_EQ(token.whole, 128u);
   EXPECT_EQ(token.window, 256u);
   RunShape shape;
   shape.ctx = 131072;
-  const KvBlocks blocks = *kv_blocks(128, shape);
+  const KvBlocks blocks = *kv_blocks(kWindow, shape);
   EXPECT_EQ(blocks.whole, 2048u);
   EXPECT_EQ(blocks.window, (3u + 2) + 8 + (2 + 1)) << "window and slack, chunk, another text's end";
-  EXPECT_EQ(estimate_memory(0, {}, slots, 128, shape)->kv_bytes, *token.times(blocks));
+  EXPECT_EQ(estimate_memory(0, {}, slots, kWindow, shape)->kv_bytes, *token.times(blocks));
   shape.ctx = 100;
-  EXPECT_EQ(kv_blocks(128, shape)->window, 2u) << "never more than the context";
-  EXPECT_EQ(kv_blocks(0, shape)->window, 0u);
+  EXPECT_EQ(kv_blocks(kWindow, shape)->window, 2u) << "never more than the context";
+  EXPECT_EQ(kv_blocks({}, shape)->window, 0u);
 }
 
 TEST(Memory, ABudgetGoesToTheWindowsFirst) {
@@ -95,16 +97,16 @@ TEST(Memory, ABudgetGoesToTheWindowsFirst) {
   RunShape shape;
   shape.ctx = 131072;
   const uint64_t whole = 64 * token.whole, window = 64 * token.window;
-  const KvBlocks all = *kv_blocks(128, shape);
-  EXPECT_EQ(kv_blocks(128, shape, token, 0)->whole, 2048u);
-  EXPECT_EQ(kv_blocks(128, shape, token, *token.times(all))->whole, 2048u);
-  const auto half = kv_blocks(128, shape, token, 1000 * whole + 16 * window);
+  const KvBlocks all = *kv_blocks(kWindow, shape);
+  EXPECT_EQ(kv_blocks(kWindow, shape, token, 0)->whole, 2048u);
+  EXPECT_EQ(kv_blocks(kWindow, shape, token, *token.times(all))->whole, 2048u);
+  const auto half = kv_blocks(kWindow, shape, token, 1000 * whole + 16 * window);
   EXPECT_EQ(half->whole, 1000u);
   EXPECT_EQ(half->window, 16u);
-  const auto little = kv_blocks(128, shape, token, 10 * (whole + window) + 1);
+  const auto little = kv_blocks(kWindow, shape, token, 10 * (whole + window) + 1);
   EXPECT_EQ(little->whole, 10u);
   EXPECT_EQ(little->window, 10u);
-  const auto nothing = kv_blocks(128, shape, token, whole + window - 1);
+  const auto nothing = kv_blocks(kWindow, shape, token, whole + window - 1);
   ASSERT_FALSE(nothing.ok());
   EXPECT_NE(nothing.error().message.find("less than a block of 64 tokens takes"),
             std::string::npos);
@@ -117,19 +119,19 @@ TEST(Memory, ABudgetGoesToTheStatesOfRunningSequencesFirst) {
   shape.ctx = 4096;
   shape.max_batch = 2;
   shape.state_bytes = kMib;
-  const KvBlocks all = *kv_blocks(0, shape);
+  const KvBlocks all = *kv_blocks({}, shape);
   EXPECT_EQ(all.whole, 128u);
   EXPECT_EQ(all.states, 2 * (2 + 4));
-  EXPECT_EQ(kv_blocks(0, shape, token, 14 * kMib)->whole, 128u);
-  EXPECT_EQ(kv_blocks(0, shape, token, 14 * kMib)->states, 12u);
+  EXPECT_EQ(kv_blocks({}, shape, token, 14 * kMib)->whole, 128u);
+  EXPECT_EQ(kv_blocks({}, shape, token, 14 * kMib)->states, 12u);
   // 4 MiB for what runs; of the other 4 snapshots get 8 / (8 + 2).
-  const auto some = kv_blocks(0, shape, token, 8 * kMib);
+  const auto some = kv_blocks({}, shape, token, 8 * kMib);
   EXPECT_EQ(some->states, 4u + 3);
   EXPECT_EQ(some->whole, 64u);
-  const auto least = kv_blocks(0, shape, token, 4 * kMib + 16384);
+  const auto least = kv_blocks({}, shape, token, 4 * kMib + 16384);
   EXPECT_EQ(least->states, 4u);
   EXPECT_EQ(least->whole, 1u);
-  const auto nothing = kv_blocks(0, shape, token, 4 * kMib);
+  const auto nothing = kv_blocks({}, shape, token, 4 * kMib);
   ASSERT_FALSE(nothing.ok());
   EXPECT_EQ(
       nothing.error().message,

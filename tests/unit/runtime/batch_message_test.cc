@@ -15,7 +15,7 @@ class BatchMessage : public ::testing::Test {
     const program::KvSlot slots[] = {
         {.layer = 0, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .device = "cpu", .window = 0},
         {.layer = 1, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .device = "cpu", .window = 64}};
-    KvPools kv = KvPools::create(slots, plan::KvType::F16, {.whole = 8, .window = 8}).take();
+    KvPools kv = KvPools::create(slots, plan::KvType::F16, {8, 8}).take();
     kv.set_states(StatePool(16, 6));
     return kv;
   }
@@ -25,7 +25,7 @@ class BatchMessage : public ::testing::Test {
     shape_.step_tokens = 8;
     shape_.step_outputs = 2;
     ASSERT_TRUE(here_.grow(tables_[0], 130) && here_.grow(tables_[1], 3));
-    here_.release_windows_before(tables_[0], 1);
+    here_.release_before(tables_[0], SequenceKind::Window, 1);
     batch_.tokens = 5;
     batch_.outputs = 2;
     batch_.ids = {1, 99, 3, 4, 5};
@@ -34,8 +34,9 @@ class BatchMessage : public ::testing::Test {
     batch_.text_end = {129, 129, 2, 2, 2};
     batch_.output_rows = {1, 4};
     for (const KvTables& tables : tables_) {
-      batch_.tables.push_back(tables.whole.data());
-      batch_.window_tables.push_back(tables.window.data());
+      for (const SequenceKind kind : kBlockKinds) {
+        batch_.tables[kind].push_back(tables[kind].data());
+      }
     }
     batch_.states.resize(2);
     batch_.states[0].in_slot = 3;
@@ -68,12 +69,12 @@ TEST_F(BatchMessage, BlocksAndSlotsAreFoundByNumber) {
   EXPECT_EQ(batch.output_rows, batch_.output_rows);
   for (size_t s = 0; s < 2; ++s) {
     for (size_t b = 0; b < tables_[s].whole.size(); ++b) {
-      EXPECT_EQ(there_.of(KvPool::Whole).block_number(batch.tables[s][b]),
-                here_.of(KvPool::Whole).block_number(tables_[s].whole[b]));
+      EXPECT_EQ(there_.of(SequenceKind::Whole).block_number(batch.tables.whole[s][b]),
+                here_.of(SequenceKind::Whole).block_number(tables_[s].whole[b]));
     }
   }
-  EXPECT_EQ(batch.window_tables[0][0], nullptr);
-  EXPECT_NE(batch.window_tables[0][1], nullptr);
+  EXPECT_EQ(batch.tables.window[0][0], nullptr);
+  EXPECT_NE(batch.tables.window[0][1], nullptr);
   EXPECT_EQ(batch.states[0].in, there_.states().data(3));
   ASSERT_EQ(batch.states[0].outs.size(), 2u);
   EXPECT_EQ(batch.states[0].outs[1].data, there_.states().data(4));
@@ -98,11 +99,12 @@ TEST_F(BatchMessage, DamagedMessagesAreRefusedOrSound) {
     const Batch& batch = there_batch_.batch();
     for (int64_t t = 0; t < batch.tokens; ++t) {
       const auto s = static_cast<size_t>(batch.sequence[t]);
-      ASSERT_LT(s, batch.tables.size());
+      ASSERT_LT(s, batch.tables.whole.size());
       ASSERT_LT(batch.ids[t], kVocab);
       ASSERT_LE(batch.position[t], batch.text_end[t]);
-      const std::byte* const block = batch.tables[s][batch.text_end[t] / KvCache::kBlockTokens];
-      const int64_t number = there_.of(KvPool::Whole).block_number(block);
+      const std::byte* const block =
+          batch.tables.whole[s][batch.text_end[t] / KvCache::kBlockTokens];
+      const int64_t number = there_.of(SequenceKind::Whole).block_number(block);
       ASSERT_TRUE(number >= 0 && number < 8);
     }
   }

@@ -30,7 +30,7 @@ struct Bound {
     EXPECT_TRUE(kv.grow(tables, kTokens));
     Batch batch;
     batch.tokens = batch.outputs = kTokens;
-    batch.tables = {tables.whole.data()};
+    batch.tables.whole = {tables.whole.data()};
     for (int32_t i = 0; i < kTokens; ++i) {
       batch.ids.push_back(i * 7 % static_cast<int32_t>(kTinyVocab));
       batch.position.push_back(i);

@@ -5,6 +5,8 @@
 namespace ktx::runtime {
 namespace {
 
+constexpr SequenceKind kBlocks[] = {SequenceKind::Whole};
+
 // Two sequences: one token far inside the first, three at the start of the second.
 TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   const program::KvSlot slot = {0, 1, 64, 64, "cpu", 0};
@@ -20,9 +22,9 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   batch.sequence = {0, 1, 1, 1};
   batch.text_end = {129, 2, 2, 2};
   batch.output_rows = {0, 3};
-  batch.tables = {first.whole.data(), second.whole.data()};
+  batch.tables.whole = {first.whole.data(), second.whole.data()};
 
-  const GpuBatchLayout layout(8, 4, 3, 200, false);
+  const GpuBatchLayout layout(8, 4, 3, 200, kBlocks);
   std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
   const GpuShape shape{8, 4, 256, false};
   EXPECT_LE(layout.fill(memory.data(), batch, 2, shape, kv), layout.bytes());
@@ -36,8 +38,8 @@ TEST(GpuBatch, HoldsTokensTablesAndPaddingWhereItSays) {
   EXPECT_EQ(ints(out.text_end, 8), (std::vector<int32_t>{129, 2, 2, 2, -1, -1, -1, -1}));
   EXPECT_EQ(ints(out.output_rows, 4), (std::vector<int32_t>{0, 3, -1, -1}));
   EXPECT_EQ(out.table_stride, 4);
-  EXPECT_EQ(ints(out.tables, 3), (std::vector<int32_t>{0, 1, 2}));
-  EXPECT_EQ(ints(out.tables + out.table_stride, 1), (std::vector<int32_t>{3}));
+  EXPECT_EQ(ints(out.tables.whole, 3), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(ints(out.tables.whole + out.table_stride, 1), (std::vector<int32_t>{3}));
 }
 
 // A prompt with a snapshot behind its second token, a text whose item had no tokens, and one that
@@ -54,13 +56,13 @@ TEST(GpuBatch, HoldsTheSegmentsOfStates) {
   batch.position = {0, 1, 2, 5};
   batch.sequence = {0, 0, 0, 2};
   batch.text_end = {2, 2, 2, 5};
-  batch.tables = {first.whole.data(), nullptr, second.whole.data()};
+  batch.tables.whole = {first.whole.data(), nullptr, second.whole.data()};
   batch.states.resize(3);
   batch.states[0].outs = {{2, 4, nullptr, true}, {3, 1, nullptr, false}};
   batch.states[1].outs = {{1, 5, nullptr, false}};  // of an earlier pass
   batch.states[2].in_slot = 3;
   batch.states[2].outs = {{1, 0, nullptr, false}};
-  const GpuBatchLayout layout(8, 4, 3, 200, false, {8, 6});
+  const GpuBatchLayout layout(8, 4, 3, 200, kBlocks, {8, 6});
   std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
   EXPECT_LE(layout.fill(memory.data(), batch, 3, {4, 4, 256, false}, kv), layout.bytes());
   const GpuBatch out = layout.at(memory.data());
@@ -75,8 +77,8 @@ TEST(GpuBatch, HoldsTheSegmentsOfStates) {
     EXPECT_EQ(segment.in, want[i][2]);
     EXPECT_EQ(segment.out, want[i][3]);
   }
-  EXPECT_EQ(out.tables[0], 0) << "behind them";
-  EXPECT_EQ(GpuBatchLayout(8, 4, 3, 200, false).at(memory.data()).texts, nullptr);
+  EXPECT_EQ(out.tables.whole[0], 0) << "behind them";
+  EXPECT_EQ(GpuBatchLayout(8, 4, 3, 200, kBlocks).at(memory.data()).texts, nullptr);
 }
 
 // Tables of the window pool stand behind the others'; blocks that are gone are number 0.
@@ -93,19 +95,19 @@ TEST(GpuBatch, HoldsTheTablesOfWindows) {
   batch.position = {329, 64};
   batch.sequence = {0, 1};
   batch.text_end = {329, 64};
-  batch.tables = {first.whole.data(), second.whole.data()};
-  batch.window_tables = {first.window.data(), second.window.data()};
-  const GpuBatchLayout layout(8, 4, 3, 400, true);
+  batch.tables.whole = {first.whole.data(), second.whole.data()};
+  batch.tables.window = {first.window.data(), second.window.data()};
+  const GpuBatchLayout layout(8, 4, 3, 400, kBlockKinds);
   std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
   EXPECT_LE(layout.fill(memory.data(), batch, 2, {8, 4, 400, true}, kv), layout.bytes());
   const GpuBatch out = layout.at(memory.data());
   const auto ints = [](const int32_t* at, int count) {
     return std::vector<int32_t>(at, at + count);
   };
-  EXPECT_EQ(ints(out.tables, 6), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(ints(out.window_tables, 6), (std::vector<int32_t>{0, 0, 0, 3, 4, 5}));
-  EXPECT_EQ(ints(out.tables + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
-  EXPECT_EQ(ints(out.window_tables + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
+  EXPECT_EQ(ints(out.tables.whole, 6), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(ints(out.tables.window, 6), (std::vector<int32_t>{0, 0, 0, 3, 4, 5}));
+  EXPECT_EQ(ints(out.tables.whole + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
+  EXPECT_EQ(ints(out.tables.window + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
 }
 
 // A cache of another device's slots keeps no bytes, and still tells blocks apart.

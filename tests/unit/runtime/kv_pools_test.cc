@@ -11,17 +11,17 @@ const program::KvSlot kSlots[] = {
 
 TEST(KvPools, SlotsAreInTheirPools) {
   const KvPools kv = KvPools::create(kSlots, plan::KvType::F32, {4, 4}).take();
-  EXPECT_TRUE(kv.has_windows());
-  EXPECT_EQ(kv.pool_of(0), KvPool::Window);
-  EXPECT_EQ(kv.pool_of(1), KvPool::Whole);
-  EXPECT_EQ(kv.pool_of(2), KvPool::Window);
+  EXPECT_EQ(kv.passing().size(), 1u);
+  EXPECT_EQ(kv.kind_of(0), SequenceKind::Window);
+  EXPECT_EQ(kv.kind_of(1), SequenceKind::Whole);
+  EXPECT_EQ(kv.kind_of(2), SequenceKind::Window);
   const int64_t slot = 64 * (32 + 32) * 4;
-  EXPECT_EQ(kv.of(KvPool::Whole).block_bytes(), slot);
-  EXPECT_EQ(kv.of(KvPool::Window).block_bytes(), 2 * slot);
+  EXPECT_EQ(kv.of(SequenceKind::Whole).block_bytes(), slot);
+  EXPECT_EQ(kv.of(SequenceKind::Window).block_bytes(), 2 * slot);
   EXPECT_EQ(kv.slot_offset(1), 0);
   EXPECT_EQ(kv.slot_offset(2), slot);
-  EXPECT_EQ(kv.token_row_bytes(KvPool::Whole), (32 + 32) * 4);
-  EXPECT_EQ(kv.token_row_bytes(KvPool::Window), 2 * (32 + 32) * 4);
+  EXPECT_EQ(kv.token_row_bytes(SequenceKind::Whole), (32 + 32) * 4);
+  EXPECT_EQ(kv.token_row_bytes(SequenceKind::Window), 2 * (32 + 32) * 4);
 }
 
 TEST(KvPools, ModelsWithoutWindowsHaveOnePool) {
@@ -35,20 +35,20 @@ TEST(KvPools, ModelsWithoutWindowsHaveOnePool) {
   kv.trim(tables, 200);
   EXPECT_TRUE(kv.can_continue(tables, 1));
   kv.shrink(tables, 0);
-  EXPECT_EQ(kv.of(KvPool::Whole).free_blocks(), 4);
+  EXPECT_EQ(kv.of(SequenceKind::Whole).free_blocks(), 4);
 }
 
 TEST(KvPools, ASequenceKeepsItsWindowAndSomeTokensMore) {
   KvPools kv = KvPools::create(kSlots, plan::KvType::F32, {20, 20}).take();
   KvTables tables;
   ASSERT_TRUE(kv.grow(tables, 1000));
-  EXPECT_EQ(kv.first_read_block(1000), (1000 - 127) / 64);
-  EXPECT_EQ(kv.first_kept_block(1000), (1000 - 127 - 64) / 64);
+  EXPECT_EQ(kv.first_read_block(SequenceKind::Window, 1000), (1000 - 127) / 64);
+  EXPECT_EQ(kv.first_kept_block(SequenceKind::Window, 1000), (1000 - 127 - 64) / 64);
   kv.trim(tables, 1000);
   EXPECT_EQ(tables.window[11], nullptr);
   EXPECT_NE(tables.window[12], nullptr);
-  EXPECT_EQ(kv.of(KvPool::Window).free_blocks(), 20 - 4);
-  EXPECT_EQ(kv.of(KvPool::Whole).free_blocks(), 20 - 16);
+  EXPECT_EQ(kv.of(SequenceKind::Window).free_blocks(), 20 - 4);
+  EXPECT_EQ(kv.of(SequenceKind::Whole).free_blocks(), 20 - 16);
   for (int64_t length = 1000; length >= 1000 - plan::kKvWindowSlack; --length) {
     EXPECT_TRUE(kv.can_continue(tables, length)) << length;
   }
@@ -57,8 +57,8 @@ TEST(KvPools, ASequenceKeepsItsWindowAndSomeTokensMore) {
   EXPECT_FALSE(kv.can_continue(tables, 0)) << "an empty text is not shorter, but nothing";
   kv.shrink(tables, 0);
   EXPECT_TRUE(kv.can_continue(tables, 0));
-  EXPECT_EQ(kv.of(KvPool::Window).free_blocks(), 20);
-  EXPECT_EQ(kv.of(KvPool::Whole).free_blocks(), 20);
+  EXPECT_EQ(kv.of(SequenceKind::Window).free_blocks(), 20);
+  EXPECT_EQ(kv.of(SequenceKind::Whole).free_blocks(), 20);
 }
 
 TEST(KvPools, ChangesNothingWhenEitherPoolIsFull) {
@@ -68,13 +68,13 @@ TEST(KvPools, ChangesNothingWhenEitherPoolIsFull) {
   EXPECT_FALSE(kv.grow(tables, 5 * 64)) << "the window pool";
   EXPECT_EQ(tables.whole.size(), 2u);
   EXPECT_EQ(tables.window.size(), 2u);
-  EXPECT_EQ(kv.of(KvPool::Whole).free_blocks(), 6);
-  EXPECT_EQ(kv.of(KvPool::Window).free_blocks(), 2);
-  EXPECT_TRUE(kv.grow_from(tables, 8 * 64, 6)) << "blocks 2 to 5 are not wanted";
+  EXPECT_EQ(kv.of(SequenceKind::Whole).free_blocks(), 6);
+  EXPECT_EQ(kv.of(SequenceKind::Window).free_blocks(), 2);
+  EXPECT_TRUE(kv.grow_from(tables, 8 * 64, {.window = 6})) << "blocks 2 to 5 are not wanted";
   EXPECT_EQ(tables.window[5], nullptr);
-  EXPECT_FALSE(kv.grow_from(tables, 9 * 64, 9)) << "the other pool";
+  EXPECT_FALSE(kv.grow_from(tables, 9 * 64, {.window = 9})) << "the other pool";
   kv.shrink(tables, 0);
-  EXPECT_EQ(kv.of(KvPool::Window).free_blocks(), 4);
+  EXPECT_EQ(kv.of(SequenceKind::Window).free_blocks(), 4);
 }
 
 // What kv_blocks() grants suffices for all sequences in any phase, the chunk of one of them.
@@ -85,7 +85,7 @@ TEST(KvPools, TheGrantedBlocksSuffice) {
       shape.ctx = 4096;
       shape.max_batch = batch;
       shape.step_tokens = std::max(chunk, batch);
-      const plan::KvBlocks blocks = *plan::kv_blocks(plan::widest_window(kSlots), shape);
+      const plan::KvBlocks blocks = *plan::kv_blocks(plan::kv_widths(kSlots), shape);
       EXPECT_LT(blocks.window, blocks.whole);
       KvPools kv = KvPools::create(kSlots, plan::KvType::F16, blocks).take();
       std::vector<KvTables> tables(static_cast<size_t>(batch));

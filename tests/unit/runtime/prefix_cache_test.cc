@@ -42,7 +42,7 @@ class PrefixCacheTest : public ::testing::Test {
     kv_.shrink(table, 0);
   }
 
-  KvCache& whole() { return kv_.of(KvPool::Whole); }
+  KvCache& whole() { return kv_.of(SequenceKind::Whole); }
 
   KvPools kv_;
   PrefixCache cache_;
@@ -201,7 +201,7 @@ TEST(PrefixCacheRandom, KeepsItsBooksInOrder) {
   const uint64_t seed = 20;
   Random random(seed);
   KvPools kv = KvPools::create(kSlots, plan::KvType::F16, {24, 0}).take();
-  KvCache& whole = kv.of(KvPool::Whole);
+  KvCache& whole = kv.of(SequenceKind::Whole);
   PrefixCache cache(kv);
   whole.set_reclaim([&] { return cache.reclaim(); });
   for (int round = 0; round < 3000; ++round) {
@@ -239,7 +239,7 @@ class PrefixWindowTest : public ::testing::Test {
  protected:
   PrefixWindowTest() : kv_(KvPools::create(kWindowSlots, plan::KvType::F32, {64, 12}).take()) {
     whole().set_reclaim([this] { return cache_.reclaim(); });
-    window().set_reclaim([this] { return cache_.reclaim_window(); });
+    window().set_reclaim([this] { return cache_.reclaim(SequenceKind::Window); });
   }
   ~PrefixWindowTest() override {
     EXPECT_EQ(whole().free_blocks() + whole().idle_blocks(), 64);
@@ -279,13 +279,13 @@ class PrefixWindowTest : public ::testing::Test {
   void check(const KvTables& tables, int64_t length, const std::vector<int32_t>& ids) {
     EXPECT_TRUE(kv_.can_continue(tables, length));
     ASSERT_EQ(tables.window.size(), tables.whole.size());
-    for (int64_t b = kv_.first_read_block(length); b < length / 64; ++b) {
+    for (int64_t b = kv_.first_read_block(SequenceKind::Window, length); b < length / 64; ++b) {
       ASSERT_NE(tables.window[b], nullptr) << "block " << b << " of " << length;
       EXPECT_EQ(std::memcmp(tables.window[b], &ids[b * 64], 4), 0);
     }
   }
-  KvCache& whole() { return kv_.of(KvPool::Whole); }
-  KvCache& window() { return kv_.of(KvPool::Window); }
+  KvCache& whole() { return kv_.of(SequenceKind::Whole); }
+  KvCache& window() { return kv_.of(SequenceKind::Window); }
 
   KvPools kv_;
   PrefixCache cache_{kv_};
@@ -351,11 +351,12 @@ class PrefixStateTest : public ::testing::Test {
         slots_(slots),
         kv_(KvPools::create(kSlots, plan::KvType::F32, {blocks, 0}).take()) {
     kv_.set_states(StatePool(16, slots));
-    kv_.of(KvPool::Whole).set_reclaim([this] { return cache_.reclaim(); });
-    kv_.states().set_reclaim([this] { return cache_.reclaim_state(); });
+    kv_.of(SequenceKind::Whole).set_reclaim([this] { return cache_.reclaim(); });
+    kv_.states().set_reclaim([this] { return cache_.reclaim(SequenceKind::State); });
   }
   ~PrefixStateTest() override {
-    EXPECT_EQ(kv_.of(KvPool::Whole).free_blocks() + kv_.of(KvPool::Whole).idle_blocks(), blocks_);
+    EXPECT_EQ(kv_.of(SequenceKind::Whole).free_blocks() + kv_.of(SequenceKind::Whole).idle_blocks(),
+              blocks_);
     EXPECT_EQ(kv_.states().free_slots() + cache_.snapshots(), slots_);
   }
   static std::vector<int32_t> text(int32_t first, int count) {
@@ -494,7 +495,7 @@ TEST_F(PrefixStateTest, BlocksWithoutStatesBehindThemGoFirst) {
   run(text(0, 128 * 64));
   run(text(20000, 64 * 64), {61 * 64});
   EXPECT_EQ(cache_.snapshots(), 3);
-  ASSERT_TRUE(cache_.reclaim_state()) << "the second text's end, which saves little";
+  ASSERT_TRUE(cache_.reclaim(SequenceKind::State)) << "the second text's end, which saves little";
   KvTables tables;
   ASSERT_TRUE(kv_.grow(tables, (256 - 128 - 61) * 64));
   EXPECT_EQ(cache_.find(longer(text(0, 128 * 64), 1, 1)).found, 128) << "though it is older";

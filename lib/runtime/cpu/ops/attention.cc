@@ -11,12 +11,6 @@
 namespace ktx::runtime {
 namespace {
 
-void use_batch(kernels::KvView& kv, const Batch& batch, KvPool pool) {
-  kv.tables = (pool == KvPool::Whole ? batch.tables : batch.window_tables).data();
-  kv.sequence = batch.sequence.data();
-  kv.position = batch.position.data();
-}
-
 struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
   Status bind(const BindContext& context) {
     const BoundView key = context.input(0), value = context.input(1);
@@ -24,13 +18,13 @@ struct KvStoreStep final : RowStep<kernels::KvStoreArgs, kernels::KvStoreFn> {
     point_to(value, args_.value, args_.value_stride);
     const int32_t slot = context.attrs<KvStoreAttrs>().slot;
     args_.kv = context.kv_view(slot);
-    pool_ = context.kv.pool_of(slot);
+    kind_ = context.kv.kind_of(slot);
     split_.grain = rows_per_item(key.width + value.width);
     run_ = KTX_TRY(kernels::find_kv_store(context.family(), context.isa));
     return {};
   }
-  void prepare(const Batch& batch) override { use_batch(args_.kv, batch, pool_); }
-  KvPool pool_ = KvPool::Whole;
+  void prepare(const Batch& batch) override { use_batch(args_.kv, batch, kind_); }
+  SequenceKind kind_ = SequenceKind::Whole;
 };
 
 int64_t span_of(int64_t position) {
@@ -56,7 +50,7 @@ class AttentionStep : public CpuStep {
       args_.attrs = context.attrs<AttentionAttrs>();
     }
     args_.kv = context.kv_view(args_.attrs.slot);
-    pool_ = context.kv.pool_of(args_.attrs.slot);
+    kind_ = context.kv.kind_of(args_.attrs.slot);
     sinks_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     args_.sinks = sinks_.data();
     const BoundView chosen = chooses(op) ? context.input(1) : BoundView{};
@@ -73,7 +67,7 @@ class AttentionStep : public CpuStep {
   }
 
   StepWork begin(const Batch& batch) override {
-    use_batch(args_.kv, batch, pool_);
+    use_batch(args_.kv, batch, kind_);
     if (every_ > 0) {
       number_entries(batch);
     } else if (top_k_ > 0) {
@@ -152,7 +146,7 @@ class AttentionStep : public CpuStep {
     positions_.window = attrs.window;
     args_.entries = context.kv_view(attrs.entries);
     args_.entries.layout = kernels::entry_layout(args_.entries.layout, attrs.dim, attrs.every);
-    entries_pool_ = context.kv.pool_of(attrs.entries);
+    entries_kind_ = context.kv.kind_of(attrs.entries);
   }
 
   // Entries, and positions behind them, are taken by their numbers in one list.
@@ -167,7 +161,7 @@ class AttentionStep : public CpuStep {
       first_of_[t] = static_cast<int32_t>(first);
       last_chosen_[t] = static_cast<int32_t>(entries + position - first);
     }
-    use_batch(args_.entries, batch, entries_pool_);
+    use_batch(args_.entries, batch, entries_kind_);
     args_.entries_of = entries_of_.data();
     args_.first_of = first_of_.data();
     args_.kv.position = last_chosen_.data();
@@ -208,9 +202,9 @@ class AttentionStep : public CpuStep {
   int64_t top_k_ = 0;         // chosen positions or blocks of a head; 0: all positions
   int64_t every_ = 0;         // positions of an entry; 0: there are none
   AttentionAttrs positions_;  // the window behind entries
-  KvPool entries_pool_ = KvPool::Whole;
+  SequenceKind entries_kind_ = SequenceKind::Whole;
   std::vector<int32_t> last_chosen_, entries_of_, first_of_;  // by token
-  KvPool pool_ = KvPool::Whole;
+  SequenceKind kind_ = SequenceKind::Whole;
   kernels::AttentionFn run_ = nullptr;
   RowSplit tokens_, heads_;
   int64_t first_span_ = 0;

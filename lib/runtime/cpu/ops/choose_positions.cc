@@ -79,6 +79,7 @@ class ChooseStep final : public CpuStep {
     Of::point(context, args_);
     args_.attrs = context.attrs<typename Of::Attrs>();
     args_.kv = context.kv_view(args_.attrs.slot);
+    kind_ = context.kv.kind_of(args_.attrs.slot);
     choice_ = Of::choice(args_.attrs);
     if (choice_.every > 1) {
       args_.kv.layout = kernels::entry_layout(args_.kv.layout, args_.attrs.key_dim, choice_.every);
@@ -93,9 +94,7 @@ class ChooseStep final : public CpuStep {
   }
 
   StepWork begin(const Batch& batch) override {
-    args_.kv.tables = batch.tables.data();
-    args_.kv.sequence = batch.sequence.data();
-    args_.kv.position = batch.position.data();
+    use_batch(args_.kv, batch, kind_);
     if (choice_.every > 1) number_entries(batch);
     const bool few = batch.tokens <= kDecodeTokens;
     tokens_ = {batch.tokens, few ? 1 : kRunTokens};
@@ -270,6 +269,7 @@ class ChooseStep final : public CpuStep {
   }
 
   typename Of::Args args_;
+  SequenceKind kind_ = SequenceKind::Whole;
   Choice choice_;
   std::vector<int32_t> last_entry_;  // by token
   int32_t* chosen_ = nullptr;

@@ -24,10 +24,10 @@ class CompressStep final : public CpuStep {
     args_.attrs = attrs;
     args_.bias = bias_.data();
     args_.kv = context.kv_view(attrs.slot);
-    pool_ = context.kv.pool_of(attrs.slot);
+    kind_ = context.kv.kind_of(attrs.slot);
     entries_ = context.kv_view(attrs.entries);
     entries_.layout = kernels::entry_layout(entries_.layout, attrs.dim, attrs.every);
-    entries_pool_ = context.kv.pool_of(attrs.entries);
+    entries_kind_ = context.kv.kind_of(attrs.entries);
     make_ = KTX_TRY(kernels::find_compress(context.family(), context.isa));
     normalise_ = KTX_TRY(kernels::find_rms_norm("rms_norm", context.isa));
     rotate_ = KTX_TRY(kernels::find_rope("rope", context.isa));
@@ -36,13 +36,8 @@ class CompressStep final : public CpuStep {
   }
 
   StepWork begin(const Batch& batch) override {
-    const auto tables = [&](KvPool pool) {
-      return (pool == KvPool::Whole ? batch.tables : batch.window_tables).data();
-    };
-    args_.kv.tables = tables(pool_);
-    args_.kv.sequence = batch.sequence.data();
-    args_.kv.position = batch.position.data();
-    entries_.tables = tables(entries_pool_);
+    use_batch(args_.kv, batch, kind_);
+    use_batch(entries_, batch, entries_kind_);
     tokens_.clear();
     for (int64_t t = 0; t < batch.tokens; ++t) {
       if ((batch.position[t] + 1) % args_.attrs.every == 0) tokens_.push_back(t);
@@ -102,7 +97,7 @@ class CompressStep final : public CpuStep {
 
   kernels::CompressArgs args_;
   kernels::KvView entries_;
-  KvPool pool_ = KvPool::Whole, entries_pool_ = KvPool::Whole;
+  SequenceKind kind_ = SequenceKind::Whole, entries_kind_ = SequenceKind::Whole;
   SmallWeight bias_, norm_, inv_freq_;
   std::vector<int64_t> tokens_;  // of the pass, that end an entry
   kernels::CompressFn make_ = nullptr;
