@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -611,11 +612,16 @@ bool attrs_size_fits(StepOp op, uint64_t bytes);
 
 // Whether the step adds to what y holds already.
 bool accumulates(const StepAttrs& attrs);
-// The KV slot that the step stores or reads, and the one of its entries; -1: none.
-int32_t kv_slot_of(const StepAttrs& attrs);
-int32_t entries_slot_of(const StepAttrs& attrs);
-// The fixed-size state of a sequence that the step reads and writes; -1: none. Its floats.
-int32_t state_of(const StepAttrs& attrs);
-int64_t state_floats_of(const StepAttrs& attrs);
+
+// What a step uses of what sequences keep (lib/program/sequence_kinds.def), by attributes of these
+// names; -1: none.
+struct KeptUse {
+  std::array<int32_t, 2> slots = {-1, -1};  // KV slots `slot` and `entries`
+  int32_t state = -1;                       // a state of a fixed size, read and written
+  int64_t state_floats = 0;                 // its state_floats()
+};
+KeptUse kept_by(const StepAttrs& attrs);
+// The slot that a step with kStores writes: the last that it uses; -1: none.
+int32_t stored_slot(StepOp op, const StepAttrs& attrs);
 
 }  // namespace ktx

@@ -126,40 +126,24 @@ bool accumulates(const StepAttrs& attrs) {
       attrs);
 }
 
-int32_t kv_slot_of(const StepAttrs& attrs) {
+KeptUse kept_by(const StepAttrs& attrs) {
   return std::visit(
       [](const auto& a) {
-        if constexpr (requires { a.slot; }) return a.slot;
-        return int32_t{-1};
+        KeptUse use;
+        if constexpr (requires { a.slot; }) use.slots[0] = a.slot;
+        if constexpr (requires { a.entries; }) use.slots[1] = a.entries;
+        if constexpr (requires { a.state_floats(); }) {
+          use.state = a.state;
+          use.state_floats = a.state_floats();
+        }
+        return use;
       },
       attrs);
 }
 
-int32_t entries_slot_of(const StepAttrs& attrs) {
-  return std::visit(
-      [](const auto& a) {
-        if constexpr (requires { a.entries; }) return a.entries;
-        return int32_t{-1};
-      },
-      attrs);
-}
-
-int32_t state_of(const StepAttrs& attrs) {
-  return std::visit(
-      [](const auto& a) {
-        if constexpr (requires { a.state_floats(); }) return a.state;
-        return int32_t{-1};
-      },
-      attrs);
-}
-
-int64_t state_floats_of(const StepAttrs& attrs) {
-  return std::visit(
-      [](const auto& a) {
-        if constexpr (requires { a.state_floats(); }) return a.state_floats();
-        return int64_t{0};
-      },
-      attrs);
+int32_t stored_slot(StepOp op, const StepAttrs& attrs) {
+  const auto [slot, entries] = kept_by(attrs).slots;
+  return !info(op).has(kStores) ? -1 : entries >= 0 ? entries : slot;
 }
 
 }  // namespace ktx

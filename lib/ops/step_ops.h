@@ -29,6 +29,7 @@ enum OpTrait : uint32_t {
   kInPlaceAny = 1 << 7,     // y may be any input
   kAccumulates = 1 << 8,    // may add its result to y (attribute accumulate)
   kReadsPosition = 1 << 9,  // a row op that reads the position of its token
+  kStores = 1 << 10,        // writes a KV slot (stored_slot)
 };
 
 struct StepOpInfo {

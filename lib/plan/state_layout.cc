@@ -26,7 +26,8 @@ template <class Visit>
 void for_each_state(const PlanView& plan, std::string_view device, const Visit& visit) {
   for (const program::Step& step : plan.program->steps) {
     if (!device.empty() && step.device != device) continue;
-    if (state_of(step.attrs) >= 0) visit(state_of(step.attrs), state_floats_of(step.attrs));
+    const KeptUse use = kept_by(step.attrs);
+    if (use.state >= 0) visit(use.state, use.state_floats);
   }
 }
 

@@ -95,7 +95,7 @@ struct KvSlot {
   int32_t value_dim = 0;  // 0: values live in the key
   std::string device;
   int32_t window = 0;  // a token reads so many positions at most, its own included; 0: all
-  SequenceKind named = SequenceKind::Whole;  // its kind, but for Window, which `window` tells
+  SequenceKind named = SequenceKind::Whole;  // its kind, unless `window` says Window
 
   SequenceKind kind() const {
     return named == SequenceKind::Whole && window > 0 ? SequenceKind::Window : named;

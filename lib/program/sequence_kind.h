@@ -38,7 +38,9 @@ struct ByBlockKind {
     };
     return this->*kMembers[static_cast<size_t>(kind)];
   }
-  const T& operator[](SequenceKind kind) const { return const_cast<ByBlockKind&>(*this)[kind]; }
+  const T& operator[](SequenceKind kind) const {
+    return const_cast<ByBlockKind&>(*this)[kind];
+  }
 };
 
 // The column `reads` of the table.

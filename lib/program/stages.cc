@@ -54,10 +54,10 @@ StepFacts facts_of(const Program& program, const Step& step, Memory memory) {
   for (const View& in : step.inputs) add(in, false, reads_by_row(step.op));
   for (const View& out : step.outputs) add(out, true, is_row_wise(step.op));
   facts.inner_rows = inner_rows(step.op, step.attrs, width(step.inputs), width(step.outputs));
-  const int32_t slot = kv_slot_of(step.attrs);
-  if (slot >= 0) facts.accesses.push_back(slot_access(slot, step.op == StepOp::KvStore));
-  const int32_t entries = entries_slot_of(step.attrs);
-  if (entries >= 0) facts.accesses.push_back(slot_access(entries, step.op == StepOp::Compress));
+  const int32_t stored = stored_slot(step.op, step.attrs);
+  for (const int32_t slot : kept_by(step.attrs).slots) {
+    if (slot >= 0) facts.accesses.push_back(slot_access(slot, slot == stored));
+  }
   facts.rows = program.rows(step);
   return facts;
 }

@@ -92,7 +92,7 @@ void StepVerifier::check_device(OpCheck& s, const Step& step) {
     const Blob* const blob = program_.weight(step, i);
     if (blob != nullptr) on(blob->device, blob->device == own, "weight", i);
   }
-  for (const int32_t slot : {kv_slot_of(step.attrs), entries_slot_of(step.attrs)}) {
+  for (const int32_t slot : kept_by(step.attrs).slots) {
     if (slot < 0) continue;
     const std::string& device = program_.kv_slots[slot].device;
     on(device, device == own, "slot", static_cast<size_t>(slot));

@@ -66,7 +66,7 @@ class HostPlan {
       const DType dtype = weight ? weight->dtype : DType::F32;
       const auto* const heads = std::get_if<MatmulHeadsAttrs>(&step.attrs);
       // The states of other devices are not among this one's.
-      const bool elsewhere = state_of(step.attrs) >= 0 && step.device != context.step.device;
+      const bool elsewhere = kept_by(step.attrs).state >= 0 && step.device != context.step.device;
       step.device = elsewhere ? "other" : "cpu";
       step.kernels[0] = kernels::kernel_family(step.op, kernels::Precision::Exact, dtype,
                                                heads && heads->transposed != 0);
@@ -478,7 +478,7 @@ class HostGpu final : public Gpu {
       const auto slot = [&](int32_t number) {
         return context_.states.slots + number * context_.states.layout.floats();
       };
-      batch.states.resize(batch.tables.size());
+      batch.states.resize(batch.tables.whole.size());
       int64_t text = 0;
       for (int64_t t = 0; t < batch.tokens; ++t) {
         if (t > 0 && batch.sequence[t] == batch.sequence[t - 1]) continue;

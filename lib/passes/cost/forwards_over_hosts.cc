@@ -9,7 +9,7 @@ namespace ktx::passes {
 
 int64_t chunks_in_flight(const program::Program& program) {
   const bool states = std::ranges::any_of(
-      program.steps, [](const program::Step& step) { return state_of(step.attrs) >= 0; });
+      program.steps, [](const program::Step& step) { return kept_by(step.attrs).state >= 0; });
   return states ? 1 : program::forwards_in_flight(program);
 }
 

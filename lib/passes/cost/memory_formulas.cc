@@ -32,8 +32,8 @@ Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
   formulas.all = program::buffers_on(alone, "cpu");
   formulas.kv_slots = alone.kv_slots;
   for (const program::Step& step : alone.steps) {
-    if (state_of(step.attrs) < 0) continue;
-    formulas.states.push_back({state_of(step.attrs), step.layer, state_floats_of(step.attrs)});
+    const KeptUse use = kept_by(step.attrs);
+    if (use.state >= 0) formulas.states.push_back({use.state, step.layer, use.state_floats});
   }
   const bool has_experts = std::ranges::any_of(
       model.modules.modules, [](const auto& module) { return module.role == ir::Role::Experts; });

@@ -118,14 +118,6 @@ bool KvCache::own(std::vector<std::byte*>& table, int64_t position) {
   return true;
 }
 
-int64_t KvCache::token_row_bytes() const {
-  int64_t bytes = 0;
-  for (const kernels::KvLayout& layout : layouts_) {
-    bytes += layout.kv_heads * (layout.key_row_bytes() + layout.value_row_bytes());
-  }
-  return bytes;
-}
-
 Status visit_slot_rows(const kernels::KvLayout& layout, std::byte* part, int64_t rows,
                        const VisitRows& call) {
   for (int64_t head = 0; head < layout.kv_heads; ++head) {

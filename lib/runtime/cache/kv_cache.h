@@ -86,9 +86,6 @@ class KvCache {
   std::byte* take();
   void copy(std::byte* to, const std::byte* from) const;
 
-  // The bytes of the rows of one token (visit_slot_rows), on all devices.
-  int64_t token_row_bytes() const;
-
  private:
   size_t index(const std::byte* block) const {
     return static_cast<size_t>((block - memory_.data()) / block_bytes_);

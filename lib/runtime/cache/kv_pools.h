@@ -81,7 +81,8 @@ class KvPools {
   // grow() for tokens whose rows the caller writes; kinds have their blocks from number `first` on.
   bool grow_from(KvTables& tables, int64_t tokens, const ByBlockKind<int64_t>& first);
 
-  int64_t token_row_bytes(SequenceKind kind) const;  // KvCache's, of the slots of that kind
+  // The bytes of one token (visit_slot_rows) in the slots of that kind, on all devices.
+  int64_t token_row_bytes(SequenceKind kind) const;
 
  private:
   ByBlockKind<KvCache> pools_;

@@ -115,9 +115,9 @@ class WrittenMemory {
     for (const program::View& operand : step.outputs) {
       if (operand.value != program::kAbsent) add_value(arena, operand);
     }
-    if (step.op == StepOp::KvStore) add_cache_rows(kv_slot_of(step.attrs));
-    if (step.op == StepOp::Compress) add_entries(entries_slot_of(step.attrs));
-    if (state_of(step.attrs) >= 0) add_states();
+    const int32_t slot = stored_slot(step.op, step.attrs);
+    if (slot >= 0) step.op == StepOp::KvStore ? add_cache_rows(slot) : add_blocks(slot);
+    if (kept_by(step.attrs).state >= 0) add_states();
   }
 
   std::vector<std::vector<std::byte>> copy() const {
@@ -185,7 +185,7 @@ class WrittenMemory {
     }
   }
 
-  void add_entries(int32_t slot) {
+  void add_blocks(int32_t slot) {
     std::byte* last = nullptr;
     for (size_t token = 0; token < static_cast<size_t>(batch_.tokens); ++token) {
       std::byte* const begin = block(slot, token);

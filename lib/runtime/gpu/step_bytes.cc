@@ -7,7 +7,7 @@ namespace ktx::runtime {
 int64_t step_weight_bytes(const program::Program& program, const program::Step& step,
                           int64_t tokens) {
   // One sequence's states are read and written.
-  int64_t sum = 8 * state_floats_of(step.attrs);
+  int64_t sum = 8 * kept_by(step.attrs).state_floats;
   for (const program::BlobId number : step.weights) {
     if (number == program::kAbsent) continue;
     const program::Blob& blob = program.blobs[number];

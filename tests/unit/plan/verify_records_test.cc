@@ -78,6 +78,8 @@ TEST(VerifyRecords, FindsOneLieInEachRecord) {
       {[](PlanRecords& r) { r.slots[0].value_dim = -1; }, "2 heads of 32 and -1"},
       {[](PlanRecords& r) { r.slots[0].kv_heads = 1 << 16, r.slots[0].key_dim = 1 << 10; },
        "65536 heads of 1024"},
+      {[](PlanRecords& r) { r.slots[0].window = -1; }, "a window of -1"},
+      {[](PlanRecords& r) { r.slots[0].window = 2 << kSlotKindShift; }, "a window of 268435456"},
       {[](PlanRecords& r) { r.chunks[0].chunk = 1; }, "chunk 0 is not chunk 0 of segment 0"},
       {[](PlanRecords& r) { r.chunks[0].segment = 1; }, "chunk 0 is not chunk 0 of segment 0"},
       {[](PlanRecords& r) { r.chunks.pop_back(); }, "is not chunk 0 of segment"},

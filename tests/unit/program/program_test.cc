@@ -16,7 +16,9 @@ Program small_graph() {
                   {"odd name:\"\\\n,=", ValueType::Q8, RowKind::Token, 1, 64, 1},
                   {"L0.h", ValueType::F32, RowKind::Output, 2, 32, kAbsent},
                   {"y", ValueType::F32, RowKind::Token, 1, 64, kAbsent}};
-  graph.kv_slots = {{0, 2, 16, 16, "cpu"}};
+  graph.kv_slots = {{0, 2, 16, 16, "cpu"},
+                    {0, 2, 16, 16, "cpu", 64},
+                    {0, 2, 16, 16, "cpu", 64, SequenceKind::Window}};
   graph.blobs = {
       {"norm", DType::F32, Layout::Rows, 1, 64, 1, {{"blk.0.norm", 0, -1}}, {}, "cpu"},
       {"w", DType::Q4_0, Layout::Rows, 64, 64, 1, {{"a", 0, 32}, {"b", 7, 32}}, {}, "cpu"},
@@ -69,6 +71,9 @@ TEST(Program, PrintsAndParsesBackExactly) {
   EXPECT_EQ(print(*parsed), text);
   EXPECT_EQ(parsed->values[1].name, small_graph().values[1].name);
   EXPECT_EQ(parsed->blobs[2].constant, small_graph().blobs[2].constant);
+  EXPECT_EQ(parsed->kv_slots[0].kind(), SequenceKind::Whole);
+  EXPECT_EQ(parsed->kv_slots[1].kind(), SequenceKind::Window);
+  EXPECT_EQ(parsed->kv_slots[2].named, SequenceKind::Window);
 }
 
 TEST(Program, VerifyAcceptsASoundGraph) {
@@ -161,6 +166,7 @@ TEST(Program, ParseSaysWhichLineIsWrong) {
       {"step-ir 1\nstep op=matmul in=y:0:4", "t:2: no value 'y'"},
       {"step-ir 1\nstep op=matmul attrs=accumulate:x",
        "t:2: attribute 'accumulate' is unknown or no number"},
+      {"step-ir 1\nkv layer=0 kind=ring", "t:2: unknown kind of a KV slot"},
       {"step-ir 1\nblob name=\"unclosed", "t:2: bad value of 'name'"},
   };
   for (const auto& c : kCases) {
