@@ -31,6 +31,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 find_package(OpenSSL REQUIRED)
 pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp)  # --sandbox; without it that option fails
+pkg_check_modules(URING IMPORTED_TARGET liburing)  # experts from disk; without it threads read them
 if(KTX_STATIC)  # from 3.5 on distributions build it with libraries that its package file alone names
   pkg_check_modules(LIBCRYPTO REQUIRED libcrypto)
   foreach(name ${LIBCRYPTO_STATIC_LIBRARIES})

@@ -1,8 +1,7 @@
 // The products of a mixture-of-experts layer, made of matmul calls.
 //
 // `order` and `offsets` come from group_experts: the pairs of expert e are
-// order[offsets[e], offsets[e + 1]), rising. An expert's matrix is matrix e of its
-// blob, expert_bytes apart.
+// order[offsets[e], offsets[e + 1]), rising.
 //
 //   experts_gate_up: h[pair] = act(gate_e . x[pair / top_k] * gate_factor_e + gate_bias_e)
 //                              * (up_e . x[pair / top_k] * up_factor_e + up_bias_e)  (GluAttrs)
@@ -28,11 +27,25 @@ struct ExpertsArgs {
   std::byte* scratch = nullptr;      // experts_scratch_bytes(cols) bytes, one per thread
 };
 
+// One matrix of each expert: side by side, or each at a place of its own.
+struct ExpertMatrices {
+  WeightMatrix first;  // of expert 0; of others `data` differs
+  int64_t expert_bytes = 0;
+  const std::byte* const* places = nullptr;  // [experts], or null: expert_bytes apart
+
+  const std::byte* data(int32_t expert) const {
+    return places ? places[expert] : first.data + expert * expert_bytes;
+  }
+  WeightMatrix of(int32_t expert) const {
+    WeightMatrix matrix = first;
+    matrix.data = data(expert);
+    return matrix;
+  }
+};
+
 struct ExpertsGateUpArgs {
   ExpertsArgs experts;
-  WeightMatrix gate, up;  // expert 0's; the others follow
-  int64_t gate_expert_bytes = 0;
-  int64_t up_expert_bytes = 0;
+  ExpertMatrices gate, up;
   const MatmulKernel* gate_kernel = nullptr;
   const MatmulKernel* up_kernel = nullptr;
   RowsFn glu_fn = nullptr;
@@ -52,8 +65,7 @@ struct ExpertsGateUpArgs {
 
 struct ExpertsDownArgs {
   ExpertsArgs experts;
-  WeightMatrix down;
-  int64_t down_expert_bytes = 0;
+  ExpertMatrices down;
   const MatmulKernel* down_kernel = nullptr;
   const float* h = nullptr;  // one row per pair
   int64_t h_stride = 0;

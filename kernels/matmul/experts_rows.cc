@@ -14,14 +14,8 @@ constexpr int64_t kUpBytes = kUpFloats * kFloat;
 // Outputs of an item of down while it runs: 1024 tokens times 128 rows.
 constexpr int64_t kDownBytes = 512 << 10;
 
-WeightMatrix expert_matrix(WeightMatrix w, int64_t expert_bytes, int32_t expert) {
-  w.data += expert * expert_bytes;
-  return w;
-}
-
-const std::byte* rows_of(const WeightMatrix& w, int64_t expert_bytes, int32_t expert,
-                         int64_t row_begin) {
-  return w.data + expert * expert_bytes + row_begin * w.row_bytes;
+const std::byte* rows_of(const ExpertMatrices& w, int32_t expert, int64_t row_begin) {
+  return w.data(expert) + row_begin * w.first.row_bytes;
 }
 
 const float* bias_of(const float* bias, int32_t expert, int64_t rows) {
@@ -57,29 +51,28 @@ void experts_gate_up(const ExpertsGateUpArgs& a, int32_t expert, int64_t row_beg
   product.row_end = row_end;
   product.scratch = a.experts.scratch + kUpBytes;
   const int64_t end = a.experts.offsets[expert + 1];
-  const float* gate_bias = bias_of(a.gate_bias, expert, a.gate.rows);
-  const float* up_bias = bias_of(a.up_bias, expert, a.up.rows);
-  const bool gateless = a.gate.data == a.up.data;
+  const float* gate_bias = bias_of(a.gate_bias, expert, a.gate.first.rows);
+  const float* up_bias = bias_of(a.up_bias, expert, a.up.first.rows);
+  const bool gateless = a.gate.first.data == a.up.first.data;
   const int64_t most = std::min(kPairs, kUpFloats / std::max<int64_t>(rows, 1));
   for (int64_t first = a.experts.offsets[expert]; first < end; first += most) {
     product.tokens = std::min(end - first, most);
     product.index = a.experts.order + first;
-    product.w = expert_matrix(a.gate, a.gate_expert_bytes, expert);
+    product.w = a.gate.of(expert);
     if (gateless) {
       product.next = a.next;
     } else {
-      prefetch_rows(expert_matrix(a.up, a.up_expert_bytes, expert), row_begin);
-      product.next = a.up.dtype == a.gate.dtype
-                         ? rows_of(a.up, a.up_expert_bytes, expert, row_begin)
-                         : nullptr;
+      prefetch_rows(a.up.of(expert), row_begin);
+      product.next =
+          a.up.first.dtype == a.gate.first.dtype ? rows_of(a.up, expert, row_begin) : nullptr;
     }
     product.bias = a.gate_factors ? nullptr : gate_bias;
     product.y = a.h;
     product.y_stride = a.h_stride;
     (*a.gate_kernel)(product);
     if (!gateless) {
-      product.w = expert_matrix(a.up, a.up_expert_bytes, expert);
-      product.next = a.up.dtype == a.gate.dtype ? a.next : nullptr;
+      product.w = a.up.of(expert);
+      product.next = a.up.first.dtype == a.gate.first.dtype ? a.next : nullptr;
       product.bias = a.up_factors ? nullptr : up_bias;
       product.compact_y = true;
       product.x_kept = a.up_kernel->of(product.tokens) == a.gate_kernel->of(product.tokens);
@@ -138,14 +131,14 @@ void experts_down(const ExpertsDownArgs& a, int64_t row_begin, int64_t row_end) 
     product.tokens = a.experts.offsets[expert + 1] - a.experts.offsets[expert];
     if (product.tokens == 0) continue;
     product.index = a.experts.order + a.experts.offsets[expert];
-    product.w = expert_matrix(a.down, a.down_expert_bytes, expert);
-    product.w.data += row_begin * a.down.row_bytes;
+    product.w = a.down.of(expert);
+    product.w.data += row_begin * a.down.first.row_bytes;
     product.w.rows -= row_begin;
-    product.bias = bias_of(a.bias, expert, a.down.rows);
+    product.bias = bias_of(a.bias, expert, a.down.first.rows);
     if (product.bias) product.bias += row_begin;
     const int32_t next = next_active(a.experts, expert);
-    product.next = rows_of(a.down, a.down_expert_bytes, next, row_begin);
-    prefetch_rows(expert_matrix(a.down, a.down_expert_bytes, next), row_begin);
+    product.next = rows_of(a.down, next, row_begin);
+    prefetch_rows(a.down.of(next), row_begin);
     (*a.down_kernel)(product);
   }
   for (int64_t t = 0; gathered && t < tokens; ++t) {

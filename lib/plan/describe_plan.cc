@@ -16,6 +16,7 @@
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/describe_hosts.h"
 #include "lib/plan/digests.h"
+#include "lib/plan/expert_memory.h"
 #include "lib/plan/memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/plan/state_layout.h"
@@ -201,6 +202,17 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
   return out;
 }
 
+// How many of the CPU's experts may be on disk.
+std::string expert_line(const PlanView& plan) {
+  const ExpertMemory experts = expert_memory(*plan.program);
+  if (experts.experts == 0) return "";
+  return fmt::format(
+      "  experts on the CPU, in the weights: {} in {}; --expert-memory leaves some on disk, from {} "
+      "({} experts) on\n",
+      experts.experts, human_bytes(experts.bytes), human_bytes(experts.least_bytes()),
+      experts.least_slots);
+}
+
 std::string memory_lines(const PlanView& plan) {
   RunShape shape = default_shape(plan);
   constexpr KvType kTypes[] = {KvType::F16, KvType::Q8_0, KvType::F32};
@@ -238,9 +250,9 @@ std::string memory_lines(const PlanView& plan) {
                 kRunningStates, human_bytes(shape.state_bytes),
                 kSnapshots * static_cast<uint64_t>(shape.max_batch),
                 human_bytes(shape.state_bytes));
-  return fmt::format("\nmemory for {} tokens, {} at once, steps of at most {} tokens\n{}{}{}",
+  return fmt::format("\nmemory for {} tokens, {} at once, steps of at most {} tokens\n{}{}{}{}",
                      shape.ctx, shape.max_batch, shape.step_tokens, table.plain("  "), states,
-                     failures);
+                     expert_line(plan), failures);
 }
 
 std::string section_lines(const PlanView& plan) {
@@ -365,6 +377,7 @@ std::string plan_json(const PlanView& plan) {
                               {"size", row.bytes}});
   }
   const RunShape shape = default_shape(plan);
+  const ExpertMemory experts = expert_memory(*plan.program);
   if (const auto need = estimate_memory(plan, shape); need.ok()) {
     out["memory"] = {
         {"ctx", shape.ctx},
@@ -378,6 +391,8 @@ std::string plan_json(const PlanView& plan) {
         {"state_bytes", need->state_bytes},
         {"arena_bytes", need->arena_bytes},
         {"weight_bytes", need->weight_bytes},
+        {"expert_bytes", experts.bytes},
+        {"least_expert_bytes", experts.least_bytes()},
         {"carried_bytes", need->carried_bytes},
         {"total_bytes", need->total_bytes}};
   }

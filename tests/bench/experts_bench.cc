@@ -79,9 +79,9 @@ void gate_up(benchmark::State& state, DType dtype) {
   Layer& l = layer();
   ExpertsGateUpArgs a;
   a.experts = l.experts();
-  a.gate = a.up = matrix(dtype, kFf, kHidden);
-  a.gate_expert_bytes = a.up_expert_bytes = kFf * a.gate.row_bytes;
-  a.up.data += Layer::kMatrix;
+  const WeightMatrix first = matrix(dtype, kFf, kHidden);
+  a.gate = a.up = {first, kFf * first.row_bytes};
+  a.up.first.data += Layer::kMatrix;
   const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, isa);
   a.gate_kernel = a.up_kernel = &kernel;
   a.glu_fn = *find_rows("glu", isa);
@@ -94,7 +94,7 @@ void gate_up(benchmark::State& state, DType dtype) {
     for (int32_t e = 0; e < kExperts; ++e) {
       for (int64_t n = 0; n < kFf; n += rows) {
         a.next =
-            a.gate.data + std::min((e * kFf + n + rows), kExperts * kFf - rows) * a.gate.row_bytes;
+            first.data + std::min((e * kFf + n + rows), kExperts * kFf - rows) * first.row_bytes;
         experts_gate_up(a, e, n, std::min(kFf, n + rows));
       }
     }
@@ -107,8 +107,8 @@ void down(benchmark::State& state, DType dtype) {
   Layer& l = layer();
   ExpertsDownArgs a;
   a.experts = l.experts();
-  a.down = matrix(dtype, kHidden, kFf);
-  a.down_expert_bytes = kHidden * a.down.row_bytes;
+  const WeightMatrix first = matrix(dtype, kHidden, kFf);
+  a.down = {first, kHidden * first.row_bytes};
   const MatmulKernel kernel = *find_matmul("matmul_panel16_q8", dtype, detect_isa());
   a.down_kernel = &kernel;
   a.hq = l.hq.data();

@@ -279,10 +279,10 @@ struct ExpertLayer {
     std::vector<float> y(static_cast<size_t>(count * kHidden), accumulate ? 1.0f : NAN);
     ExpertsGateUpArgs g;
     g.experts = experts;
-    g.gate = {gate.data(), DType::Q4_K, Layout::Rows, kWidth, kHidden, gate.row_bytes()};
-    g.up = {up.data(), DType::Q5_K, Layout::Rows, kWidth, kHidden, up.row_bytes()};
-    g.gate_expert_bytes = kWidth * gate.row_bytes();
-    g.up_expert_bytes = kWidth * up.row_bytes();
+    g.gate = {{gate.data(), DType::Q4_K, Layout::Rows, kWidth, kHidden, gate.row_bytes()},
+              kWidth * gate.row_bytes()};
+    g.up = {{up.data(), DType::Q5_K, Layout::Rows, kWidth, kHidden, up.row_bytes()},
+            kWidth * up.row_bytes()};
     const MatmulKernel gate_kernel = *find_matmul("matmul_rows_f32", DType::Q4_K, isa);
     g.gate_kernel = &gate_kernel;
     const MatmulKernel up_kernel = *find_matmul("matmul_rows_f32", DType::Q5_K, isa);
@@ -303,8 +303,8 @@ struct ExpertLayer {
     }
     ExpertsDownArgs d;
     d.experts = experts;
-    d.down = {down.data(), DType::Q6_K, Layout::Rows, kHidden, kWidth, down.row_bytes()};
-    d.down_expert_bytes = kHidden * down.row_bytes();
+    d.down = {{down.data(), DType::Q6_K, Layout::Rows, kHidden, kWidth, down.row_bytes()},
+              kHidden * down.row_bytes()};
     const MatmulKernel down_kernel = *find_matmul("matmul_rows_f32", DType::Q6_K, isa);
     d.down_kernel = &down_kernel;
     d.h = h.data();

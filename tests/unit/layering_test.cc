@@ -67,6 +67,7 @@ const std::map<std::string, Names> kKnownOnlyIn = {
     {"boost/", {"lib/server/http/"}},
     {"openssl/", {"lib/server/", "lib/support/sha256", "lib/trust/"}},
     {"seccomp.h", {"lib/support/sandbox"}},
+    {"liburing.h", {"lib/runtime/experts/ring_reader"}},
     {"curl/", {"tools/ktx-pull/"}},
     {"mpi.h", {"lib/runtime/hosts/mpi_network"}},
 };

@@ -129,7 +129,7 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   Floor floor(engine);
   floor.measure(row);
   double bytes = 0;
-  const runtime::ExpertUse before = engine.stats().expert_use;
+  const runtime::EngineStats before = engine.stats();
   if (!engine.gpus().empty()) {
     show("a run that does not count");
     KTX_TRY(run());
@@ -145,7 +145,10 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   line.erase();
   row.bytes_per_second = bytes / options.repetitions;
   const runtime::ExpertUse& now = engine.stats().expert_use;
-  row.expert_use = {now.cpu - before.cpu, now.gpu - before.gpu, now.streamed - before.streamed};
+  const runtime::ExpertUse& then = before.expert_use;
+  row.expert_use = {now.cpu - then.cpu, now.gpu - then.gpu, now.streamed - then.streamed};
+  row.expert_cache = engine.stats().expert_cache.since(before.expert_cache);
+  row.tokens = engine.stats().tokens - before.tokens;
   if (options.bench_steps) {
     note(fmt::format("{}, {} threads: {:.1f} GB/s, {:.2f} TOP/s int8\n{}\n{}", row.test,
                      row.threads, row.bandwidth / 1e9, row.int8_rate / 1e12,

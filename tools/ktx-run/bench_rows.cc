@@ -61,6 +61,18 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
        {{"cpu", row.expert_use.cpu},
         {"gpu", row.expert_use.gpu},
         {"streamed", row.expert_use.streamed}}}};
+  if (const runtime::ExpertCacheUse& cache = row.expert_cache; cache.slots > 0) {
+    json["expert_cache"] = {{"slots", cache.slots},
+                            {"experts", cache.experts},
+                            {"chosen", cache.chosen()},
+                            {"hits", cache.hits},
+                            {"ahead", cache.ahead},
+                            {"read_bytes", cache.read_bytes},
+                            {"tokens", row.tokens},
+                            {"guesses", cache.guesses},
+                            {"right_guesses", cache.right_guesses},
+                            {"wait_seconds", cache.waited_seconds}};
+  }
   if (row.drafts) {
     json["guesses"] = {{"drafted", row.drafts->drafted},
                        {"accepted", row.drafts->accepted},
@@ -75,6 +87,20 @@ std::string parameters(const BenchRow& row) {
   const double millions = static_cast<double>(row.parameters) / 1e6;
   return millions < 1000 ? fmt::format("{:.2f} M", millions)
                          : fmt::format("{:.2f} B", millions / 1000);
+}
+
+std::string percent(int64_t part, int64_t all) {
+  if (all == 0) return "-";
+  return fmt::format("{:.1f}", 100.0 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+// Chosen experts that were in memory, megabytes read for a token, and right guesses.
+void add_cache(const BenchRow& row, std::vector<std::string>& cells) {
+  const runtime::ExpertCacheUse& cache = row.expert_cache;
+  const auto tokens = static_cast<double>(std::max<int64_t>(1, row.tokens));
+  cells.push_back(percent(cache.hits, cache.chosen()));
+  cells.push_back(fmt::format("{:.1f}", static_cast<double>(cache.read_bytes) / 1e6 / tokens));
+  cells.push_back(percent(cache.right_guesses, cache.guesses));
 }
 
 void add_drafts(const std::optional<DraftUse>& use, std::vector<std::string>& cells) {
@@ -103,6 +129,9 @@ void print_markdown(const std::vector<BenchRow>& rows) {
                                             {"% of bw"},
                                             {"% of i8"}};
   if (divided) columns.push_back({"% of experts on GPU"});
+  const bool cached =
+      std::ranges::any_of(rows, [](const BenchRow& row) { return row.expert_cache.slots > 0; });
+  if (cached) columns.insert(columns.end(), {{"% of experts there"}, {"MB/t read"}, {"% guessed"}});
   const bool drafted = std::ranges::any_of(rows, [](const BenchRow& row) { return !!row.drafts; });
   if (drafted) columns.insert(columns.end(), {{"guesses"}, {"% right"}, {"predicted t/s"}});
   TextTable table(columns);
@@ -120,6 +149,7 @@ void print_markdown(const std::vector<BenchRow>& rows) {
         row.bandwidth > 0 ? fmt::format("{:.1f}", share) : "-",
         fmt::format("{:.1f}", 100 * int8_share(row))};
     if (divided) cells.push_back(fmt::format("{:.1f}", 100 * gpu_share(row)));
+    if (cached) add_cache(row, cells);
     if (drafted) add_drafts(row.drafts, cells);
     table.add(std::move(cells));
   }

@@ -59,6 +59,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   const plan::MemoryEstimate& taken = model.memory();
   options.reserved_bytes = taken.arena_bytes + taken.kv_bytes + taken.state_bytes;
   options.count_experts = false;
+  options.expert_memory_bytes.reset();
   options.drafter = within;
   options.rollback_tokens = std::min(model.rollback_tokens(), kMostWithStates);
   auto engine = KTX_TRY(runtime::Engine::open(path, options));

@@ -32,6 +32,7 @@ runtime::EngineOptions engine_options(const EngineFlags& flags) {
   if (flags.max_batch > 0) options.max_batch = flags.max_batch;
   if (flags.chunk_tokens > 0) options.chunk_tokens = flags.chunk_tokens;
   if (flags.kv_budget_bytes > 0) options.kv_budget_bytes = flags.kv_budget_bytes;
+  if (flags.expert_memory_bytes >= 0) options.expert_memory_bytes = flags.expert_memory_bytes;
   options.verify = flags.verify;
   options.huge_pages = flags.huge_pages;
   options.check_finite = flags.check_finite;

@@ -44,6 +44,7 @@ struct EngineFlags {
   int64_t max_batch = 0;     // 0: the plan's default
   int64_t chunk_tokens = 0;  // 0: the plan's choice
   int64_t kv_budget_bytes = 0;
+  int64_t expert_memory_bytes = -1;  // -1: what is free, if not all fit
   bool verify = false;
   bool huge_pages = false;
   bool check_finite = false;

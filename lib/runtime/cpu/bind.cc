@@ -115,7 +115,8 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
                               options.threads,
                               options.shares,
                               options.partials,
-                              options.expert_counts};
+                              options.expert_counts,
+                              options.experts};
     auto step = bind_step(context, options.cpu_op ? options.cpu_op : cpu_op);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",

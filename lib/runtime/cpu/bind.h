@@ -22,6 +22,7 @@
 namespace ktx::runtime {
 
 class ExpertCounts;
+class ExpertCache;
 
 struct BoundStep {
   std::unique_ptr<CpuStep> run;
@@ -49,6 +50,7 @@ struct BindOptions {
   // Lets threads share a long row of attention; null: they do not. Must outlive the result.
   AttentionPartials* partials = nullptr;
   ExpertCounts* expert_counts = nullptr;  // of activations; must outlive the result; null: none
+  ExpertCache* experts = nullptr;         // of routed experts; must outlive the result; null: none
   CpuOpTable cpu_op = nullptr;            // null: this program's
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;

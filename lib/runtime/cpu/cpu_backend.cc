@@ -10,6 +10,8 @@
 #include "lib/runtime/cpu/bind.h"
 #include "lib/runtime/cpu/executor.h"
 #include "lib/runtime/cpu/repeated_steps.h"
+#include "lib/runtime/experts/expert_cache.h"
+#include "lib/runtime/experts/expert_prediction.h"
 
 namespace ktx::runtime {
 namespace {
@@ -20,6 +22,7 @@ class CpuBackend final : public Backend {
       : plan_(setup.plan),
         kv_(setup.kv),
         arena_(arena),
+        experts_(setup.experts),
         threads_(setup.pool.threads()),
         slots_(plan::slots_on(setup.plan, "cpu")),
         state_parts_(plan::state_parts(setup.plan, "cpu")) {}
@@ -30,21 +33,25 @@ class CpuBackend final : public Backend {
     on_result_ = setup.on_result;
     if (setup.on_repeat) repeats_.emplace(setup, arena_, partials_);
     executors_.resize(parts.parts.size());
+    BindOptions own{.arena = arena_.memory.data(),
+                    .buffer_offsets = arena_.layout.offsets,
+                    .isa = setup.isa,
+                    .precision = setup.precision,
+                    .threads = setup.pool.threads(),
+                    .shares = setup.pool.shares(),
+                    .partials = &partials_,
+                    .expert_counts = setup.expert_counts,
+                    .experts = setup.experts,
+                    .cpu_op = setup.cpu_op};
+    if (experts_) {
+      prediction_ = KTX_TRY(ExpertPrediction::create(setup.plan, setup.kv, arena_, own, *experts_));
+    }
     for (size_t p = 0; p < parts.parts.size(); ++p) {
       const Part& part = parts.parts[p];
       if (part.kind != Part::Kind::Cpu) continue;
-      BoundPlan bound = KTX_TRY(bind(setup.plan, setup.kv,
-                                     {.arena = arena_.memory.data(),
-                                      .buffer_offsets = arena_.layout.offsets,
-                                      .isa = setup.isa,
-                                      .precision = setup.precision,
-                                      .threads = setup.pool.threads(),
-                                      .shares = setup.pool.shares(),
-                                      .partials = &partials_,
-                                      .expert_counts = setup.expert_counts,
-                                      .cpu_op = setup.cpu_op,
-                                      .first_step = part.first_step,
-                                      .step_count = part.step_count}));
+      own.first_step = part.first_step;
+      own.step_count = part.step_count;
+      BoundPlan bound = KTX_TRY(bind(setup.plan, setup.kv, own));
       executors_[p] = KTX_TRY(Executor::create(std::move(bound), setup.pool));
       if (!setup.on_result) continue;
       executors_[p]->watch_steps(
@@ -61,7 +68,9 @@ class CpuBackend final : public Backend {
       }));
       return true;
     }
-    KTX_TRY(executors_[part]->run(batch, watch));
+    const Status done = executors_[part]->run(batch, watch);
+    if (experts_ && experts_->failed()) return experts_->take_failure();
+    KTX_TRY(done);
     return !executors_[part]->stopped();
   }
 
@@ -149,6 +158,7 @@ class CpuBackend final : public Backend {
   const plan::PlanView& plan_;
   const KvPools& kv_;
   const HostArena& arena_;
+  ExpertCache* const experts_;    // null: none
   const Batch* batch_ = nullptr;  // of the pass at hand
   int threads_;
   std::vector<bool> slots_;  // whether it is the CPU's
@@ -156,6 +166,7 @@ class CpuBackend final : public Backend {
   AttentionPartials partials_;
   std::vector<Part> parts_;
   std::function<void(const StepResult&)> on_result_;
+  std::unique_ptr<ExpertPrediction> prediction_;
   std::optional<RepeatedSteps> repeats_;            // where steps run twice
   std::vector<std::optional<Executor>> executors_;  // by part
 };

@@ -146,6 +146,7 @@ constexpr int64_t choice_partial_floats(int64_t lists, int64_t top_k, int64_t ct
 void use_batch(kernels::KvView& kv, const Batch& batch, SequenceKind kind);
 
 class ExpertCounts;
+class ExpertCache;
 
 // What binding one step may look at.
 struct BindContext {
@@ -160,6 +161,7 @@ struct BindContext {
   int shares = 1;                         // of the thread pool: NUMA nodes
   AttentionPartials* partials = nullptr;  // null: threads do not share rows
   ExpertCounts* expert_counts = nullptr;  // null: nobody counts activations
+  ExpertCache* experts = nullptr;         // null: all are in the mapping
 
   BoundView input(int i) const { return view(step.inputs, i); }
   BoundView output(int i) const { return view(step.outputs, i); }

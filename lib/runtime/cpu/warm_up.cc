@@ -5,15 +5,36 @@
 #include <utility>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/expert_memory.h"
 #include "lib/support/memory_node.h"
 #include "lib/support/signal_block.h"
 
 namespace ktx::runtime {
 
-WarmUp::WarmUp(const plan::PlanFile& plan, std::vector<NodeRun> runs, std::vector<int> nodes) {
-  const auto go = [this, &plan, runs = std::move(runs), nodes = std::move(nodes)] {
+namespace {
+
+std::vector<plan::FileRange> ranges_of(const plan::PlanView& plan, WarmUp::Weights weights) {
+  if (weights == WarmUp::Weights::All) return plan::weight_ranges(plan, "cpu");
+  std::vector<bool> left_out(plan.blobs.size());
+  for (const plan::ExpertLayer& layer : plan::cpu_expert_layers(*plan.program)) {
+    for (const program::BlobId blob : layer.blobs()) left_out[blob] = true;
+  }
+  std::vector<plan::FileRange> ranges;
+  for (size_t i = 0; i < plan.blobs.size(); ++i) {
+    if (left_out[i] || plan.program->blobs[i].device != "cpu") continue;
+    ranges.push_back({plan.blobs[i].offset, plan.blobs[i].size});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+WarmUp::WarmUp(const plan::PlanFile& plan, Weights weights, std::vector<NodeRun> runs,
+               std::vector<int> nodes) {
+  const auto go = [this, &plan, ranges = ranges_of(plan.view(), weights), runs = std::move(runs),
+                   nodes = std::move(nodes)] {
     constexpr uint64_t kPiece = 64 << 20;
-    for (const plan::FileRange& range : plan::weight_ranges(plan.view(), "cpu")) {
+    for (const plan::FileRange& range : ranges) {
       for (uint64_t at = 0; at < range.bytes && !stop_.load(); at += kPiece) {
         plan.mapping().advise_will_need(range.offset + at, std::min(kPiece, range.bytes - at));
       }

@@ -15,10 +15,12 @@ namespace ktx::runtime {
 
 class WarmUp {
  public:
+  // NoExperts: without the routed experts, which a cache reads (experts/expert_cache.h).
+  enum class Weights { All, NoExperts };
   // Starts a thread that goes through the segments which steps read, and then through
   // `runs`; nodes are the system's numbers, by share. `plan` must outlive this object.
-  explicit WarmUp(const plan::PlanFile& plan, std::vector<NodeRun> runs = {},
-                  std::vector<int> nodes = {});
+  explicit WarmUp(const plan::PlanFile& plan, Weights weights = Weights::All,
+                  std::vector<NodeRun> runs = {}, std::vector<int> nodes = {});
   ~WarmUp();  // stops at the next 64 MiB, or run
   WarmUp(const WarmUp&) = delete;
   WarmUp& operator=(const WarmUp&) = delete;

@@ -42,6 +42,7 @@
 
 namespace ktx::runtime {
 
+class ExpertCache;
 class HostGroup;
 class Backend;
 class Gpu;
@@ -62,6 +63,7 @@ struct BackendSetup {
   bool check_finite = false;
   bool count_experts = false;  // by expert
   ExpertCounts* expert_counts = nullptr;
+  ExpertCache* experts = nullptr;  // null: the CPU's are in the mapping
   std::function<void(const StepResult&)> on_result;
   std::function<void(const StepRepeat&)> on_repeat = {};
   CpuOpTable cpu_op = nullptr;  // null: this program's

@@ -285,6 +285,7 @@ Result<Forward> Engine::finish_forward(Pass& pass) {
   s.stats.tokens += pass.batch.tokens;
   s.stats.weight_bytes += pass.weight_bytes;
   s.stats.expert_use = s.runner->expert_use();
+  if (s.experts) s.stats.expert_cache = s.experts->use();
   return Forward::Done;
 }
 

@@ -32,6 +32,7 @@
 #include "lib/runtime/cpu/cpu_op_table.h"
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/engine/step_stats.h"
+#include "lib/runtime/experts/expert_cache_use.h"
 #include "lib/runtime/sampling/best_logits.h"
 #include "lib/runtime/sampling/token_filter.h"
 #include "lib/support/result.h"
@@ -44,6 +45,7 @@ class ThreadPool;
 namespace ktx::runtime {
 
 class Gpu;
+struct ExpertCacheOptions;
 class HostGroup;
 class ForwardTrace;
 struct SequenceState;
@@ -94,7 +96,10 @@ struct EngineOptions {
   std::optional<Isa> isa;                  // else the best of the machine
   bool drafter = false;                    // open the plan that this one has as its drafter
   bool verify = false;                     // check the hashes of all weights first
-  bool huge_pages = false;                 // copy the plan into huge pages instead of mapping it
+  // Main memory for routed experts of the CPU, others are read when they are needed
+  // (experts/expert_room.h); none: all are mapped where they fit; 0: they are mapped.
+  std::optional<int64_t> expert_memory_bytes;
+  bool huge_pages = false;  // copy the plan into huge pages instead of mapping it
   // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
   // every result is looked at for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;
@@ -103,6 +108,7 @@ struct EngineOptions {
   std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
   std::function<void(const StepRepeat&)> on_repeat;           // runs steps of the CPU twice; slow
   CpuOpTable cpu_op = nullptr;                                // for tests; null: this program's
+  const ExpertCacheOptions* expert_cache = nullptr;           // for tests; its slots do not count
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
   // Of plans for several hosts: whether GPUs of different ones have links (gpu/gpu_link.h).
   GpuLinks gpu_links = GpuLinks::Auto;
@@ -175,6 +181,7 @@ struct EngineStats {
   int64_t tokens = 0;        // tokens computed
   int64_t weight_bytes = 0;  // weights read for them
   ExpertUse expert_use;      // activations of routed experts in them
+  ExpertCacheUse expert_cache;
 };
 
 // Blocks of the KV cache (64 tokens each).

@@ -15,6 +15,8 @@
 #include "lib/runtime/engine/final_hidden.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/plan_runner.h"
+#include "lib/runtime/experts/expert_cache.h"
+#include "lib/runtime/experts/expert_note.h"
 #include "lib/support/file_stamp.h"
 #include "lib/support/thread_pool.h"
 
@@ -50,6 +52,8 @@ struct Engine::State {
   PrefixCache prefixes{kv};
   std::set<Sequence*> sequences;  // all that live
   std::shared_ptr<ThreadPool> pool;
+  std::unique_ptr<ExpertCache> experts;  // null: all are mapped
+  std::unique_ptr<ExpertNote> expert_note;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<WarmUp> warm_up;
   std::vector<Pass> passes;  // as many as may be in flight, in turn

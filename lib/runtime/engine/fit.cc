@@ -161,9 +161,15 @@ Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& opti
   return sizes;
 }
 
+uint64_t most_of(uint64_t available) {
+  const uint64_t left_alone = std::max(uint64_t{512} << 20, available / 16);
+  return available - std::min(available, left_alone);
+}
+
 Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {
   const plan::MemoryEstimate& memory = sizes.memory;
-  const uint64_t needed = memory.arena_bytes + memory.kv_bytes + memory.state_bytes;
+  const uint64_t needed =
+      memory.arena_bytes + memory.kv_bytes + memory.state_bytes + sizes.expert_bytes;
   if (needed <= available_bytes) {
     if (memory.total_bytes > memory_bytes) {
       sizes.notes.push_back(fmt::format(
@@ -185,10 +191,13 @@ Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) 
                             sizes.kv_blocks.states -
                                 shape.running_states() * static_cast<uint64_t>(shape.max_batch)));
   }
+  if (sizes.expert_slots > 0) {
+    text += row("experts", sizes.expert_bytes, fmt::format("{} slots", sizes.expert_slots));
+  }
   text += row("together", needed, "");
   text += row("available", available_bytes, fmt::format("of {}", human_bytes(memory_bytes)));
-  text += row("(weights)", memory.weight_bytes, "mapped, not counted");
-  const uint64_t fixed = memory.arena_bytes + memory.state_bytes;
+  text += row("(weights)", memory.weight_bytes - sizes.expert_bytes, "mapped, not counted");
+  const uint64_t fixed = memory.arena_bytes + memory.state_bytes + sizes.expert_bytes;
   const uint64_t left = available_bytes - std::min(available_bytes, fixed);
   const int64_t ctx = ctx_for(sizes, left / 10 * 9);
   text += "ways out:\n";
@@ -197,6 +206,7 @@ Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) 
   text += fmt::format(
       "  a smaller cache: --kv-type=q8 (half of f16), a lower --max-batch, or "
       "--kv-budget\n");
+  if (sizes.expert_slots > 0) text += "  less memory for experts (--expert-memory)\n";
   text += "  more memory for this process, or a plan of a smaller model";
   return Error{text};
 }

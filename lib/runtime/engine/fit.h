@@ -18,6 +18,10 @@ struct Sizes {
   Precision precision = Precision::Fast;
   plan::KvBlocks kv_blocks;  // after the budget
   plan::MemoryEstimate memory;
+  // Of the CPU's routed experts, where not all are in memory (experts/expert_room.h); they count
+  // in `memory` instead of these weights.
+  int64_t expert_slots = 0;
+  uint64_t expert_bytes = 0;
   std::vector<std::string> notes;
 };
 
@@ -31,6 +35,9 @@ Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& opti
 
 // The blocks of the cache and its memory, from the shape. Fails when the budget is too small.
 Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Sizes& sizes);
+
+// What a run may take of a machine's memory: the cache is touched late, when others may have grown.
+uint64_t most_of(uint64_t available);
 
 // Fails with a table when activations and cache do not fit `available_bytes`. The
 // weights are mapped: when they do not fit beside, a note says that they will be

@@ -11,11 +11,13 @@
 namespace ktx::runtime {
 
 struct HostArena {
-  static Result<HostArena> create(const plan::PlanView& plan, const plan::RunShape& shape) {
+  // `behind`: bytes behind the layout's, for guesses (experts/expert_prediction.h).
+  static Result<HostArena> create(const plan::PlanView& plan, const plan::RunShape& shape,
+                                  uint64_t behind = 0) {
     HostArena host;
     host.layout =
         KTX_TRY(plan::lay_out_device_arena(plan, "cpu", shape.step_tokens, shape.step_outputs));
-    host.memory = KTX_TRY(Arena::allocate(host.layout.total_bytes, "activations"));
+    host.memory = KTX_TRY(Arena::allocate(host.layout.total_bytes + behind, "activations"));
     return host;
   }
 

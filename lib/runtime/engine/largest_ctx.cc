@@ -13,12 +13,6 @@
 namespace ktx::runtime {
 namespace {
 
-// What a run may take of a machine's memory: the cache is touched late, when others may have grown.
-uint64_t most_of(uint64_t available) {
-  const uint64_t left_alone = std::max(uint64_t{512} << 20, available / 16);
-  return available - std::min(available, left_alone);
-}
-
 struct Fit {
   bool fits = false;
   bool streams = true;  // and there is room to stream experts, where the plan does

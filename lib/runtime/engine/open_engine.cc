@@ -10,6 +10,7 @@
 #include "lib/runtime/engine/engine_state.h"
 #include "lib/runtime/engine/largest_ctx.h"
 #include "lib/runtime/engine/open_parts.h"
+#include "lib/runtime/experts/expert_room.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/host_memory.h"
 #include "lib/support/strings.h"
@@ -86,6 +87,18 @@ Result<std::string> choose_by_room(const plan::PlanView& plan,
   return note;
 }
 
+// The cache of experts, where not all are mapped; else null.
+Result<std::unique_ptr<ExpertCache>> open_experts(const plan::PlanView& plan,
+                                                  const std::string& path,
+                                                  const EngineOptions& options, const Sizes& sizes,
+                                                  const std::optional<FileStamp>& stamp) {
+  if (sizes.expert_slots == 0) return std::unique_ptr<ExpertCache>();
+  ExpertCacheOptions cache = options.expert_cache ? *options.expert_cache : ExpertCacheOptions{};
+  cache.slots = sizes.expert_slots;
+  if (stamp) cache.reader.stamp = &*stamp;
+  return ExpertCache::open(plan, path, cache);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const EngineOptions& given) {
@@ -114,6 +127,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const std::string note = KTX_TRY(choose_by_room(plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
+    KTX_TRY(choose_expert_slots(plan, options, available, s.sizes));
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = KTX_TRY(isa_of_run(plan, options));
 
@@ -126,6 +140,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     s.kv.states().set_reclaim(reclaim(SequenceKind::State));
     const OpenedThreads opened = open_threads(options, host);
     s.pool = opened.pool;
+    s.experts = KTX_TRY(open_experts(plan, path, options, s.sizes, s.opened));
+    if (s.experts) s.expert_note = std::make_unique<ExpertNote>(*s.experts, path);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
                                            .kv = s.kv,
                                            .pool = *s.pool,
@@ -137,6 +153,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .gpu_graphs = options.gpu_graphs,
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
+                                           .experts = s.experts.get(),
                                            .on_result = options.on_result,
                                            .on_repeat = options.on_repeat,
                                            .cpu_op = options.cpu_op,
@@ -148,7 +165,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     // Beside GPUs, whose weights have been read by now, for the nodes alone.
     const bool wanted = !gpus || opened.places.nodes.size() > 1;
     if (wanted && s.sizes.memory.total_bytes <= available.value_or(0)) {
-      s.warm_up = open_warm_up(s.plan, opened.places, s.sizes.notes);
+      s.warm_up = s.experts ? std::make_unique<WarmUp>(s.plan, WarmUp::Weights::NoExperts)
+                            : open_warm_up(s.plan, opened.places, s.sizes.notes);
     }
     return {};
   };

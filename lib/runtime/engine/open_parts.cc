@@ -71,7 +71,7 @@ std::unique_ptr<WarmUp> open_warm_up(const plan::PlanFile& plan, const target::T
       runs.clear();
     }
   }
-  return std::make_unique<WarmUp>(plan, std::move(runs), places.nodes);
+  return std::make_unique<WarmUp>(plan, WarmUp::Weights::All, std::move(runs), places.nodes);
 }
 
 }  // namespace ktx::runtime

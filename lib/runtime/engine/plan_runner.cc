@@ -7,6 +7,7 @@
 #include "lib/program/forwards_in_flight.h"
 #include "lib/program/program.h"
 #include "lib/runtime/cpu/cpu_backend.h"
+#include "lib/runtime/experts/expert_prediction.h"
 #include "lib/runtime/gpu/gpu_backend.h"
 #include "lib/runtime/hosts/host_backend.h"
 #include "lib/runtime/hosts/host_boundaries.h"
@@ -33,7 +34,8 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const BackendSetup& given
   PlanRunner& r = *runner;
   BackendSetup setup = given;
   setup.expert_counts = &r.counts_;
-  r.host_ = KTX_TRY(HostArena::create(setup.plan, setup.shape));
+  r.host_ = KTX_TRY(HostArena::create(setup.plan, setup.shape,
+                                      setup.experts ? prediction_bytes(*setup.plan.program) : 0));
   r.cpu_ = KTX_TRY(create_cpu_backend(setup, r.parts_, r.host_));
   r.backends_.push_back(r.cpu_.get());
   if (!r.parts_.gpus.empty()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/runtime/engine/expert_use.h"
+#include "lib/runtime/experts/expert_cache_use.h"
 #include "lib/runtime/sampling/sampler.h"
 
 namespace ktx::runtime {
@@ -70,6 +71,7 @@ struct SchedulerStats {
   double prompt_seconds = 0;      // sums over requests that gave a token: RequestEnd's
   double decode_seconds = 0;
   ExpertUse expert_use;  // activations of routed experts
+  ExpertCacheUse expert_cache;
   SecondsHistogram queue_time;
   SecondsHistogram first_token;  // from submit to the first token
   SecondsHistogram between_tokens;

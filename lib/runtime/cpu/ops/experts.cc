@@ -8,6 +8,9 @@
 // The quantisation behind gate_up works in groups of 128 columns. Items of that many rows are too
 // few for many threads (8 experts of 768 rows: 48 for 16 threads, which wait 10 % of their time for
 // the last ones), so that a token's items are shorter and the last one of a group quantises it.
+//
+// Experts of a cache (experts/expert_cache.h) may still be on their way from disk: gate_up takes
+// them last, one after the other, and an item waits for its own; down needs all of them.
 #include "kernels/matmul/experts.h"
 
 #include <fmt/format.h>
@@ -21,6 +24,7 @@
 #include "lib/runtime/cpu/ops/matmul_input.h"
 #include "lib/runtime/cpu/ops/row_runs.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
+#include "lib/runtime/experts/expert_cache.h"
 
 namespace ktx::runtime {
 namespace {
@@ -62,6 +66,19 @@ class Pairs {
   }
   int64_t active_count() const { return active_count_; }
   int32_t active(int64_t i) const { return active_[i]; }
+  // Begins to read those that are missing, and puts them behind the others; whether there are any.
+  bool fetch(CachedExperts& cached, const ExpertsArgs& args) {
+    cached.need({args.offsets, static_cast<size_t>(args.experts) + 1}, args.tokens);
+    const auto end = active_.begin() + active_count_;
+    const auto is_present = [&](int32_t expert) { return cached.present(expert); };
+    return std::partition(active_.begin(), end, is_present) != end;
+  }
+  bool wait_for_down(CachedExperts& cached) const {
+    for (int64_t i = 0; i < active_count_; ++i) {
+      if (!cached.wait(active_[i], CachedExperts::kDown)) return false;
+    }
+    return !cached.failed();
+  }
 
  private:
   std::vector<int32_t> active_;
@@ -90,10 +107,13 @@ class GateUpStep final : public CpuStep {
     args_.up_bias = up_bias_.data();
     args_.gate_factors = gate_factors_.data();
     args_.up_factors = up_factors_.data();
-    args_.gate = gate.matrix;
-    args_.up = up.matrix;
-    args_.gate_expert_bytes = gate.matrix_bytes;
-    args_.up_expert_bytes = up.matrix_bytes;
+    args_.gate = {gate.matrix, gate.matrix_bytes};
+    args_.up = {up.matrix, up.matrix_bytes};
+    cached_ = context.experts ? context.experts->of(context.step.weights[0]) : nullptr;
+    if (cached_) {
+      args_.gate.places = cached_->gate();
+      args_.up.places = cached_->up();
+    }
     args_.x = x.f32();
     args_.x_stride = x.stride();
     args_.xq = xq.data;
@@ -111,40 +131,47 @@ class GateUpStep final : public CpuStep {
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
     const int64_t active = pairs_.active_count();
     if (active == 0) return {};
+    const bool awaits = cached_ && pairs_.fetch(*cached_, args_.experts);
+    const WeightMatrix& gate = args_.gate.first;
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
     groups_.clear();
-    if (is_stream(args_.gate, pairs_each)) {
-      runs_ = stream_runs({args_.gate, 2, 2 * active, kRunRows, threads_, shares_});
-      if (columns_ > kRunRows) groups_.start(active, args_.gate.rows, columns_);
+    if (is_stream(gate, pairs_each)) {
+      runs_ = stream_runs({gate, 2, 2 * active, kRunRows, threads_, shares_});
+      if (columns_ > kRunRows) groups_.start(active, gate.rows, columns_);
     } else {
       // BF16 activations are copied for each item: all the rows that it may have.
       const bool copies = bf16_ && batch.tokens > kDecodeTokens;
-      const int64_t rows = copies ? kExpertsMaxRows : matmul_chunk_rows(args_.gate, pairs_each);
-      runs_ = RowRuns::even(
-          args_.gate.rows,
-          std::clamp<int64_t>(ceil_div(rows, columns_) * columns_, columns_, kExpertsMaxRows));
+      const int64_t rows = copies ? kExpertsMaxRows : matmul_chunk_rows(gate, pairs_each);
+      runs_ = RowRuns::even(gate.rows, std::clamp<int64_t>(ceil_div(rows, columns_) * columns_,
+                                                           columns_, kExpertsMaxRows));
     }
-    by_expert_ = shares_ == 1 && batch.tokens > kDecodeTokens;
-    return {active * runs_.count(), active * (args_.gate_expert_bytes + args_.up_expert_bytes),
-            nullptr};
+    by_expert_ = shares_ == 1 && (batch.tokens > kDecodeTokens || awaits);
+    // The first item, so that the next layer's reads begin beside all of this one's work.
+    batch_ = &batch;
+    guesses_ = cached_ && cached_->guesses(batch) ? 1 : 0;
+    return {guesses_ + active * runs_.count(),
+            active * (args_.gate.expert_bytes + args_.up.expert_bytes), nullptr};
   }
 
   void lead_part(int64_t /*products*/, int64_t column_group) override { columns_ = column_group; }
 
   void run(int64_t item, std::byte* scratch) override {
+    if ((item -= guesses_) < 0) return cached_->guess(*batch_);
     ExpertsGateUpArgs args = args_;
     args.experts.scratch = scratch;
     const auto [active, expert, part] = place(item);
+    if (cached_ && !cached_->wait(expert, CachedExperts::kGateUp)) return;
     // Threads take items in turn: this is likely to be the next one of this thread.
     if (const int64_t next = item + threads_; next < pairs_.active_count() * runs_.count()) {
       const Place then = place(next);
-      args.next = args_.gate.data + then.expert * args_.gate_expert_bytes +
-                  runs_.begin(then.part) * args_.gate.row_bytes;
+      args.next =
+          args_.gate.data(then.expert) + runs_.begin(then.part) * args_.gate.first.row_bytes;
     }
     experts_gate_up(args, expert, runs_.begin(part), runs_.end(part));
   }
 
   OutputRegion done(int64_t item) override {
+    if ((item -= guesses_) < 0) return {};
     const Place at = place(item);
     const ExpertsArgs& experts = args_.experts;
     OutputRegion region = {experts.order, experts.offsets[at.expert],
@@ -155,7 +182,7 @@ class GateUpStep final : public CpuStep {
   }
 
   int64_t scratch_bytes() const override {
-    return experts_scratch_bytes(std::max(args_.gate.cols, args_.up.cols));
+    return experts_scratch_bytes(std::max(args_.gate.first.cols, args_.up.first.cols));
   }
 
  private:
@@ -174,6 +201,7 @@ class GateUpStep final : public CpuStep {
   }
 
   ExpertsGateUpArgs args_;
+  CachedExperts* cached_ = nullptr;  // null: all are in the mapping
   MatmulKernel gate_kernel_, up_kernel_;
   SmallWeight gate_bias_, up_bias_, gate_factors_, up_factors_;
   Pairs pairs_;
@@ -184,6 +212,8 @@ class GateUpStep final : public CpuStep {
   int64_t shares_ = 1;
   bool bf16_ = false;       // activations
   bool by_expert_ = false;  // the order of this step's items
+  int64_t guesses_ = 0;     // items before them: 1 where the next layer is guessed
+  const Batch* batch_ = nullptr;
 };
 
 class DownStep final : public CpuStep {
@@ -199,8 +229,9 @@ class DownStep final : public CpuStep {
     args_.down_kernel = &kernel_;
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     args_.bias = bias_.data();
-    args_.down = down.matrix;
-    args_.down_expert_bytes = down.matrix_bytes;
+    args_.down = {down.matrix, down.matrix_bytes};
+    cached_ = context.experts ? context.experts->of_down(context.step.weights[0]) : nullptr;
+    if (cached_) args_.down.places = cached_->down();
     args_.h = h.f32();
     args_.h_stride = h.stride() / attrs.top_k;
     args_.hq = hq.data;
@@ -219,16 +250,18 @@ class DownStep final : public CpuStep {
   StepWork begin(const Batch& batch) override {
     args_.experts.tokens = batch.tokens;
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
+    if (cached_ && !pairs_.wait_for_down(*cached_)) return {0, 0, "experts were not read"};
+    const WeightMatrix& down = args_.down.first;
     const int64_t active = std::max<int64_t>(1, pairs_.active_count());
     // An item reads its rows of all chosen experts, so that it needs fewer of them; with
     // many tokens as many as a kernel unpacks at once, if every thread gets two items. One
     // token's runs are as long as they may be: after each, memory has to be found anew.
     constexpr int64_t kMostRows = 128, kShortestRows = 32;
-    const int64_t rows = args_.down.rows;
-    if (is_stream(args_.down, batch.tokens)) {
-      runs_ = stream_runs({args_.down, active, active, kPanelRows, threads_, shares_});
+    const int64_t rows = down.rows;
+    if (is_stream(down, batch.tokens)) {
+      runs_ = stream_runs({down, active, active, kPanelRows, threads_, shares_});
     } else {
-      const int64_t by_bytes = matmul_chunk_rows(args_.down, 1) / std::min<int64_t>(active, 8);
+      const int64_t by_bytes = matmul_chunk_rows(down, 1) / std::min<int64_t>(active, 8);
       // BF16 activations are copied for each item: one item a thread, if it may be so large.
       const int64_t share = ceil_div(rows, threads_);
       const int64_t wish = bf16_ && share <= kMostRows ? share : rows / (2 * threads_);
@@ -241,7 +274,7 @@ class DownStep final : public CpuStep {
                         rows, {std::min(longest, kShortestRows), longest, kPanelRows, threads_})
                   : RowRuns::even(rows, longest);
     }
-    return {runs_.count(), active * args_.down_expert_bytes, nullptr};
+    return {runs_.count(), active * args_.down.expert_bytes, nullptr};
   }
 
   void run(int64_t item, std::byte* scratch) override {
@@ -250,10 +283,11 @@ class DownStep final : public CpuStep {
     experts_down(args, runs_.begin(item), runs_.end(item));
   }
 
-  int64_t scratch_bytes() const override { return experts_scratch_bytes(args_.down.cols); }
+  int64_t scratch_bytes() const override { return experts_scratch_bytes(args_.down.first.cols); }
 
  private:
   ExpertsDownArgs args_;
+  CachedExperts* cached_ = nullptr;  // null: all are in the mapping
   MatmulKernel kernel_;
   SmallWeight bias_;
   Pairs pairs_;

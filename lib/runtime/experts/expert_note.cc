@@ -1,0 +1,53 @@
+#include "lib/runtime/experts/expert_note.h"
+
+#include <chrono>
+#include <system_error>
+
+#include "lib/plan/expert_profile.h"
+#include "lib/support/signal_block.h"
+#include "lib/support/write_file.h"
+
+namespace ktx::runtime {
+
+ExpertNote::ExpertNote(ExpertCache& cache, const std::string& plan_path)
+    : cache_(cache), path_(plan_path + ".experts") {
+  if (const auto profile = plan::read_expert_profile(path_)) cache_.prefer(*profile);
+  try {
+    const SignalBlock block;
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error&) {
+    // No thread to be had: experts come when they are needed.
+  }
+}
+
+ExpertNote::~ExpertNote() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  write();
+}
+
+bool ExpertNote::stopping(int seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::seconds(seconds), [this] { return stopping_; });
+}
+
+void ExpertNote::work() {
+  // Few at a time: what a pass needs meanwhile waits for no more than these.
+  constexpr int64_t kAtOnce = 16;
+  while (!stopping(0) && cache_.preload(kAtOnce) > 0) continue;
+  while (!stopping(60)) write();
+}
+
+void ExpertNote::write() {
+  const int64_t chosen = cache_.use().chosen();
+  if (chosen == noted_) return;
+  noted_ = chosen;
+  // Nothing depends on it.
+  (void)replace_file(path_, plan::kExpertProfileMagic, plan::to_json(cache_.profile()));
+}
+
+}  // namespace ktx::runtime
