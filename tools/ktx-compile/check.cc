@@ -217,8 +217,9 @@ class Checker {
       if (table) fmt::print(out, "{}", *table);
       if (!table) sink_.error({}, "", table.error().message);
     } else if (options_.estimate) {
-      const auto estimate = passes::estimate_of(state_);
+      auto estimate = passes::estimate_of(state_);
       if (estimate) {
+        estimate->disk_gbps = options_.disk_gbps;
         fmt::print(out, "{}", passes::print_estimate(*estimate));
         fmt::print(out, "{}", passes::next_best_move(state_, *estimate));
         fmt::print(out, "{}", drafter_);

@@ -15,6 +15,7 @@
 #include "lib/passes/cost/module_bytes.h"
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/lower/prefill_device.h"
+#include "lib/plan/expert_memory.h"
 #include "lib/plan/state_layout.h"
 #include "lib/program/forwards_in_flight.h"
 #include "lib/target/host_device.h"
@@ -312,6 +313,12 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   estimate.transferred_values = hand_overs.values;
   const Result<program::Program> launched = launched_steps(model, placement);
   if (!launched) return estimate;  // the findings say why
+  const DeviceUse& cpu = estimate.devices.front();
+  if (cpu.name == "cpu" && cpu.too_small() && estimate.division.empty()) {
+    const uint64_t others = cpu.total() - plan::expert_memory(*launched).bytes;
+    const uint64_t room = cpu.capacity - std::min(cpu.capacity, others);
+    estimate.disk = experts_on_disk(*launched, model.profile, room);
+  }
   auto slots = plan::StreamSlots::Layer;
   for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);
   estimate.forwards_in_flight = program::forwards_in_flight(*launched);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/passes/cost/experts_on_disk.h"
 #include "lib/passes/cost/forward_time.h"
 #include "lib/passes/cost/memory_formulas.h"
 #include "lib/passes/cost/priced_model.h"
@@ -19,6 +20,8 @@
 #include "lib/plan/stream_slots.h"
 
 namespace ktx::passes {
+
+inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive
 
 struct DeviceUse {
   std::string name;  // "cpu", "cuda:0"
@@ -61,14 +64,14 @@ struct Estimate {
   int64_t forwards_in_flight = 1;          // over hosts (forwards_over_hosts.h)
   int64_t chunks_in_flight = 1;            // of one prompt
   std::vector<StreamTrial> stream_trials;  // of the state
+  ExpertsOnDisk disk;                      // where the CPU's memory is too small
+  double disk_gbps = kDiskGbps;
 };
 
 // Bytes that a device reserves. A CUDA context with its libraries and graphs takes about 500 MiB,
 // fragments more.
 inline constexpr uint64_t kGpuReserve = uint64_t{768} << 20;
 inline constexpr uint64_t kCpuReserve = uint64_t{512} << 20;
-
-inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive; for the first start
 
 // Memory alone: fast enough for each placement that is tried.
 Result<Estimate> memory_of(const PricedModel& model, const MemoryFormulas& formulas,

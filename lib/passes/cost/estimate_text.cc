@@ -39,7 +39,8 @@ std::string estimate_table(const Estimate& estimate) {
 }
 
 std::string print_estimate(const Estimate& estimate) {
-  return estimate_table(estimate) + memory_notes(estimate) + speed_notes(estimate);
+  return estimate_table(estimate) + memory_notes(estimate) + speed_notes(estimate) +
+         disk_notes(estimate);
 }
 
 std::string trials_table(const std::vector<StreamTrial>& trials) {
@@ -192,7 +193,8 @@ std::string memory_notes(const Estimate& estimate) {
   out += fmt::format(
       "start: the plan is mapped; {} of weights are read once, {:.1f} s at {:g} GB/s "
       "of disk\n",
-      human_bytes(weights), static_cast<double>(weights) / (kDiskGbps * 1e9), kDiskGbps);
+      human_bytes(weights), static_cast<double>(weights) / (estimate.disk_gbps * 1e9),
+      estimate.disk_gbps);
   if (estimate.crossings > 0) {
     out +=
         fmt::format("hand-overs between devices: {} a token, of {} value{}\n", estimate.crossings,
@@ -228,6 +230,29 @@ std::string speed_notes(const Estimate& estimate) {
   out += flight_text(estimate);
   out += trials_table(estimate.stream_trials);
   return out;
+}
+
+std::string disk_notes(const Estimate& estimate) {
+  const ExpertsOnDisk& disk = estimate.disk;
+  if (disk.experts == 0) return "";
+  if (disk.slots == 0) {
+    return fmt::format(
+        "routed experts: the CPU has no room for one layer's, {}; all are mapped, and read page by "
+        "page\n",
+        human_bytes(disk.least_bytes));
+  }
+  const double seconds = disk.token_bytes / (estimate.disk_gbps * 1e9);
+  std::string out = fmt::format(
+      "routed experts: {} of {} in main memory ({}), {:.1f} % of the chosen ones; {} a token from "
+      "disk\n    {:.1f} ms at {:g} GB/s",
+      disk.slots, disk.experts, human_bytes(static_cast<uint64_t>(disk.slots) * disk.slot_bytes),
+      100 * disk.hit_rate, human_bytes(static_cast<uint64_t>(disk.token_bytes)), 1e3 * seconds,
+      estimate.disk_gbps);
+  if (estimate.token.known) {
+    out += fmt::format(": {:.1f} tokens/s instead of {:.1f}",
+                       1 / (estimate.token.seconds + seconds), 1 / estimate.token.seconds);
+  }
+  return out + "\n";
 }
 
 }  // namespace ktx::passes

@@ -13,6 +13,7 @@ std::string print_estimate(const Estimate& estimate);
 std::string estimate_table(const Estimate& estimate);
 std::string memory_notes(const Estimate& estimate);
 std::string speed_notes(const Estimate& estimate);
+std::string disk_notes(const Estimate& estimate);  // "": all weights fit
 // The alternatives to the placement: a table of ways to stream experts; "": there were none.
 std::string trials_table(const std::vector<StreamTrial>& trials);
 
