@@ -7,6 +7,9 @@
 //              score = scale * q[t, h] . key[p, g], bent by softcap
 //              with g = h / (heads / kv_heads), first = first_position(attrs, position[t])
 //
+// Text attention: tokens see those behind them, too, the last one at last_position(), which has
+// been stored like those before.
+//
 // Sparse attention: the positions are those that `chosen` lists for the token, and kv.position
 // holds the number of the last one. "Positions" below are then numbers in that list; where it has
 // all positions, the bits are those of attention over all.
@@ -43,6 +46,7 @@
 #include <string_view>
 
 #include "kernels/attention/kv_layout.h"
+#include "kernels/attention/text_span.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
 #include "lib/target/isa.h"
@@ -74,7 +78,8 @@ struct AttentionArgs {
   AttentionAttrs attrs;          // key_dim and kv_heads agree with kv.layout
   const float* sinks = nullptr;  // [heads], or none
   KvView kv;
-  const int32_t* chosen = nullptr;  // [T, chosen_stride], rising; null: all positions
+  const int32_t* text_end = nullptr;  // [T] text attention: the last position of the token's text
+  const int32_t* chosen = nullptr;    // [T, chosen_stride], rising; null: all positions
   int64_t chosen_stride = 0;
   int64_t chosen_each = 0;   // elements from a KV head's list to the next one's; 0: one for all
   int64_t chosen_block = 1;  // positions of an element
@@ -100,6 +105,12 @@ inline constexpr int64_t kAttentionRows = 192;  // tokens x q heads that share t
 int64_t attention_scratch_bytes(const AttentionAttrs& attrs);
 inline constexpr int64_t attention_partial_floats(const AttentionAttrs& attrs) {
   return int64_t{attrs.value_dim} + 2;  // and maximum and sum of the weights
+}
+
+// The last position that a token sees, or the number of the last one in its list.
+inline int64_t last_seen(const AttentionArgs& a, int64_t token) {
+  const int64_t position = a.kv.position[token];
+  return a.text_end ? last_position(a.attrs, position, a.text_end[token]) : position;
 }
 
 // Whether number j of a token's list is an entry.

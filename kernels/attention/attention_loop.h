@@ -129,7 +129,10 @@ struct Tile {
   int64_t rows() const { return (token_end - token_begin) * heads(); }
   int64_t token(int64_t row) const { return token_begin + row / heads(); }
   int64_t head(int64_t row) const { return head_begin + row % heads(); }
-  int64_t position(int64_t row) const { return args.kv.position[token(row)]; }
+  int64_t first(int64_t row) const {
+    return first_position(args.attrs, args.kv.position[token(row)]);
+  }
+  int64_t positions(int64_t row) const { return last_seen(args, token(row)) + 1; }
   float* y(int64_t row) const {
     return args.y + token(row) * args.y_stride + head(row) * args.attrs.value_dim;
   }
@@ -483,10 +486,10 @@ KTX_INLINE Reach make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) {
     typename D::Elem* q = s.q + first * s.key_pad;
     for (int i = 0; i < R; ++i) {
       const int64_t r = first + i;
-      const int64_t position = tile.position(r), seen = first_position(a.attrs, position);
-      rows[r] = {kTogether ? q : q + i * s.key_pad, seen, position + 1, o(r), 0, 0};
+      const int64_t seen = tile.first(r), positions = tile.positions(r);
+      rows[r] = {kTogether ? q : q + i * s.key_pad, seen, positions, o(r), 0, 0};
       reach.first = seen < reach.first ? seen : reach.first;
-      reach.end = position + 1 > reach.end ? position + 1 : reach.end;
+      reach.end = positions > reach.end ? positions : reach.end;
       const float* in = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;
       row_to_elements<D, KvType::F32>(reinterpret_cast<const std::byte*>(in), 0, s.key_pad,
                                       a.attrs.key_dim, (kTogether ? s.turned : q) + i * s.key_pad);
@@ -541,11 +544,10 @@ template <class D>
 void merge_spans(const Tile<D>& tile) {
   const int64_t n = tile.args.attrs.value_dim;
   for (int64_t r = 0; r < tile.rows(); ++r) {
-    const int64_t position = tile.position(r);
-    const int64_t seen = first_position(tile.args.attrs, position);
+    const int64_t seen = tile.first(r);
     int64_t span = seen / kSpan;
     const float* first = tile.partial(r, span);
-    Row<D> total = {nullptr, seen, position + 1, tile.y(r), first[n], first[n + 1]};
+    Row<D> total = {nullptr, seen, tile.positions(r), tile.y(r), first[n], first[n + 1]};
     copy_row(total.o, first, n);
     for (++span; span * kSpan < total.positions; ++span) {
       float* o = tile.partial(r, span);

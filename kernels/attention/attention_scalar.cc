@@ -35,12 +35,13 @@ struct Cache {
   }
 };
 
-void attend(const Cache& cache, int64_t position, int64_t head, const float* q,
-            double* sum_of_values, float* y) {
+void attend(const Cache& cache, int64_t head, const float* q, double* sum_of_values, float* y) {
   const AttentionAttrs& attrs = cache.args.attrs;
+  const int64_t first = first_position(attrs, cache.args.kv.position[cache.token]);
+  const int64_t last = last_seen(cache.args, cache.token);
   double largest = -INFINITY, sum = 0;
   for (int64_t d = 0; d < attrs.value_dim; ++d) sum_of_values[d] = 0;
-  for (int64_t p = first_position(attrs, position); p <= position; ++p) {
+  for (int64_t p = first; p <= last; ++p) {
     double score = 0;
     for (int64_t d = 0; d < attrs.key_dim; ++d) {
       score += double{q[d]} * element(cache.type(p), cache.key(p), d);
@@ -85,9 +86,8 @@ void attention_scalar(const AttentionArgs& a) {
   const int64_t heads_per_kv = a.attrs.heads / a.attrs.kv_heads;
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     for (int64_t h = a.head_begin; h < a.head_end; ++h) {
-      attend({a, t, h / heads_per_kv}, a.kv.position[t], h,
-             a.q + t * a.q_stride + h * a.attrs.key_dim, reinterpret_cast<double*>(a.scratch),
-             a.y + t * a.y_stride + h * a.attrs.value_dim);
+      attend({a, t, h / heads_per_kv}, h, a.q + t * a.q_stride + h * a.attrs.key_dim,
+             reinterpret_cast<double*>(a.scratch), a.y + t * a.y_stride + h * a.attrs.value_dim);
     }
   }
 }

@@ -210,9 +210,11 @@ class AttentionParams : ParamPart {
       return in_.fail(
           fmt::format("'sliding_window' is {}, expected at most {}", *window, kMaxWidth));
     }
+    // That of an encoder is its width: a half on each side of the token.
+    const int64_t reach = family_.encoder ? *window / 2 + 1 : *window;
     const std::vector<bool> windowed = windowed_layers();
     for (size_t i = 0; i < windowed.size(); ++i) {
-      if (windowed[i]) p_.shapes[i].window = static_cast<int32_t>(*window);
+      if (windowed[i]) p_.shapes[i].window = static_cast<int32_t>(reach);
     }
   }
 

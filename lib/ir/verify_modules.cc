@@ -216,8 +216,8 @@ class Verifier {
     if (x->keys_of_layer < -1 || (x->keys_of_layer >= 0 && x->keys_of_layer >= module_->layer)) {
       fail(fmt::format("layer {} reads the keys of layer {}", module_->layer, x->keys_of_layer));
     }
-    if (x->whole_text && (x->window != 0 || x->keys_of_layer >= 0)) {
-      fail("attention over the whole text has a window or another layer's keys");
+    if (x->whole_text && (x->chunked != 0 || x->keys_of_layer >= 0)) {
+      fail("attention over the whole text has chunks or another layer's keys");
     }
     if (x->window < 0) fail(fmt::format("window is {}", x->window));
     if (x->gate < 0 || x->gate >= kHeadGates) fail(fmt::format("gate is {}", x->gate));

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "kernels/attention/attention_bf16.h"
 #include "tests/kernels/kernel_cases.h"
 
@@ -166,7 +168,7 @@ struct Expected {
 
 // Operands rounded as the variant rounds them, but for the weights.
 Expected naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t, int64_t head,
-               bool bf16) {
+               bool bf16, std::optional<int64_t> text_end = {}) {
   const int64_t g = head / (s.heads / s.kv_heads);
   const int32_t sequence = steps.sequence[static_cast<size_t>(t)];
   const float* q = steps.q.data() + (t * s.heads + head) * s.key_dim;
@@ -175,8 +177,10 @@ Expected naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t
   Expected out{std::vector<double>(width), std::vector<double>(width)};
   std::vector<double> scores;
   double largest = -INFINITY, sum = 0;
-  const int64_t count = steps.position[static_cast<size_t>(t)] + 1;
-  const int64_t first = first_position(s.attrs(), count - 1);
+  const int32_t position = steps.position[static_cast<size_t>(t)];
+  const int64_t first = first_position(s.attrs(), position);
+  const int64_t last = text_end ? last_position(s.attrs(), position, *text_end) : position;
+  const int64_t count = last + 1;
   for (int64_t p = first; p < count; ++p) {
     const auto key = cached(
         cache, sequence, cache.layout.key_offset(g, p % cache.layout.block_tokens), p, s.key_dim);
@@ -244,6 +248,40 @@ TEST_P(AttentionTest, AgreesWithPlainSoftmax) {
     for (int64_t h = 0; h < shape.heads; h += many ? 11 : 1) {
       expect_near(y.data() + (t * shape.heads + h) * shape.value_dim,
                   naive(shape, steps, cache, t, h, bf16), fmt::format("token {} head {}", t, h));
+    }
+  }
+}
+
+// A whole text: windows reach as far forward as back, and no further than its end. At the beginning
+// of one, where spans meet, and where the next one begins.
+TEST_P(AttentionTest, OfAWholeTextAgreesWithPlainSoftmaxOverBothSides) {
+  if (shape.chunked != 0) GTEST_SKIP() << "a whole text is not seen in chunks";
+  Random random(21);
+  const int64_t tokens = kAttentionSpan + 45;
+  const Steps steps = make_steps(random, shape, tokens);
+  Cache cache(shape, type, 24, tokens);
+  store(shape, steps, cache, isa);
+  const std::vector<int32_t> ends(static_cast<size_t>(steps.count),
+                                  static_cast<int32_t>(tokens - 1));
+  std::vector<float> y(static_cast<size_t>(steps.count * shape.heads * shape.value_dim)), alone(y);
+  AlignedBytes scratch(scratch_bytes(shape));
+  const AttentionFn run = *find_attention("attention", isa);
+  const int64_t half = shape.heads > 100 ? 2 : 7;
+  for (const int64_t middle : {half, kAttentionSpan, tokens}) {
+    AttentionArgs a = attention_args(shape, steps, cache, y, scratch);
+    a.text_end = ends.data();
+    a.token_begin = middle - half, a.token_end = middle + half;
+    run(a);
+    a.y = alone.data();
+    for (int64_t t = middle - half; t < middle + half; t += 3) {
+      a.token_begin = t, a.token_end = t + 1;
+      run(a);
+      const auto row = t * shape.heads * shape.value_dim;
+      expect_near(y.data() + row, naive(shape, steps, cache, t, 0, bf16, tokens - 1),
+                  fmt::format("token {}", t));
+      const auto width = static_cast<size_t>(shape.heads * shape.value_dim);
+      ASSERT_TRUE(same_bits(std::vector(y.data() + row, y.data() + row + width),
+                            std::vector(alone.data() + row, alone.data() + row + width)));
     }
   }
 }

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   float m = -INFINITY, l = 0, values[kOwn] = {};
-  const int from = positions > 0 ? first_seen(a.attrs, positions - 1) : 0;
+  const int from = first_taken(a, t);
   const PieceRange range = piece_range(from, positions, parts.splits, split);
   for (int piece = range.begin; piece < range.end; ++piece) {
     const int count = min(kPiece, positions - piece * kPiece);

@@ -106,16 +106,15 @@ __global__ void __launch_bounds__(kThreads)
     const int run_sequence = a.kv.sequence[first_token + begin];
     int end = begin, longest = 0, lowest = INT_MAX;
     for (; end < tokens && a.kv.sequence[first_token + end] == run_sequence; ++end) {
-      const int taken = taken_positions(a, first_token + end);
-      longest = max(longest, taken);
-      lowest = min(lowest, first_seen(a.attrs, max(taken - 1, 0)));
+      longest = max(longest, taken_positions(a, first_token + end));
+      lowest = min(lowest, first_taken(a, first_token + end));
     }
     int seen[2], from[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int token = row_token(g + 8 * r) - first_token;
       seen[r] = sequence[r] >= 0 && token >= begin && token < end ? positions[r] : 0;
-      from[r] = seen[r] > 0 ? first_seen(a.attrs, seen[r] - 1) : 0;
+      from[r] = seen[r] > 0 ? first_taken(a, first_token + token) : 0;
     }
     const PieceRange range = piece_range(lowest, longest, parts.splits, split);
     for (int piece = range.begin; piece < range.end; ++piece) {

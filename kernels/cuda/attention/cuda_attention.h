@@ -69,6 +69,9 @@ struct CudaAttentionArgs {
   int64_t top_k = 0;
   int32_t block = 0;
   CudaKvView kv;
+  // [T] Windows that reach as far forward as back: the last position of the token's text, which has
+  // been stored.
+  const int32_t* text_end = nullptr;
   // Upper bound of position[t] + 1 for every launch of this graph; decides the split.
   int64_t max_positions = 0;
   // A hint: no two tokens are of one sequence (pure decode). Right either way.

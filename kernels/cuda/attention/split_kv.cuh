@@ -3,6 +3,7 @@
 // parts are merged in rising order. With one split a kernel writes y itself.
 #pragma once
 
+#include "kernels/attention/text_span.h"
 #include "kernels/cuda/attention/kv_tile.cuh"
 #include "kernels/cuda/common/cuda_launch.cuh"
 
@@ -27,9 +28,13 @@ __device__ __forceinline__ PieceRange piece_range(int first, int end, int splits
   const int share = (pieces - before + splits - 1) / splits;
   return {min(pieces, before + split * share), min(pieces, before + (split + 1) * share)};
 }
-// How many positions a token takes: those up to its own, or the chosen ones. None of padding.
+// How many positions a token takes, from 0 on: those up to its own or to the end of its window, or
+// the chosen ones. None of padding.
 __device__ __forceinline__ int taken_positions(const CudaAttentionArgs& a, int64_t token) {
   const int positions = a.kv.position[token] + 1;
+  if (a.text_end && positions > 0) {
+    return static_cast<int>(last_position(a.attrs, positions - 1, a.text_end[token])) + 1;
+  }
   if (a.blocks && positions > 0) {
     return static_cast<int>(last_of_blocks(a.top_k, a.block, positions - 1)) + 1;
   }
@@ -50,6 +55,10 @@ __host__ __device__ inline bool one_token(const CudaAttentionArgs& a) {
 }
 __device__ __forceinline__ int first_seen(const AttentionAttrs& attrs, int position) {
   return static_cast<int>(first_position(attrs, position));
+}
+// (Where positions are chosen there is no window.)
+__device__ __forceinline__ int first_taken(const CudaAttentionArgs& a, int64_t token) {
+  return first_seen(a.attrs, max(a.kv.position[token], 0));
 }
 
 // What the weighted values are multiplied by, for the largest score and the sum of the weights; the
@@ -72,7 +81,7 @@ inline int64_t seen_positions(const CudaAttentionArgs& a, int64_t tokens) {
   const int64_t taken = a.blocks ? a.top_k * a.block : a.top_k;
   if (a.chosen || a.blocks) return taken < a.max_positions ? taken : a.max_positions;
   if (a.attrs.window == 0) return a.max_positions;
-  const int64_t window = a.attrs.window + tokens;
+  const int64_t window = (a.text_end ? 2 : 1) * a.attrs.window + tokens;
   return window < a.max_positions ? window : a.max_positions;
 }
 

@@ -110,12 +110,14 @@ void check_attention(OpCheck& s) {
   check_attention(s, s.attrs<AttentionAttrs>());
 }
 
-// Without windows: all positions are seen.
+// The slot keeps all positions: windows reach forward, too.
 void check_text_attention(OpCheck& s) {
   const auto& a = s.attrs<AttentionAttrs>();
-  s.require(a.window == 0 && a.chunked == 0 && a.value_in_key == 0,
-            "a window of {} in attention over the whole text", a.window);
   check_attention(s);
+  s.require(a.chunked == 0 && a.value_in_key == 0, "chunks, or values in keys, of a whole text");
+  if (a.slot < 0 || a.slot >= static_cast<int64_t>(s.flow.kv_slots.size())) return;
+  s.require(s.flow.kv_slots[a.slot].window == 0, "a slot that keeps {} positions of a whole text",
+            s.flow.kv_slots[a.slot].window);
 }
 
 void check_choose_positions(OpCheck& s) {

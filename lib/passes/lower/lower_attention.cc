@@ -168,7 +168,8 @@ Result<int32_t> Lowering::slot_of(const Module& attention, const ir::AttentionIn
   Keys& keys = found->second;
   const auto [slot, added] = keys.slots.try_emplace(attention.decision.device);
   if (added) {
-    slot->second = add_kv_slot(attention, a.kv_heads, a.head_dim, a.value_width(), a.window);
+    const int32_t kept = a.whole_text ? 0 : a.window;  // one pass reads them all
+    slot->second = add_kv_slot(attention, a.kv_heads, a.head_dim, a.value_width(), kept);
     emit(attention, StepOp::KvStore, {keys.k, keys.v}, {}, {}, KvStoreAttrs{slot->second});
   }
   return slot->second;

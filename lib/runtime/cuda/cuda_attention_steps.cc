@@ -64,8 +64,11 @@ class Attention : public GpuStep {
     args_.sinks = KTX_TRY(context.vector(0, sinks_));
     return {};
   }
-  // Each token sees what its sequence's last one of the pass does.
-  void see_whole_text(const CudaBind& context) { args_.kv.position = context.batch().text_end; }
+  // Each token sees what its sequence's last one of the pass does, or as far as its window reaches.
+  void see_whole_text(const CudaBind& context) {
+    const int32_t* const end = context.batch().text_end;
+    (args_.attrs.window > 0 ? args_.text_end : args_.kv.position) = end;
+  }
   int64_t workspace_bytes(const GpuShape& shape) const override {
     return attention_workspace(args_of(shape));
   }

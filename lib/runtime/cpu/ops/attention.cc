@@ -73,7 +73,7 @@ class AttentionStep : public CpuStep {
     } else if (top_k_ > 0) {
       number_chosen(batch);
     }
-    if (whole_text_) args_.kv.position = batch.text_end.data();
+    if (whole_text_) args_.text_end = batch.text_end.data();
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
     // ranges are halved: the cache is then read twice, by two cores.
@@ -128,7 +128,7 @@ class AttentionStep : public CpuStep {
   int64_t scratch_bytes() const override { return kernels::attention_scratch_bytes(args_.attrs); }
 
  protected:
-  // Each token sees what its sequence's last one of the pass does.
+  // Each token sees those behind it in the pass, too.
   void see_whole_text() {
     whole_text_ = true;
     partials_ = nullptr;  // texts are whole: there are few with so few tokens
