@@ -247,6 +247,8 @@ class Builder {
         return p.attention_bias;
       case When::MlpBias:
         return p.mlp_bias;
+      case When::BehindFirst:
+        return layer > 0;
       case When::MlpNorm:
         return !p.parallel_parts;
       case When::QkNorm:
@@ -283,6 +285,8 @@ class Builder {
         return p.qk_norm && p.shape(layer).rotated;
       case When::ScoreDense:
         return p.scores > 0 && p.score_dense;
+      case When::TextDense:
+        return p.text_dense > 0;
       case When::TextTypes:
         return p.text_types > 0;
       case When::Sinks:

@@ -89,6 +89,9 @@ class Reader : ParamPart {
       p_.glu.activation = static_cast<int32_t>(Activation::Silu);
     } else if (act == "gelu_pytorch_tanh") {
       p_.glu.activation = static_cast<int32_t>(Activation::GeluTanh);
+    } else if (act == "gelu" && family_.experts.layers == families::LayerPattern::AllDense) {
+      p_.glu.activation = static_cast<int32_t>(Activation::Product);  // behind that of the gate
+      p_.unit = static_cast<int32_t>(UnitFunction::GeluErf);
     } else {
       in_.fail(fmt::format(
           "'hidden_act' is '{}', expected silu or gelu_pytorch_tanh: other activations are not known",
@@ -129,12 +132,16 @@ class Reader : ParamPart {
     p_.encoder = family_.encoder;
     p_.scores = static_cast<int32_t>(in_.integer_or_null("score_count", 0, 1 << 16).value_or(0));
     p_.score_dense = in_.flag("score_dense").value_or(false);
+    p_.text_dense = in_.integer_or_null("text_dense_width", 0, kMaxWidth).value_or(0);
     p_.text_types = in_.integer_or_null("type_vocab_size", 0, kMaxVocab).value_or(0);
     p_.pooling = p_.scores > 0 ? "rank" : in_.text("pooling_type");
     if (p_.pooling == "rank" && p_.scores == 0) {
       in_.fail(
           "the file says that texts are ranked (pooling type 4) but lacks the tensor "
           "'cls.output.weight' for it");
+    }
+    if (p_.scores > 0 && !family_.has_role(ir::Role::ScoreHead)) {
+      in_.fail("the file scores texts ('cls.output.weight'), which is not known of such models");
     }
     if (p_.scores > 0 && family_.has_role(ir::Role::ScoreDense) && !p_.score_dense) {
       in_.fail(

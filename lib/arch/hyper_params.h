@@ -92,10 +92,12 @@ struct HyperParams {
   bool chunked_windows = false;
   bool router_scales_input = false;
   GluAttrs glu;
-  int32_t unit = -1;  // enum UnitFunction, of feed-forward parts without a gate; -1: they have one
+  int32_t unit =
+      -1;  // enum UnitFunction, of feed-forward parts without a gate, or of the gate; -1: glu
   bool layer_norms = false;
   int32_t scores = 0;  // of a text, instead of logits
   bool score_dense = false;
+  int64_t text_dense = 0;  // width between the linears behind a text's pooling; 0: none
   std::string pooling;
   int64_t text_types = 0;  // rows of the embedding of parts of a text
   bool encoder = false;

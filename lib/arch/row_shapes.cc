@@ -124,6 +124,10 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, p.hidden};
     case Role::ScoreHead:
       return {p.hidden, p.scores};
+    case Role::TextUpProj:
+      return {p.hidden, p.text_dense};
+    case Role::TextDownProj:
+      return {p.text_dense, p.hidden};
     default:
       return {};
   }

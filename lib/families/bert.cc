@@ -1,7 +1,8 @@
 // Encoders of the BERT kind: tokens see those behind them, norms stand behind the sums, and there
 // are no logits. BERT (with bge, e5, MiniLM) and XLM-RoBERTa (bge-m3, bge-reranker-v2-m3) have
 // learned positions and no gates; nomic-embed-text rotates and has gates, jina-embeddings-v3
-// rotates and has none. Some score texts.
+// rotates and has none. Some score texts. ModernBERT's norms stand before each part, but for that
+// of the first attention, which reads the normed embedding; most of its layers have a window.
 //
 // No rule files know them: their tree is by the names of decoders.
 #include "lib/families/layer_norm_rows.h"
@@ -54,6 +55,24 @@ constexpr std::span<const ModuleRow> kTreeJina3[] = {kRoot,      kEmbeddings,   
                                                      kBiasedQkv, kBiasedOutput, kBiasedMlp,
                                                      kSumNorms,  kModelRotary};
 
+constexpr ModuleRow kModernLayer[] = {
+    weighted(Role::EmbeddingNorm, "model.embed_norm", &kTorchLayerNorm, "token_embd_norm."),
+    {Role::LayerList, "model.layers", &kModuleList},
+    {Role::Layer, "model.layers.{layer}", &kDecoderLayer},
+    weighted(Role::AttentionNorm, "L.attention_norm", &kTorchLayerNorm, "B.attn_norm.",
+             When::BehindFirst),
+    {Role::Attention, "L.self_attn", &kAttention},
+};
+constexpr ModuleRow kModernMlp[] = {
+    weighted(Role::MlpNorm, "L.mlp_norm", &kTorchLayerNorm, "B.ffn_norm."),
+    {Role::Mlp, "L.mlp", &kMlp},
+    linear(Role::GateUpProj, "L.mlp.gate_up_proj", "B.ffn_up."),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
+    weighted(Role::FinalNorm, "model.norm", &kTorchLayerNorm, "output_norm."),
+};
+constexpr std::span<const ModuleRow> kTreeModern[] = {kRoot,        kEmbeddings, kModernLayer,
+                                                      kPlainOutput, kModernMlp,  kTwoRotaries};
+
 constexpr ConfigKey kEncoderKeys[] = {
     {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
     {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
@@ -68,6 +87,29 @@ constexpr ConfigKey kNomicRope[] = {
 constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kMlpKeys, kEncoderKeys, kScoreKeys};
 constexpr std::span<const ConfigKey> kKeysNomic[] = {kSizeKeys,  kMlpKeys,   kEncoderKeys,
                                                      kNomicRope, kScoreKeys, kRopeScalingKeys};
+constexpr ConfigKey kModernKeys[] = {
+    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
+    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
+     "", ""},
+    positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-5"),
+    positive("rope_theta", "rope.freq_base", "10000", "160000"),
+    positive("rope_local_base_freq", "rope.freq_base_swa", "10000", "10000"),
+    {"hidden_act", "hidden_act", KeyRead::Text, KeyKind::Text, KeyWeight::Plain, "gelu", "gelu"},
+    {"sliding_window", "attention.sliding_window", KeyRead::Int, KeyKind::Natural, KeyWeight::Plain,
+     "0", "128"},
+    {"layer_types", "attention.sliding_window_pattern", KeyRead::LayerTypesFromFull, KeyKind::Texts,
+     KeyWeight::Structural, "=windows", "=windows"},
+};
+constexpr std::span<const ConfigKey> kKeysModern[] = {kSizeKeys, kMlpKeys, kModernKeys, kScoreKeys};
+constexpr ConfigAlias kAliasesModern[] = {
+    {"norm_eps", "layer_norm_eps"},        {"hidden_activation", "hidden_act"},
+    {"local_attention", "sliding_window"}, {"global_attn_every_n_layers", "sliding_window_pattern"},
+    {"global_rope_theta", "rope_theta"},   {"local_rope_theta", "rope_local_base_freq"},
+};
+constexpr ConfigDefault kDefaultsModern[] = {
+    {"hidden_act", "\"gelu\""}, {"layer_norm_eps", "1e-5"}, {"rope_local_base_freq", "10000"},
+    {"rope_theta", "160000"},   {"sliding_window", "128"},
+};
 constexpr ConfigAlias kAliases[] = {
     // DistilBERT's
     {"dim", "hidden_size"},
@@ -123,6 +165,18 @@ const Family kJinaEmbeddingsV3 = {
     .unit = UnitFunction::GeluErf,
     .encoder = true,
     .rows = {kTreeJina3, kKeysNomic, kDefaultsJina3, kAliasesJina3},
+};
+
+const Family kModernBert = {
+    .architecture = "ModernBertModel",
+    .model_types = "modernbert",
+    .gguf_arch = "modern-bert",
+    .prefix = "ModernBert",
+    .windows = WindowPattern::PeriodFromFull,
+    .window_period = 3,
+    .layer_norms = true,
+    .encoder = true,
+    .rows = {kTreeModern, kKeysModern, kDefaultsModern, kAliasesModern},
 };
 
 }  // namespace ktx::families

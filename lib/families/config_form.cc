@@ -41,6 +41,9 @@ constexpr ConfigAlias kGlmKeys[] = {
 constexpr ConfigSign kExpertLayers[] = {{.key = "layer_types", .text = "moe", .among = true}};
 constexpr ConfigSign kExpertBlocks[] = {{.key = "layers_block_type", .text = "moe", .among = true}};
 
+// A Gemma 3 that embeds texts.
+constexpr ConfigSign kBothWays[] = {{.key = "use_bidirectional_attention", .min = 1, .max = 1}};
+
 // A shared part of width 0 is none.
 constexpr ConfigSign kNoShared[] = {
     {.key = "shared_intermediate_size"},
@@ -57,6 +60,7 @@ constexpr ConfigForm kForms[] = {
     {.model_type = "granitemoeshared", .signs = kNoShared, .becomes = "granitemoe"},
     {.model_type = "nemotron_h", .signs = kExpertLayers, .becomes = "nemotron_h_moe"},
     {.model_type = "nemotron_h", .signs = kExpertBlocks, .becomes = "nemotron_h_moe"},
+    {.model_type = "gemma3_text", .signs = kBothWays, .becomes = "gemma3_embedding"},
     {.model_type = "stablelm_epoch", .becomes = "stablelm"},
     {.model_type = "Yi", .becomes = "llama"},
     {.model_type = "glm4v_text", .becomes = "glm4"},

@@ -14,8 +14,8 @@
 
 namespace ktx::families {
 
-// What a config has to say for a form to fit: a number within a range (an absent one is 0), or a
-// text, or a list of texts that are all `text`, or of which one is.
+// What a config has to say for a form to fit: a number within a range (an absent one is 0, true is
+// 1), or a text, or a list of texts that are all `text`, or of which one is.
 struct ConfigSign {
   const char* key;
   int64_t min = 0;

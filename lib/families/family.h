@@ -49,6 +49,7 @@ enum class When {
   QkvBias,        // on q, k and v
   AttentionBias,  // config: attention_bias; on o and MLA's first projections
   MlpBias,
+  BehindFirst,      // layers but the first one
   MlpNorm,          // the feed-forward part does not read attention's norm (use_parallel_residual)
   QkNorm,           // config: use_qk_norm, true when absent
   CorrectionBias,   // routing with a correction bias
@@ -68,6 +69,7 @@ enum class When {
   Scores,           // those that do
   RotatedQkNorm,    // as QkNorm, in layers that are rotated
   ScoreDense,       // and have a linear before their scores
+  TextDense,        // linears behind the pooling of a text
   TextTypes,        // the model has an embedding of parts of a text
   Sinks,            // layers whose attention has sinks
   Indexer,          // layers of sparse attention that choose positions themselves

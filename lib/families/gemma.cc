@@ -1,7 +1,8 @@
 // Gemma 1, 2 and 3 (text): GeGLU, embeddings scaled by the square root of their width; from 2 on
 // norms before and behind attention and the feed-forward part, and windows. Gemma 3 norms queries
 // and keys and rotates layers with a window by a base of their own; Gemma 2 bends scores and logits
-// by tanh. GGUFs hold 1 + w for the norms' weights, so that they are plain norms.
+// by tanh. EmbeddingGemma is a Gemma 3 whose tokens see those behind them, with two linears behind
+// its pooling. GGUFs hold 1 + w for the norms' weights, so that they are plain norms.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -27,6 +28,12 @@ constexpr ModuleRow kGeluMlp[] = {
     linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
     {Role::Activation, "L.mlp.act_fn", &kGeluTanh},
 };
+constexpr ModuleRow kTextRoot[] = {{Role::Root, "", &kTextModel}};
+// Without an activation between them, so that it is all the same whether they come before pooling.
+constexpr ModuleRow kTextDense[] = {
+    linear(Role::TextUpProj, "dense_2", "dense_2.", When::TextDense),
+    linear(Role::TextDownProj, "dense_3", "dense_3.", When::TextDense),
+};
 constexpr std::span<const ModuleRow> kTree1[] = {kCausalRoot, kScaledStem, kGqaAttention,
                                                  kGeluMlp,    kLayerNorms, kTreeEnd};
 constexpr std::span<const ModuleRow> kTree2[] = {kCausalRoot, kScaledStem,    kGqaAttention,
@@ -34,6 +41,10 @@ constexpr std::span<const ModuleRow> kTree2[] = {kCausalRoot, kScaledStem,    kG
 constexpr std::span<const ModuleRow> kTree3[] = {kCausalRoot, kStem3,       kGqaAttention,
                                                  kQkNorms,    kGeluMlp,     kSandwichNorms,
                                                  kFinalNorm,  kTwoRotaries, kHead};
+
+constexpr std::span<const ModuleRow> kTreeText[] = {kTextRoot,  kStem3,       kGqaAttention,
+                                                    kQkNorms,   kGeluMlp,     kSandwichNorms,
+                                                    kFinalNorm, kTwoRotaries, kTextDense};
 
 constexpr ConfigKey kAlwaysTiedKeys[] = {
     {"tie_word_embeddings", "", KeyRead::Tied, KeyKind::Flag, KeyWeight::Plain, "", "true"},
@@ -53,6 +64,12 @@ constexpr std::span<const ConfigKey> kKeys2[] = {kSizeKeys,   kKvHeadKeys, kMlpK
 constexpr std::span<const ConfigKey> kKeys3[] = {
     kSizeKeys,       kKvHeadKeys, kMlpKeys,     kModelKeys,     kHeadKeys,
     kAlwaysTiedKeys, kWindowKeys, kSoftcapKeys, kLocalRopeKeys, kRopeScalingKeys};
+constexpr ConfigKey kTextDenseKeys[] = {
+    {"text_dense_width", "", KeyRead::TextDense, KeyKind::Natural, KeyWeight::Structural, "0", "0"},
+};
+constexpr std::span<const ConfigKey> kKeysText[] = {
+    kSizeKeys,   kKvHeadKeys,    kMlpKeys,         kModelKeys, kHeadKeys,
+    kWindowKeys, kLocalRopeKeys, kRopeScalingKeys, kScoreKeys, kTextDenseKeys};
 constexpr ConfigAlias kAliases[] = {
     {"hidden_activation", "hidden_act"},
     {"_sliding_window_pattern", "sliding_window_pattern"},
@@ -108,6 +125,20 @@ const Family kGemma3 = {
     .scaled_embedding = true,
     .activation = Activation::GeluTanh,
     .rows = {kTree3, kKeys3, kDefaults3, kAliases},
+};
+
+const Family kEmbeddingGemma = {
+    .architecture = "Gemma3TextModel",
+    .model_types = "gemma3_embedding",
+    .gguf_arch = "gemma-embedding",
+    .prefix = "Gemma3",
+    .module_k = "transformers.models.gemma3.modeling_gemma3",
+    .windows = WindowPattern::Period,
+    .window_period = 6,
+    .scaled_embedding = true,
+    .activation = Activation::GeluTanh,
+    .encoder = true,
+    .rows = {kTreeText, kKeysText, kDefaults3, kAliases},
 };
 
 }  // namespace ktx::families

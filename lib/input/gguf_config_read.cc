@@ -148,6 +148,14 @@ std::optional<ConfigScalar> read_flag(GgufKeys& keys, std::string_view key) {
   return std::nullopt;
 }
 
+std::optional<ConfigScalar> read_text(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  if (!value) return std::nullopt;
+  if (const auto text = value->string()) return std::string(*text);
+  keys.wrong(keys.full(key), "a text");
+  return std::nullopt;
+}
+
 // Newer files count the layers of multi-token prediction heads, which HF does
 // not: those at the end of the file that hold `nextn` tensors.
 std::optional<ConfigScalar> read_layers(GgufKeys& keys, std::string_view key) {
@@ -351,8 +359,9 @@ std::optional<ConfigScalar> read_first_dense(GgufKeys& keys, std::string_view ke
   return std::nullopt;
 }
 
-// A period n (layer i has a window where i % n < n - 1), or whether it has one for each layer.
-std::optional<ConfigScalar> read_layer_types(GgufKeys& keys, std::string_view key) {
+// A period n, or whether it has a window for each layer. One of n layers has none: that with
+// i % n = n - 1, or the first.
+std::optional<ConfigScalar> layer_types_by(GgufKeys& keys, std::string_view key, bool from_full) {
   constexpr int64_t kMostLayers = 4096;
   const GgufValue* value = keys.gguf.value(keys.full(key));
   const auto layers = read_layers(keys, "block_count");
@@ -374,8 +383,15 @@ std::optional<ConfigScalar> read_layer_types(GgufKeys& keys, std::string_view ke
   }
   const auto period = keys.integer(key);
   if (!period) return std::nullopt;
-  for (int64_t i = 0; i < *count; ++i) add(*period > 0 && i % *period < *period - 1);
+  const int64_t full = from_full ? 0 : *period - 1;
+  for (int64_t i = 0; i < *count; ++i) add(*period > 0 && i % *period != full);
   return types;
+}
+std::optional<ConfigScalar> read_layer_types(GgufKeys& keys, std::string_view key) {
+  return layer_types_by(keys, key, false);
+}
+std::optional<ConfigScalar> read_layer_types_from_full(GgufKeys& keys, std::string_view key) {
+  return layer_types_by(keys, key, true);
 }
 
 // The number that all layers of one kind have: those with a window, or the others. Nothing where
@@ -653,6 +669,13 @@ std::optional<ConfigScalar> read_score_count(GgufKeys& keys, std::string_view) {
 std::optional<ConfigScalar> read_score_dense(GgufKeys& keys, std::string_view) {
   if (keys.gguf.tensors().empty()) return std::nullopt;
   return keys.gguf.has("cls.weight");
+}
+
+// The width between the two linears behind a text's pooling; 0: the file has none.
+std::optional<ConfigScalar> read_text_dense(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  const GgufTensor* up = keys.gguf.find("dense_2.weight");
+  return up && up->n_dims == 2 ? up->shape[1] : int64_t{0};
 }
 
 // The numbers of llama_pooling_type; -1 is "not said".

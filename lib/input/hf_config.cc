@@ -436,7 +436,8 @@ bool holds(const HfConfig& config, const families::ConfigSign& sign) {
     }
     return config.string(sign.key) == sign.text;
   }
-  const int64_t number = config.i64(sign.key).value_or(0);
+  const int64_t flag = config.boolean(sign.key).value_or(false) ? 1 : 0;
+  const int64_t number = config.i64(sign.key).value_or(flag);
   return number >= sign.min && number <= sign.max;
 }
 

@@ -224,7 +224,7 @@ struct MlpInfo {
   int64_t hidden = 0;
   int64_t width = 0;
   GluAttrs glu;
-  int32_t unit = -1;  // enum UnitFunction, of a part without a gate; -1: it has one
+  int32_t unit = -1;  // enum UnitFunction, of a part without a gate, or of the gate before glu
 };
 struct RouterInfo {
   RouterAttrs attrs;

@@ -985,12 +985,16 @@ Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const f
   const auto& info = std::get<ir::MlpInfo>(module.info);
   const GluAttrs& attrs = info.glu;
   const size_t width = info.width;
-  if (info.unit >= 0) {
-    Vector inner = linear(need(module, Role::UpProj), x);
+  const auto bend = [&](Vector& inner) {
     for (float& value : inner) value = unit(static_cast<UnitFunction>(info.unit), value);
+  };
+  if (!graph_.child(module, Role::GateProj) && !graph_.child(module, Role::GateUpProj)) {
+    Vector inner = linear(need(module, Role::UpProj), x);
+    bend(inner);
     return linear(need(module, Role::DownProj), inner);
   }
-  const Vector gate = part_linear(module, Role::GateProj, Role::GateUpProj, 0, width, x);
+  Vector gate = part_linear(module, Role::GateProj, Role::GateUpProj, 0, width, x);
+  if (info.unit >= 0) bend(gate);
   const Vector up = part_linear(module, Role::UpProj, Role::GateUpProj, width, width, x);
   return linear(need(module, Role::DownProj), glu(attrs, gate, up));
 }

@@ -79,7 +79,7 @@ Status Lowering::lower_outputs(const Module& root, const Module& model, const Mo
   if (streams) last = KTX_TRY(collapse_streams(*streams, last, "last"));
   if (final_norm && !keep_normed) KTX_TRY(norm(*final_norm, last, last));
   if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
-  if (modules_.facts.encoder) return {};
+  if (modules_.facts.encoder) return lower_text_dense(root, last);
   const Module* head = KTX_TRY(child(root, Role::Head));
   const View logits = value("logits", modules_.facts.logits(), ValueType::F32, RowKind::Output);
   KTX_TRY(matmul(*head, last, logits));
@@ -87,6 +87,17 @@ Status Lowering::lower_outputs(const Module& root, const Module& model, const Mo
   if (modules_.facts.logit_scale != 1) scale_by(*head, logits, modules_.facts.logit_scale);
   if (cap > 0) emit(*head, StepOp::Softcap, {logits}, {logits}, {}, SoftcapAttrs{cap});
   return {};
+}
+
+// The linears behind the pooling of a text's states, which come before it here: both are linear.
+Status Lowering::lower_text_dense(const Module& root, View last) {
+  const Module* up = modules_.child(root, Role::TextUpProj);
+  if (!up) return {};
+  const int64_t width = KTX_TRY(info_of<ir::LinearInfo>(*up))->out;
+  const View wide = value("text_up", width, ValueType::F32, RowKind::Output);
+  KTX_TRY(matmul(*up, last, wide));
+  const View out = value("text", modules_.facts.hidden, ValueType::F32, RowKind::Output);
+  return matmul(*KTX_TRY(child(root, Role::TextDownProj)), wide, out);
 }
 
 Status Lowering::lower_scores(const Module& root, View last) {
@@ -181,9 +192,8 @@ Result<Lowering::Term> Lowering::term(const Module& parent, Role role, View in,
 }
 
 // What a part of the layer reads: what its norm makes of the stream, or the stream itself where
-// the norm stands behind the part, or behind its sum with the stream.
-Result<View> Lowering::part_input(const Module& layer, Role pre_norm, Role post_norm, Role sum_norm,
-                                  const char* value_name) {
+// there is none before the part.
+Result<View> Lowering::part_input(const Module& layer, Role pre_norm, const char* value_name) {
   if (head_input_ && pre_norm == Role::AttentionNorm) return *head_input_;
   const bool mixer = pre_norm == Role::AttentionNorm;
   if (const Module* streams =
@@ -193,8 +203,7 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, Role post_
     KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), in, normed));
     return normed;
   }
-  const bool behind = modules_.child(layer, post_norm) || modules_.child(layer, sum_norm);
-  if (!modules_.child(layer, pre_norm) && behind) return x_;
+  if (!modules_.child(layer, pre_norm)) return x_;
   const View normed = value(value_name, modules_.facts.hidden);
   KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), x_, normed));
   return normed;
@@ -237,8 +246,7 @@ Status Lowering::lower_layer(const Module& layer) {
   layer_ = layer.layer;
   View in;
   if (mixes(layer)) {
-    in = KTX_TRY(part_input(layer, Role::AttentionNorm, Role::AttentionPostNorm,
-                            Role::AttentionSumNorm, "attn_norm"));
+    in = KTX_TRY(part_input(layer, Role::AttentionNorm, "attn_norm"));
     const Terms mixed = KTX_TRY(lower_mixers(layer, in));
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, mixed));
     KTX_TRY(optional_norm(layer, Role::AttentionSumNorm, x_));
@@ -275,8 +283,7 @@ Status Lowering::lower_feed_forward(const Module& layer, View in) {
                       !modules_.child(layer, Role::MlpSumNorm);
   View mlp_in = in;
   if (!beside) {
-    mlp_in =
-        KTX_TRY(part_input(layer, Role::MlpNorm, Role::MlpPostNorm, Role::MlpSumNorm, "mlp_norm"));
+    mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, "mlp_norm"));
   }
   for (const Term& t : KTX_TRY(moe ? lower_moe(layer, *moe, mlp_in) : lower_mlp(layer, mlp_in))) {
     terms.push_back(t);
@@ -340,11 +347,13 @@ Result<Lowering::Terms> Lowering::lower_mixers(const Module& layer, View in) {
   return terms;
 }
 
-// act(gate(in)) * up(in) of a dense feed-forward part, or act(up(in)) of one without a gate.
+// act(gate(in)) * up(in) of a dense feed-forward part, or act(up(in)) of one without a gate. An
+// activation that glu has not is a step of its own.
 Result<View> Lowering::mlp_hidden(const Module& mlp, View in) {
   const ir::MlpInfo* m = KTX_TRY(info_of<ir::MlpInfo>(mlp));
   const std::string prefix = mlp.role == Role::SharedMlp ? "shared_" : "";
-  if (m->unit >= 0) {
+  const bool gated = modules_.child(mlp, Role::GateProj) || modules_.child(mlp, Role::GateUpProj);
+  if (!gated) {
     const View inner = KTX_TRY(linear(mlp, Role::UpProj, in, (prefix + "up").c_str()));
     emit(mlp, StepOp::Activate, {inner}, {inner}, {}, ActivateAttrs{m->unit});
     return inner;
@@ -353,6 +362,7 @@ Result<View> Lowering::mlp_hidden(const Module& mlp, View in) {
                                         (prefix + "gate").c_str()));
   const View up = KTX_TRY(part_linear(mlp, Role::UpProj, Role::GateUpProj, m->width, m->width, in,
                                       (prefix + "up").c_str()));
+  if (m->unit >= 0) emit(mlp, StepOp::Activate, {gate}, {gate}, {}, ActivateAttrs{m->unit});
   emit(mlp, StepOp::Glu, {gate, up}, {up}, {}, m->glu);
   return up;
 }

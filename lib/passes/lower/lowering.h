@@ -104,6 +104,7 @@ class Lowering {
 
   // lower_to_steps.cc: the stream from the embedding to the outputs, and dense parts of layers.
   Status lower_outputs(const Module& root, const Module& model, const Module& last_layer);
+  Status lower_text_dense(const Module& root, View last);
   Status lower_scores(const Module& root, View last);
   Status add_embedding_row(const Module& model, Role role, int32_t row, const char* value_name);
   Status lower_prediction_input(const Module& layers);
@@ -116,8 +117,7 @@ class Lowering {
   Status lower_layer_inputs(const Module& model);
   Status add_layer_input(const Module& layer);
   Result<Terms> lower_mixers(const Module& layer, View in);
-  Result<View> part_input(const Module& layer, Role pre_norm, Role post_norm, Role sum_norm,
-                          const char* value_name);
+  Result<View> part_input(const Module& layer, Role pre_norm, const char* value_name);
   Result<Term> term(const Module& parent, Role role, View in, const char* value_name);
   Status add_to_stream(const Module& layer, Role post_norm, const Terms& terms);
   void add(const Term& t, View sum) {

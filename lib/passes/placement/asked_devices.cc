@@ -31,7 +31,8 @@ std::vector<std::string> asked_devices(const ir::ModuleGraph& modules) {
     if (in_layer(module) && !experts) {
       device = of_layer[static_cast<size_t>(module.layer)];
     } else if (module.role == Role::FinalNorm || module.role == Role::Head ||
-               module.role == Role::ScoreDense || module.role == Role::ScoreHead) {
+               module.role == Role::ScoreDense || module.role == Role::ScoreHead ||
+               module.role == Role::TextUpProj || module.role == Role::TextDownProj) {
       // Logits are wanted on the first host, and may share the embedding's table.
       if (target::is_first_host(of_layer.back())) device = of_layer.back();
     }

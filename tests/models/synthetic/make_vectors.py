@@ -28,6 +28,7 @@ config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 make = getattr(transformers, config_json["architectures"][0])
 plain = kind in ("bert", "nomic_bert", "jina_embeddings_v3")
+gemma = kind == "gemma3_text"
 model = make(config, add_pooling_layer=False) if plain else make(config)
 model = model.float().eval()
 state = model.state_dict()
@@ -60,29 +61,65 @@ NOMIC = {
     "layer_output_norm": "post_mlp_layernorm",
 }
 JINA_3 = NOMIC | {"ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
+GEMMA = {
+    "token_embd": "embed_tokens",
+    "output_norm": "norm",
+    "attn_norm": "input_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+}
+MODERN = {
+    "token_embd": "embeddings.tok_embeddings",
+    "token_embd_norm": "embeddings.norm",
+    "output_norm": "final_norm",
+    "attn_norm": "attn_norm",
+    "attn_output": "attn.Wo",
+    "ffn_norm": "mlp_norm",
+    "ffn_up": "mlp.Wi",
+    "ffn_down": "mlp.Wo",
+}
 HEAD = {"cls": "classifier.dense", "cls.output": "classifier.out_proj"}
 
 
 def theirs(name):
     leaf, end = name.rsplit(".", 1)
     if match := re.match(r"blk\.(\d+)\.(.*)", leaf):
+        if kind == "modernbert":
+            return f"layers.{match[1]}.{MODERN.get(match[2], 'attn.Wqkv')}.{end}"
+        if gemma:
+            return f"layers.{match[1]}.{(NOMIC | GEMMA)[match[2]]}.{end}"
         if kind in ("nomic_bert", "jina_embeddings_v3"):
             names = NOMIC if kind == "nomic_bert" else JINA_3
             return f"layers.{match[1]}.{names[match[2]]}.{end}"
         return f"{base}encoder.layer.{match[1]}.{BERT[match[2]]}.{end}"
+    if gemma:
+        return f"{GEMMA[leaf]}.{end}"
+    if kind == "modernbert":
+        return f"{MODERN[leaf]}.{end}"
     if leaf in HEAD:
         return f"{HEAD[leaf]}.{end}"
     return f"{base}{BERT[leaf]}.{end}"
 
 
+dense = {}  # sentence-transformers' modules behind EmbeddingGemma's pooling
 with torch.no_grad():
     for tensor in GGUFReader(gguf_file).tensors:
         rows = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         rows = torch.from_numpy(rows.reshape([int(n) for n in reversed(tensor.shape)]).copy())
+        if tensor.name.startswith("dense_"):
+            dense[tensor.name] = rows
+            continue
         name = theirs(tensor.name)
         to = state[name]
+        if gemma and name.endswith("norm.weight"):  # a file holds 1 + w
+            rows = rows - 1
         if tensor.name == "position_embd.weight" and kind == "xlm-roberta":
             to = to[2:]
+        if name.endswith("Wqkv.weight"):  # one below the other
+            to = to.chunk(3)["qkv".index(tensor.name.split("attn_")[1][0])]
         to.copy_(rows.reshape(to.shape))
         left.discard(name)
     assert not left, f"no tensors for {sorted(left)}"
@@ -93,5 +130,7 @@ with torch.no_grad():
         rows = [model.classifier(row[None, None])[0] for row in hidden]
     else:
         rows = model(ids, position_ids=places).last_hidden_state[0]
+        for weight in sorted(dense):
+            rows = rows @ dense[weight].T
 for row in rows:
     print(" ".join(f"{x:.6f}" for x in row))

@@ -19,8 +19,17 @@ void add_encoder_tensors(const ModelShape& s, TensorMaker& t) {
   if (const auto types = s.config.i64("type_vocab_size").value_or(0); types > 0) {
     t.matrix("token_types.weight", -1, {s.hidden, types}, kEmbeddingSigma);
   }
-  t.ones("token_embd_norm.weight", s.hidden);
-  t.norm_bias("token_embd_norm.weight", s.hidden);
+  if (s.family->has_role(ir::Role::EmbeddingNorm)) {
+    t.ones("token_embd_norm.weight", s.hidden);
+    if (s.always_has(ir::Role::EmbeddingNorm, "bias")) {
+      t.norm_bias("token_embd_norm.weight", s.hidden);
+    }
+  }
+  if (s.family->has_role(ir::Role::FinalNorm)) t.ones("output_norm.weight", s.hidden);
+  if (const auto width = s.config.i64("text_dense_width").value_or(0); width > 0) {
+    t.matrix("dense_2.weight", -1, {s.hidden, width});
+    t.matrix("dense_3.weight", -1, {width, s.hidden});
+  }
   if (s.scores() == 0) return;
   if (s.flag("score_dense").value_or(false)) {
     t.matrix("cls.weight", -1, {s.hidden, s.hidden});

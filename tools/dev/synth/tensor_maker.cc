@@ -55,6 +55,7 @@ void TensorMaker::norm(ir::Role role, int64_t layer, int64_t size) {
   if (row->when == families::When::MlpNorm && s_.flag("use_parallel_residual").value_or(false)) {
     return;
   }
+  if (row->when == families::When::BehindFirst && layer == 0) return;
   std::string_view leaf = row->params[0].tensors;  // "B.attn_norm."
   leaf.remove_prefix(std::string_view("B.").size());
   leaf = leaf.substr(0, leaf.find(" | "));
