@@ -7,6 +7,7 @@
 #include "kernels/attention/block_scores.h"
 #include "kernels/attention/compress.h"
 #include "kernels/attention/position_scores.h"
+#include "kernels/built_for.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
 #include "kernels/norm/norm.h"
@@ -43,7 +44,7 @@ template <class Args>
 Result<void (*)(const Args&)> find(std::string_view family, Isa isa) {
   static constexpr Rows<Args> kRows = [] {
     Rows<Args> all{};
-#define KTX_KERNEL(Op, family, isa, function) all.add(family, Isa::isa, function);
+#define KTX_KERNEL(Op, family, isa, function) KTX_BUILT(isa, all.add(family, Isa::isa, function);)
 #include "kernels/kernels.def"
 #undef KTX_KERNEL
 #define KTX_ROW_OP(op, family, arithmetic, sentence) \

@@ -4,8 +4,12 @@
 #include <gnu/libc-version.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "build_commit.h"  // KTX_COMMIT, made by cmake/build_commit.cmake
+#include "lib/support/strings.h"
+#include "lib/target/isa.h"
 
 namespace ktx::tools {
 namespace {
@@ -41,13 +45,13 @@ std::string_view build_commit() {
 
 std::string version_text(std::string_view program) {
   const std::string gpus = gpu_generations();
-  std::string isas;
-#define KTX_ISA(id, name, needs) isas += isas.empty() ? name : " " name;
-#include "lib/target/isa.def"
-#undef KTX_ISA
+  std::vector<std::string> isas;
+  for (const IsaInfo& row : all_isas()) {
+    if (is_of_this_kind(row.kind)) isas.emplace_back(row.name);
+  }
   return fmt::format(
       "{} {}\ncommit    {}\ncompiler  {}, {}\nkernels   {}; GPUs: {}\nC library glibc {} here\n",
-      program, KTX_VERSION, KTX_COMMIT, kCompiler, KTX_BUILD_TYPE, isas,
+      program, KTX_VERSION, KTX_COMMIT, kCompiler, KTX_BUILD_TYPE, join(isas, " "),
       gpus.empty() ? "none in this build" : fmt::format("{} (CUDA {})", gpus, KTX_CUDA_MAJOR),
       gnu_get_libc_version());
 }

@@ -10,8 +10,6 @@
 // attention_loop.h only.
 #pragma once
 
-#include <immintrin.h>
-
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_dots.h"
 

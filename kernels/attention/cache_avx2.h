@@ -2,6 +2,16 @@
 // operands, and their transposition. Included by attention_<isa>.cc only.
 #pragma once
 
+#if !defined(__x86_64__)
+#include "kernels/attention/cache_neon.h"
+
+namespace ktx::kernels {
+namespace {
+using CacheAvx2 = CacheNeon;
+}  // namespace
+}  // namespace ktx::kernels
+#else
+
 #include "kernels/simd/vec_avx2.h"
 
 namespace ktx::kernels {
@@ -73,3 +83,4 @@ struct CacheAvx2 : Avx2 {
 
 }  // namespace
 }  // namespace ktx::kernels
+#endif

@@ -1,10 +1,9 @@
 // Appends to the cache with AVX2 where it is F16 (the usual type): eight elements per
 // conversion, which rounds to nearest even as float_to_half does. Other types are left
 // to the scalar variant.
-#include <immintrin.h>
-
 #include "kernels/attention/attention.h"
 #include "kernels/attention/kv_row.h"
+#include "kernels/simd/avx2.h"
 
 namespace ktx::kernels {
 

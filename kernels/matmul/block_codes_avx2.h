@@ -13,12 +13,11 @@
 // linkage: were it shared, the linker might keep the AVX-512 copy for all callers.
 #pragma once
 
-#include <immintrin.h>
-
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/simd/avx2.h"
 #include "lib/formats/blocks.h"
 
 #define KTX_ALWAYS_INLINE __attribute__((always_inline))

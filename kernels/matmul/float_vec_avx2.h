@@ -2,6 +2,16 @@
 // Included by *_avx2.cc only.
 #pragma once
 
+#if !defined(__x86_64__)
+#include "kernels/matmul/float_vec_neon.h"
+
+namespace ktx::kernels {
+namespace {
+using FloatAvx2 = FloatNeon;
+}  // namespace
+}  // namespace ktx::kernels
+#else
+
 #include "kernels/simd/vec_avx2.h"
 
 namespace ktx::kernels {
@@ -57,3 +67,4 @@ struct FloatAvx2 : Avx2 {
 
 }  // namespace
 }  // namespace ktx::kernels
+#endif

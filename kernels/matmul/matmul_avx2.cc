@@ -7,6 +7,7 @@
 #include "kernels/matmul/matmul_selectors.h"
 #include "kernels/matmul/matmul_transposed_loop.h"
 #include "kernels/matmul/panel_as_rows.h"
+#include "kernels/simd/vec_avx2.h"
 
 namespace ktx::kernels {
 

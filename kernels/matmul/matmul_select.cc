@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/built_for.h"
 #include "kernels/matmul/float_panel_scratch.h"
 #include "kernels/matmul/float_scratch.h"
 #include "kernels/matmul/matmul_selectors.h"
@@ -27,7 +28,7 @@ struct SelectorRow {
 
 constexpr SelectorRow<MatmulFn> kMatmul[] = {
 #define KTX_MATMUL(family, isa, least, most, selector) \
-  {family, Isa::isa, least, most, selector, #selector},
+  KTX_BUILT(isa, {family, Isa::isa, least, most, selector, #selector}, )
 #define KTX_MATMUL_TRANSPOSED(family, isa, selector)
 #include "kernels/matmul/matmul.def"
 #undef KTX_MATMUL_TRANSPOSED
@@ -37,7 +38,7 @@ constexpr SelectorRow<MatmulFn> kMatmul[] = {
 constexpr SelectorRow<MatmulTransposedFn> kTransposed[] = {
 #define KTX_MATMUL(family, isa, least, most, selector)
 #define KTX_MATMUL_TRANSPOSED(family, isa, selector) \
-  {family, Isa::isa, 1, kAnyTokens, selector, #selector},
+  KTX_BUILT(isa, {family, Isa::isa, 1, kAnyTokens, selector, #selector}, )
 #include "kernels/matmul/matmul.def"
 #undef KTX_MATMUL_TRANSPOSED
 #undef KTX_MATMUL

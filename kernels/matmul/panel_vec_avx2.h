@@ -2,6 +2,16 @@
 // Included by *_avx2.cc only.
 #pragma once
 
+#if !defined(__x86_64__)
+#include "kernels/matmul/panel_vec_neon.h"
+
+namespace ktx::kernels {
+namespace {
+using PanelAvx2 = PanelNeon;
+}  // namespace
+}  // namespace ktx::kernels
+#else
+
 #include "kernels/simd/vec_avx2.h"
 
 namespace ktx::kernels {
@@ -156,3 +166,4 @@ struct PanelAvx2 : Avx2 {
 
 }  // namespace
 }  // namespace ktx::kernels
+#endif

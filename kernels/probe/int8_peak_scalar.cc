@@ -1,3 +1,4 @@
+#include "kernels/kernel_table.h"
 #include "kernels/probe/int8_peak.h"
 
 namespace ktx::kernels {
@@ -5,6 +6,8 @@ namespace ktx::kernels {
 int64_t int8_peak_scalar(int64_t rounds, int32_t* sink);
 int64_t int8_peak_avx2(int64_t rounds, int32_t* sink);
 int64_t int8_peak_avx512(int64_t rounds, int32_t* sink);
+int64_t int8_peak_neon(int64_t rounds, int32_t* sink);
+int64_t int8_peak_dotprod(int64_t rounds, int32_t* sink);
 
 int64_t int8_peak_scalar(int64_t rounds, int32_t* sink) {
   int32_t sums[4] = {0, 1, 2, 3};
@@ -18,9 +21,17 @@ int64_t int8_peak_scalar(int64_t rounds, int32_t* sink) {
 }
 
 Int8PeakFn find_int8_peak(Isa isa) {
-  return isa >= Isa::Avx512 ? int8_peak_avx512
-         : isa >= Isa::Avx2 ? int8_peak_avx2
-                            : int8_peak_scalar;
+  constexpr KernelRow<Int8PeakFn> kRows[] = {
+    {"int8_peak", Isa::Scalar, int8_peak_scalar},
+#if defined(__x86_64__)
+    {"int8_peak", Isa::Avx2, int8_peak_avx2},
+    {"int8_peak", Isa::Avx512, int8_peak_avx512},
+#else
+    {"int8_peak", Isa::Neon, int8_peak_neon},
+    {"int8_peak", Isa::Dotprod, int8_peak_dotprod},
+#endif
+  };
+  return *pick_kernel<Int8PeakFn>(kRows, "int8_peak", isa);
 }
 
 }  // namespace ktx::kernels

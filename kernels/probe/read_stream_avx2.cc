@@ -1,6 +1,5 @@
-#include <immintrin.h>
-
 #include "kernels/probe/read_stream.h"
+#include "kernels/simd/avx2.h"
 
 namespace ktx::kernels {
 

@@ -1,3 +1,5 @@
+#include "kernels/built_for.h"
+#include "kernels/kernel_table.h"
 #include "kernels/probe/read_stream.h"
 
 #include <cstring>
@@ -23,9 +25,11 @@ uint64_t read_stream_scalar(const std::byte* data, size_t bytes) {
 }
 
 ReadStreamFn find_read_stream(Isa isa) {
-  return isa >= Isa::Avx512 ? read_stream_avx512
-         : isa >= Isa::Avx2 ? read_stream_avx2
-                            : read_stream_scalar;
+  constexpr KernelRow<ReadStreamFn> kRows[] = {
+      {"read_stream", Isa::Scalar, read_stream_scalar},
+      {"read_stream", Isa::Avx2, read_stream_avx2},
+      KTX_BUILT(Avx512, {"read_stream", Isa::Avx512, read_stream_avx512}, )};
+  return *pick_kernel<ReadStreamFn>(kRows, "read_stream", isa);
 }
 
 }  // namespace ktx::kernels

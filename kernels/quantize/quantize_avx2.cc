@@ -1,8 +1,7 @@
 // Activations to int8 with AVX2, 128 at a time: the same bytes as quantize_scalar.
-#include <immintrin.h>
-
 #include "kernels/quantize/quantize.h"
 #include "kernels/quantize/shared_scale.h"
+#include "kernels/simd/avx2.h"
 
 namespace ktx::kernels {
 

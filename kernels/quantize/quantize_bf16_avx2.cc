@@ -1,7 +1,6 @@
 // Activations to BF16 with AVX2, 16 at a time: the same bytes as quantize_bf16_scalar.
-#include <immintrin.h>
-
 #include "kernels/quantize/quantize_bf16_rows.h"
+#include "kernels/simd/avx2.h"
 
 namespace ktx::kernels {
 

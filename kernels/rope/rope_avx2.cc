@@ -1,8 +1,7 @@
 // Rotary embedding with AVX2: cos and sin of four angles at a time in double, once per
 // token into scratch, then used for all heads.
-#include <immintrin.h>
-
 #include "kernels/rope/rope.h"
+#include "kernels/simd/avx2.h"
 
 namespace ktx::kernels {
 

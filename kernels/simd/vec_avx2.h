@@ -1,9 +1,19 @@
 // 16 float lanes and 64 bytes as pairs of AVX2 registers. See README.md here.
 #pragma once
 
-#include <immintrin.h>
+#if !defined(__x86_64__)
+#include "kernels/simd/vec_neon.h"
+
+namespace ktx::kernels {
+namespace {
+using Avx2 = Neon;  // the files of AVX2 are NEON's too
+}  // namespace
+}  // namespace ktx::kernels
+#else
 
 #include <cstdint>
+
+#include "kernels/simd/avx2.h"
 
 #define KTX_INLINE __attribute__((always_inline)) static inline
 #ifdef __clang__
@@ -251,3 +261,4 @@ struct Avx2 {
 
 }  // namespace
 }  // namespace ktx::kernels
+#endif

@@ -57,6 +57,8 @@ constexpr int kAwakeSpins = 20 * kSpins;
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
 #endif
 }
 

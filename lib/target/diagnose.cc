@@ -32,7 +32,7 @@ Finding processor(const CpuTarget& cpu) {
 Finding instructions(Isa isa) {
   const IsaInfo* next = nullptr;
   for (const IsaInfo& row : all_isas()) {
-    if (row.isa > isa && next == nullptr) next = &row;
+    if (row.isa > isa && is_of_this_kind(row.kind) && next == nullptr) next = &row;
   }
   const std::string text = fmt::format("kernels of {}", name(isa));
   if (isa == Isa::Scalar) {

@@ -10,20 +10,33 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "lib/support/result.h"
 
 namespace ktx {
 
 enum class Isa : uint8_t {
-#define KTX_ISA(id, name, needs) id,
+#define KTX_ISA(id, name, kind, needs) id,
 #include "lib/target/isa.def"
 #undef KTX_ISA
 };
 
+enum class ProcessorKind : uint8_t { Any, X86, Arm };
+
+// Whether it is the kind that this program was built for.
+constexpr bool is_of_this_kind(ProcessorKind kind) {
+#if defined(__x86_64__)
+  return kind != ProcessorKind::Arm;
+#else
+  return kind != ProcessorKind::X86;
+#endif
+}
+
 struct IsaInfo {
   Isa isa;
   std::string_view name;
+  ProcessorKind kind;
   std::string_view needs;
 };
 
@@ -34,6 +47,9 @@ std::optional<Isa> isa_from_name(std::string_view name);
 // The strongest set that the processor and the operating system support. Asks
 // the kernel for the AMX tile state (which it grants per process, once).
 Isa detect_isa();
+
+// All sets that this machine has, weakest first.
+std::vector<Isa> usable_isas();
 
 // Whether AVX-512 here has dot products of BF16 (not part of Isa::Avx512; kernels that
 // use them have a variant without, of the same bits).

@@ -1,12 +1,15 @@
 #include "lib/target/processor.h"
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
 
 namespace ktx {
 namespace {
 
 Processor read_processor() {
   Processor processor;
+#if defined(__x86_64__)
   unsigned eax, ebx, ecx, edx;
   if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx)) return processor;
   for (const unsigned part : {ebx, edx, ecx}) {
@@ -15,6 +18,7 @@ Processor read_processor() {
   if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return processor;
   processor.family = eax >> 8 & 0xF;
   if (processor.family == 0xF) processor.family += eax >> 20 & 0xFF;
+#endif
   return processor;
 }
 

@@ -12,7 +12,7 @@ struct Processor {
   unsigned family = 0;  // the extended one (leaf 1)
 };
 
-// Read once; an empty vendor where CPUID does not say.
+// Read once; an empty vendor where there is no CPUID, or it does not say.
 const Processor& this_processor();
 
 // What was measured on a vendor's processors.

@@ -408,7 +408,7 @@ TEST_P(AttentionTest, ATokenReadsNoBlockBeforeItsWindow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
-                         ::testing::Combine(::testing::ValuesIn(runnable_isas()),
+                         ::testing::Combine(::testing::ValuesIn(usable_isas()),
                                             ::testing::Range(0, kShapeCount),
                                             ::testing::Range(0, 3)),
                          [](const ::testing::TestParamInfo<Case>& info) {
@@ -420,14 +420,16 @@ INSTANTIATE_TEST_SUITE_P(Table, AttentionTest,
 // Subnormal, tiny and large numbers among them, which vdpbf16ps and floats must treat alike.
 TEST(Attention, VectorVariantsGiveTheSameBits) {
   std::vector<std::pair<std::string, AttentionFn>> variants;
-  for (Isa isa : runnable_isas()) {
+  for (Isa isa : usable_isas()) {
     if (isa == Isa::Scalar) continue;
     variants.emplace_back(name(isa), *find_attention("attention", isa));
   }
   if (variants.size() < 2) GTEST_SKIP() << "this machine has one vector variant at most";
+#if defined(__x86_64__)
   if (detect_isa() >= Isa::Avx512) variants.emplace_back("bf16 floats", attention_bf16_floats);
   if (has_bf16_dots()) variants.emplace_back("bf16 dots", attention_bf16_dots);
   if (has_bf16_dots()) variants.emplace_back("bf16 rounded", attention_bf16_rounded);
+#endif
   for (const Shape& shape : kShapes) {
     Random random(18);
     const int64_t tokens = shape.heads > 100 ? 40 : kAttentionSpan + 75;
@@ -453,7 +455,7 @@ TEST(Attention, VectorVariantsGiveTheSameBits) {
 }
 
 TEST(Attention, SurvivesNaNAndInfinityAndNoTokens) {
-  for (Isa isa : runnable_isas()) {
+  for (Isa isa : usable_isas()) {
     Random random(13);
     Steps steps = make_steps(random, kShapes[1], 5);
     steps.key[7] = NAN;
@@ -481,7 +483,7 @@ TEST(KvStore, EveryVariantWritesTheSameBytesAndNothingElse) {
       const Steps steps = make_steps(random, shape, 9);
       Cache scalar(shape, type, 4, 9);
       store(shape, steps, scalar, Isa::Scalar);
-      for (Isa isa : runnable_isas()) {
+      for (Isa isa : usable_isas()) {
         Cache other(shape, type, 4, 9);
         store(shape, steps, other, isa);
         EXPECT_EQ(std::memcmp(scalar.memory.data(), other.memory.data(),

@@ -172,7 +172,7 @@ TEST_P(BlockAttention, TakesTheChosenBlocksOfEachKvHeadAndNoOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, BlockAttention, ::testing::ValuesIn(runnable_isas()),
+INSTANTIATE_TEST_SUITE_P(Isas, BlockAttention, ::testing::ValuesIn(usable_isas()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST_P(CompressedAttention, ReadsEntriesAndThenTheWindow) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, CompressedAttention, ::testing::ValuesIn(runnable_isas()),
+INSTANTIATE_TEST_SUITE_P(Isas, CompressedAttention, ::testing::ValuesIn(usable_isas()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST(DeltaRule, IsItsFormula) {
   for (const Shape& shape : kShapes) {
     const DeltaText text(shape, 75, 3);
     const std::vector<double> expected = text.expected();
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const std::vector<float> found = text.run(isa, 75, 64);
       double worst = 0;
       for (size_t i = 0; i < found.size(); ++i) {
@@ -136,7 +136,7 @@ TEST(DeltaRule, IsItsFormula) {
 TEST(DeltaRule, DoesNotDependOnPassesAndColumns) {
   for (const Shape& shape : kShapes) {
     const DeltaText text(shape, 40, 4);
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const std::vector<float> whole = text.run(isa, 40, shape.dim);
       for (int64_t pass : {1, 7, 39}) {
         for (int64_t columns : {16, 64, 80}) {
@@ -153,7 +153,7 @@ TEST(CausalConv, IsItsFormulaInPassesOfAnySize) {
     Random random(7);
     const std::vector<float> x = random.normals(kTokens * kChannels);
     const std::vector<float> weight = random.normals(taps * kChannels);
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const CausalConvFn fn = *find_causal_conv("causal_conv", isa);
       std::vector<float> first;
       for (int64_t pass : {30, 1, 2, 7}) {

@@ -672,7 +672,7 @@ TEST_P(ElementwiseTest, QuantizeInPartsGivesTheSameBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, ElementwiseTest, ::testing::ValuesIn(runnable_isas()),
+INSTANTIATE_TEST_SUITE_P(Table, ElementwiseTest, ::testing::ValuesIn(usable_isas()),
                          [](const ::testing::TestParamInfo<Isa>& info) {
                            return std::string(name(info.param));
                          });

@@ -26,16 +26,6 @@ namespace ktx::kernels {
 
 inline constexpr float kEps = std::numeric_limits<float>::epsilon();
 
-// Instruction sets that this machine runs, weakest first. Each test names those it
-// could not try.
-inline std::vector<Isa> runnable_isas() {
-  std::vector<Isa> isas;
-  for (const IsaInfo& row : all_isas()) {
-    if (row.isa <= detect_isa()) isas.push_back(row.isa);
-  }
-  return isas;
-}
-
 class Random {
  public:
   explicit Random(uint64_t seed) : seed_(seed), engine_(seed) {}

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/built_for.h"
 #include "kernels/matmul/matmul_selectors.h"
 #include "lib/formats/layout_size.h"
 #include "tests/kernels/kernel_cases.h"
@@ -40,13 +41,14 @@ constexpr Row kRows[] = {
   {family, Isa::Scalar, 1, kAnyTokens, "rows_scalar", always},
 #include "kernels/rows/row_ops.def"
 #undef KTX_ROW_OP
-#define KTX_KERNEL(Op, family, isa, function) {family, Isa::isa, 1, kAnyTokens, #function, always},
+#define KTX_KERNEL(Op, family, isa, function) \
+  KTX_BUILT(isa, {family, Isa::isa, 1, kAnyTokens, #function, always}, )
 #include "kernels/kernels.def"
 #undef KTX_KERNEL
 #define KTX_MATMUL(family, isa, least, most, selector) \
-  {family, Isa::isa, least, most, #selector, selects<selector>},
+  KTX_BUILT(isa, {family, Isa::isa, least, most, #selector, selects<selector>}, )
 #define KTX_MATMUL_TRANSPOSED(family, isa, selector) \
-  {family, Isa::isa, 1, kAnyTokens, #selector, selects<selector>},
+  KTX_BUILT(isa, {family, Isa::isa, 1, kAnyTokens, #selector, selects<selector>}, )
 #include "kernels/matmul/matmul.def"
 #undef KTX_MATMUL_TRANSPOSED
 #undef KTX_MATMUL
@@ -124,7 +126,8 @@ bool has_kernel_parameters(std::string_view text, size_t open) {
 
 // `Type name_isa(` of the kernels and selectors that a source declares or defines.
 std::vector<std::string> kernels_in(std::string_view text) {
-  constexpr std::string_view kSuffixes[] = {"_scalar", "_avx2", "_avx512", "_avx512bf16", "_amx"};
+  constexpr std::string_view kSuffixes[] = {"_scalar", "_avx2", "_avx512", "_avx512bf16",
+                                            "_amx",    "_neon", "_dotprod"};
   std::vector<std::string> names;
   for (size_t open = text.find('('); open != text.npos; open = text.find('(', open + 1)) {
     const std::string_view name = word_before(text, open);
@@ -140,8 +143,17 @@ std::vector<std::string> kernels_in(std::string_view text) {
 }
 
 TEST(KernelRows, EveryKernelOfTheSourcesHasARow) {
-  std::set<std::string, std::less<>> in_rows;
-  for (const Row& row : kRows) in_rows.insert(std::string(row.function));
+  const std::set<std::string, std::less<>> in_rows = {
+      "rows_scalar",  // and those of all processors
+#define KTX_KERNEL(Op, family, isa, function) #function,
+#include "kernels/kernels.def"
+#undef KTX_KERNEL
+#define KTX_MATMUL(family, isa, least, most, selector) #selector,
+#define KTX_MATMUL_TRANSPOSED(family, isa, selector) #selector,
+#include "kernels/matmul/matmul.def"
+#undef KTX_MATMUL_TRANSPOSED
+#undef KTX_MATMUL
+  };
   std::set<std::string, std::less<>> in_sources;
   const std::filesystem::path root = source_dir() + "/kernels";
   for (const auto& file : std::filesystem::recursive_directory_iterator(root)) {

@@ -60,7 +60,7 @@ std::vector<Case> all_cases() {
     if (!is_product(family)) continue;
     for (DType dtype : weight_dtypes()) {
       if (!takes(family, dtype) || !can_have(*family.layout, dtype)) continue;
-      for (Isa isa : runnable_isas()) cases.push_back({family.name, dtype, isa});
+      for (Isa isa : usable_isas()) cases.push_back({family.name, dtype, isa});
     }
   }
   return cases;
@@ -140,17 +140,6 @@ struct Product {
     args.w.data = panels.data() + 1;
   }
 };
-
-// Two functions as the rows of a table would give them.
-MatmulKernel two_ranges(int64_t most, MatmulFn skinny, MatmulFn many) {
-  const MatmulKernel::Range ranges[] = {{1, most, skinny, "skinny"},
-                                        {most + 1, kAnyTokens, many, "many"}};
-  return MatmulKernel(ranges);
-}
-MatmulKernel emulated_tiles(DType dtype) {
-  return two_ranges(64, matmul_panel16_tile_bf16_skinny_emulated(dtype),
-                    matmul_panel16_tile_bf16_gemm_emulated(dtype));
-}
 
 class MatmulTest : public ::testing::TestWithParam<Case> {};
 
@@ -320,7 +309,7 @@ INSTANTIATE_TEST_SUITE_P(Table, MatmulTest, ::testing::ValuesIn(all_cases()),
                          });
 
 TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
-  std::vector<Isa> isas = runnable_isas();
+  std::vector<Isa> isas = usable_isas();
   isas.erase(isas.begin());
   if (isas.size() < 2) GTEST_SKIP() << "this machine has fewer than two vector sets";
   for (const Case& c : all_cases()) {
@@ -341,51 +330,12 @@ TEST(MatmulTable, VectorVariantsGiveTheSameBits) {
   }
 }
 
-// What vdpbf16ps does with subnormals, infinities and roundings, the variants without it
-// do too: any bits as weights and activations.
-TEST(MatmulTable, Bf16DotsAndProductsOfFloatsGiveTheSameBits) {
-  if (!has_bf16_dots()) GTEST_SKIP() << "this machine has no dot products of BF16";
-  Random random(10);
-  for (int64_t cols : {32, 45, 2080}) {
-    for (int64_t tokens : {1, 4, 11}) {
-      Weights w(random, DType::BF16, 21, cols);
-      for (int64_t i = 0; i < 21 * w.row_bytes(); ++i) w.data()[i] = std::byte{random.byte()};
-      Activations act(random, tokens, cols);
-      for (float& x : act.x) {
-        uint32_t bits = 0;
-        for (int byte = 0; byte < 4; ++byte) bits = bits << 8 | random.byte();
-        // Subnormal, just above, or of any size that is no infinity.
-        if (bits % 3 == 0) bits &= 0x80FFFFFF;
-        x = std::bit_cast<float>(bits & 0xBFFFFFFF);
-      }
-      const Case c{"matmul_rows_bf16", DType::BF16, Isa::Avx512};
-      Product dots(c, w, act), floats(c, w, act), avx2({c.family, c.dtype, Isa::Avx2}, w, act);
-      dots.run = two_ranges(4, matmul_bf16_dots_skinny, matmul_bf16_dots_gemm);
-      floats.run = two_ranges(4, matmul_bf16_floats_skinny, matmul_bf16_floats_gemm);
-      const Case lanes{"matmul_panel16_bf16", DType::BF16, Isa::Avx512};
-      Product lane_dots(lanes, w, act), lane_floats(lanes, w, act),
-          lane_avx2({lanes.family, lanes.dtype, Isa::Avx2}, w, act);
-      lane_dots.run = two_ranges(1, matmul_panel16_bf16_dots_gemv, matmul_panel16_bf16_dots_gemm);
-      lane_floats.run =
-          two_ranges(1, matmul_panel16_bf16_floats_gemv, matmul_panel16_bf16_floats_gemm);
-      for (Product* p : {&dots, &floats, &avx2, &lane_dots, &lane_floats, &lane_avx2}) {
-        p->run(p->args);
-        for (float& y : p->y) y = std::isnan(y) ? -1 : y;
-      }
-      EXPECT_TRUE(same_bits(dots.y, floats.y)) << tokens << " x " << cols;
-      EXPECT_TRUE(same_bits(dots.y, avx2.y)) << tokens << " x " << cols;
-      EXPECT_TRUE(same_bits(lane_dots.y, lane_floats.y)) << tokens << " x " << cols;
-      EXPECT_TRUE(same_bits(lane_dots.y, lane_avx2.y)) << tokens << " x " << cols;
-    }
-  }
-}
-
 // The order of a panel's words changes no sum: not for one token, nor for a few or many.
 TEST(MatmulTable, BothOrdersOfPanelsGiveTheSameBits) {
   for (DType dtype : weight_dtypes()) {
     if (!panel16_stream_takes(dtype)) continue;
     Random random(10);
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const Case words{"matmul_panel16_q8", dtype, isa}, stream{"matmul_panel16s_q8", dtype, isa};
       for (int64_t blocks : {1, 3, 6}) {
         const Weights w(random, dtype, 53, blocks * info(dtype).block_elems);
@@ -403,11 +353,11 @@ TEST(MatmulTable, BothOrdersOfPanelsGiveTheSameBits) {
 
 // Panels, chunks of columns and tiles of tokens that are not full; products that begin inside a
 // panel.
-TEST(MatmulTable, PanelsOfBothVectorSetsGiveTheSameBits) {
-  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+TEST(MatmulTable, PanelsOfAllVectorSetsGiveTheSameBits) {
+  if (usable_isas().size() <= 2) GTEST_SKIP() << "this machine has one vector variant at most";
   for (DType dtype : weight_dtypes()) {
     if (!panel16_form(dtype)) continue;
-    const Case avx512{"matmul_panel16_q8", dtype, Isa::Avx512};
+    const Case best{"matmul_panel16_q8", dtype, detect_isa()};
     const Case avx2{"matmul_panel16_q8", dtype, Isa::Avx2};
     Random random(9);
     const bool small = info(dtype).block_elems == 32;
@@ -417,7 +367,7 @@ TEST(MatmulTable, PanelsOfBothVectorSetsGiveTheSameBits) {
       for (int64_t tokens : {5, 8, 9, 13, 16, 17, 29, 200}) {
         if (tokens == 200 && blocks != 5) continue;
         Activations act(random, tokens, cols);
-        Product wide(avx512, w, act), narrow(avx2, w, act);
+        Product wide(best, w, act), narrow(avx2, w, act);
         for (Product* p : {&wide, &narrow}) {
           p->args.row_begin = tokens % 3 * 2;
           p->run(p->args);
@@ -425,79 +375,6 @@ TEST(MatmulTable, PanelsOfBothVectorSetsGiveTheSameBits) {
         EXPECT_TRUE(same_bits(wide.y, narrow.y)) << name(dtype) << " " << tokens;
       }
     }
-  }
-}
-
-// Scalar code one product after the other, vectors, tiles in plain code, and tiles where the
-// machine has them: tokens that fill no tile, more than go at once, rows that fill no panel.
-TEST(MatmulTable, TilesOfBf16GiveTheBitsOfTheReference) {
-  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
-  for (DType dtype : weight_dtypes()) {
-    if (!panel16_form(dtype)) continue;
-    Random random(21);
-    const bool small = info(dtype).block_elems == 32;
-    for (int64_t blocks : {1, small ? 19 : 3}) {
-      const int64_t cols = blocks * info(dtype).block_elems;
-      const Weights w(random, dtype, 37, cols);
-      for (int64_t tokens : {1, 15, 17, 49, 64, 65, 117, 289}) {
-        if (tokens > 17 && blocks == 1) continue;
-        if (tokens > 117 && dtype != DType::Q4_K) continue;
-        Activations act(random, tokens, cols);
-        const Case scalar{"matmul_panel16_tile_bf16", dtype, Isa::Scalar};
-        Product reference(scalar, w, act);
-        reference.args.row_begin = tokens % 3 * 2;
-        reference.run(reference.args);
-        for (Isa isa : runnable_isas()) {
-          if (isa == Isa::Scalar) continue;
-          const Case other{"matmul_panel16_tile_bf16", dtype, isa};
-          Product p(other, w, act);
-          p.args.row_begin = reference.args.row_begin;
-          p.run(p.args);
-          EXPECT_TRUE(same_bits(p.y, reference.y)) << name(dtype) << " " << tokens << name(isa);
-        }
-        Product tiles(scalar, w, act);
-        tiles.run = emulated_tiles(dtype);
-        tiles.args.row_begin = reference.args.row_begin;
-        tiles.run(tiles.args);
-        EXPECT_TRUE(same_bits(tiles.y, reference.y)) << name(dtype) << " " << tokens;
-      }
-    }
-  }
-}
-
-// More panels than have their sums in memory at once, an odd number of them, two pieces of columns.
-TEST(MatmulTable, TilesOfBf16GoThroughManyPanels) {
-  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
-  Random random(22);
-  const Weights w(random, DType::Q4_K, 294, 768);
-  Activations act(random, 81, 768);
-  const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
-  Product reference(scalar, w, act), tiles(scalar, w, act);
-  reference.run(reference.args);
-  tiles.run = emulated_tiles(DType::Q4_K);
-  tiles.run(tiles.args);
-  EXPECT_TRUE(same_bits(tiles.y, reference.y));
-}
-
-// Gate and up of an expert: the second product finds the activations of the first in scratch.
-TEST(MatmulTable, TilesOfBf16UseActivationsThatWereKept) {
-  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
-  Random random(23);
-  const Weights gate(random, DType::Q4_K, 32, 512), up(random, DType::Q4_K, 32, 512);
-  for (int64_t tokens : {20, 64, 81}) {
-    Activations act(random, tokens, 512);
-    std::vector<int32_t> index(static_cast<size_t>(tokens));
-    for (int64_t i = 0; i < tokens; ++i) index[i] = static_cast<int32_t>(tokens - 1 - i);
-    const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
-    Product first(scalar, gate, act), second(scalar, up, act), reference(scalar, up, act);
-    for (Product* p : {&first, &second, &reference}) p->args.index = index.data();
-    first.run = second.run = emulated_tiles(DType::Q4_K);
-    second.args.scratch = first.args.scratch;
-    second.args.x_kept = true;
-    first.run(first.args);
-    second.run(second.args);
-    reference.run(reference.args);
-    EXPECT_TRUE(same_bits(second.y, reference.y)) << tokens;
   }
 }
 
@@ -509,7 +386,7 @@ TEST(MatmulTable, OneTokenOfBf16UsesActivationsThatWereKept) {
   const Case scalar{"matmul_panel16_tile_bf16", DType::Q6_K, Isa::Scalar};
   Product reference(scalar, up, act);
   reference.run(reference.args);
-  for (Isa isa : runnable_isas()) {
+  for (Isa isa : usable_isas()) {
     const Case c{"matmul_panel16_tile_bf16", DType::Q6_K, isa};
     Product first(c, gate, act), second(c, up, act);
     second.args.scratch = first.args.scratch;
@@ -610,7 +487,7 @@ TEST(MatmulTable, FloatPanelsAreRightAndTheSameAcrossTheirBlocks) {
       Product scalar({family, dtype, Isa::Scalar}, w, act);
       scalar.args.tokens = 1;
       scalar.run(scalar.args);
-      for (Isa isa : runnable_isas()) {
+      for (Isa isa : usable_isas()) {
         if (isa == Isa::Scalar) continue;
         Product all({family, dtype, isa}, w, act), one({family, dtype, isa}, w, act);
         all.run(all.args);
@@ -696,10 +573,135 @@ TEST_P(TransposedTest, AgreesWithDoubleAndGivesTheSameBitsInAnyRange) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, TransposedTest, ::testing::ValuesIn(runnable_isas()),
+INSTANTIATE_TEST_SUITE_P(Table, TransposedTest, ::testing::ValuesIn(usable_isas()),
                          [](const ::testing::TestParamInfo<Isa>& info) {
                            return std::string(name(info.param));
                          });
+
+#if defined(__x86_64__)
+// Two functions as the rows of a table would give them.
+MatmulKernel two_ranges(int64_t most, MatmulFn skinny, MatmulFn many) {
+  const MatmulKernel::Range ranges[] = {{1, most, skinny, "skinny"},
+                                        {most + 1, kAnyTokens, many, "many"}};
+  return MatmulKernel(ranges);
+}
+MatmulKernel emulated_tiles(DType dtype) {
+  return two_ranges(64, matmul_panel16_tile_bf16_skinny_emulated(dtype),
+                    matmul_panel16_tile_bf16_gemm_emulated(dtype));
+}
+
+// What vdpbf16ps does with subnormals, infinities and roundings, the variants without it
+// do too: any bits as weights and activations.
+TEST(MatmulTable, Bf16DotsAndProductsOfFloatsGiveTheSameBits) {
+  if (!has_bf16_dots()) GTEST_SKIP() << "this machine has no dot products of BF16";
+  Random random(10);
+  for (int64_t cols : {32, 45, 2080}) {
+    for (int64_t tokens : {1, 4, 11}) {
+      Weights w(random, DType::BF16, 21, cols);
+      for (int64_t i = 0; i < 21 * w.row_bytes(); ++i) w.data()[i] = std::byte{random.byte()};
+      Activations act(random, tokens, cols);
+      for (float& x : act.x) {
+        uint32_t bits = 0;
+        for (int byte = 0; byte < 4; ++byte) bits = bits << 8 | random.byte();
+        // Subnormal, just above, or of any size that is no infinity.
+        if (bits % 3 == 0) bits &= 0x80FFFFFF;
+        x = std::bit_cast<float>(bits & 0xBFFFFFFF);
+      }
+      const Case c{"matmul_rows_bf16", DType::BF16, Isa::Avx512};
+      Product dots(c, w, act), floats(c, w, act), avx2({c.family, c.dtype, Isa::Avx2}, w, act);
+      dots.run = two_ranges(4, matmul_bf16_dots_skinny, matmul_bf16_dots_gemm);
+      floats.run = two_ranges(4, matmul_bf16_floats_skinny, matmul_bf16_floats_gemm);
+      const Case lanes{"matmul_panel16_bf16", DType::BF16, Isa::Avx512};
+      Product lane_dots(lanes, w, act), lane_floats(lanes, w, act),
+          lane_avx2({lanes.family, lanes.dtype, Isa::Avx2}, w, act);
+      lane_dots.run = two_ranges(1, matmul_panel16_bf16_dots_gemv, matmul_panel16_bf16_dots_gemm);
+      lane_floats.run =
+          two_ranges(1, matmul_panel16_bf16_floats_gemv, matmul_panel16_bf16_floats_gemm);
+      for (Product* p : {&dots, &floats, &avx2, &lane_dots, &lane_floats, &lane_avx2}) {
+        p->run(p->args);
+        for (float& y : p->y) y = std::isnan(y) ? -1 : y;
+      }
+      EXPECT_TRUE(same_bits(dots.y, floats.y)) << tokens << " x " << cols;
+      EXPECT_TRUE(same_bits(dots.y, avx2.y)) << tokens << " x " << cols;
+      EXPECT_TRUE(same_bits(lane_dots.y, lane_floats.y)) << tokens << " x " << cols;
+      EXPECT_TRUE(same_bits(lane_dots.y, lane_avx2.y)) << tokens << " x " << cols;
+    }
+  }
+}
+
+// Scalar code one product after the other, vectors, tiles in plain code, and tiles where the
+// machine has them: tokens that fill no tile, more than go at once, rows that fill no panel.
+TEST(MatmulTable, TilesOfBf16GiveTheBitsOfTheReference) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  for (DType dtype : weight_dtypes()) {
+    if (!panel16_form(dtype)) continue;
+    Random random(21);
+    const bool small = info(dtype).block_elems == 32;
+    for (int64_t blocks : {1, small ? 19 : 3}) {
+      const int64_t cols = blocks * info(dtype).block_elems;
+      const Weights w(random, dtype, 37, cols);
+      for (int64_t tokens : {1, 15, 17, 49, 64, 65, 117, 289}) {
+        if (tokens > 17 && blocks == 1) continue;
+        if (tokens > 117 && dtype != DType::Q4_K) continue;
+        Activations act(random, tokens, cols);
+        const Case scalar{"matmul_panel16_tile_bf16", dtype, Isa::Scalar};
+        Product reference(scalar, w, act);
+        reference.args.row_begin = tokens % 3 * 2;
+        reference.run(reference.args);
+        for (Isa isa : usable_isas()) {
+          if (isa == Isa::Scalar) continue;
+          const Case other{"matmul_panel16_tile_bf16", dtype, isa};
+          Product p(other, w, act);
+          p.args.row_begin = reference.args.row_begin;
+          p.run(p.args);
+          EXPECT_TRUE(same_bits(p.y, reference.y)) << name(dtype) << " " << tokens << name(isa);
+        }
+        Product tiles(scalar, w, act);
+        tiles.run = emulated_tiles(dtype);
+        tiles.args.row_begin = reference.args.row_begin;
+        tiles.run(tiles.args);
+        EXPECT_TRUE(same_bits(tiles.y, reference.y)) << name(dtype) << " " << tokens;
+      }
+    }
+  }
+}
+
+// More panels than have their sums in memory at once, an odd number of them, two pieces of columns.
+TEST(MatmulTable, TilesOfBf16GoThroughManyPanels) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  Random random(22);
+  const Weights w(random, DType::Q4_K, 294, 768);
+  Activations act(random, 81, 768);
+  const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
+  Product reference(scalar, w, act), tiles(scalar, w, act);
+  reference.run(reference.args);
+  tiles.run = emulated_tiles(DType::Q4_K);
+  tiles.run(tiles.args);
+  EXPECT_TRUE(same_bits(tiles.y, reference.y));
+}
+
+// Gate and up of an expert: the second product finds the activations of the first in scratch.
+TEST(MatmulTable, TilesOfBf16UseActivationsThatWereKept) {
+  if (detect_isa() < Isa::Avx512) GTEST_SKIP() << "this machine lacks AVX-512";
+  Random random(23);
+  const Weights gate(random, DType::Q4_K, 32, 512), up(random, DType::Q4_K, 32, 512);
+  for (int64_t tokens : {20, 64, 81}) {
+    Activations act(random, tokens, 512);
+    std::vector<int32_t> index(static_cast<size_t>(tokens));
+    for (int64_t i = 0; i < tokens; ++i) index[i] = static_cast<int32_t>(tokens - 1 - i);
+    const Case scalar{"matmul_panel16_tile_bf16", DType::Q4_K, Isa::Scalar};
+    Product first(scalar, gate, act), second(scalar, up, act), reference(scalar, up, act);
+    for (Product* p : {&first, &second, &reference}) p->args.index = index.data();
+    first.run = second.run = emulated_tiles(DType::Q4_K);
+    second.args.scratch = first.args.scratch;
+    second.args.x_kept = true;
+    first.run(first.args);
+    second.run(second.args);
+    reference.run(reference.args);
+    EXPECT_TRUE(same_bits(second.y, reference.y)) << tokens;
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace ktx::kernels

@@ -358,7 +358,7 @@ struct ExpertLayer {
 
 TEST(Experts, AgreeWithPlainProductsAndDoNotDependOnTheBatch) {
   ExpertLayer layer;
-  for (Isa isa : runnable_isas()) {
+  for (Isa isa : usable_isas()) {
     const std::vector<float> whole = layer.run(isa, 0, ExpertLayer::kTokens, false);
     for (int64_t t : {0, 77, 149}) {
       const std::vector<double> plain = layer.plain(t);
@@ -380,7 +380,7 @@ TEST(Experts, AgreeWithPlainProductsAndDoNotDependOnTheBatch) {
 // As where several hosts have computed them.
 TEST(Experts, TermsOfPairsAddUpToTheSameBits) {
   ExpertLayer layer;
-  for (Isa isa : runnable_isas()) {
+  for (Isa isa : usable_isas()) {
     for (const bool accumulate : {false, true}) {
       for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{ExpertLayer::kTokens}}) {
         EXPECT_EQ(layer.run(isa, 0, count, accumulate, true), layer.run(isa, 0, count, accumulate));
@@ -396,7 +396,7 @@ TEST(Experts, FactorsStandBetweenProductsAndBiases) {
   for (int variant = 0; variant < 2; ++variant) {  // one factor and bias, then both
     (variant ? layer.up_bias : layer.gate_bias) = layer.random.normals(biases);
     if (variant) layer.up_factors = {0.5f, 4, 1, -2, 3, 0.125f};
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const std::vector<float> whole = layer.run(isa, 0, ExpertLayer::kTokens, false);
       for (int64_t t : {0, 299}) {
         const std::vector<double> plain = layer.plain(t);

@@ -22,14 +22,6 @@ bool same(float a, float b) {
          (std::isnan(a) && std::isnan(b));
 }
 
-std::vector<Isa> isas_here() {
-  std::vector<Isa> isas;
-  for (const IsaInfo& row : all_isas()) {
-    if (row.isa <= detect_isa()) isas.push_back(row.isa);
-  }
-  return isas;
-}
-
 // `blocks` random blocks; from the eighth on every other one gets a special half
 // where a format may have its scale or min: the first, second or a last field.
 std::vector<uint8_t> random_row(const DTypeInfo& format, int blocks) {
@@ -60,7 +52,7 @@ TEST_P(RowDecode, FloatsEqualTheReferenceBitForBit) {
     const int64_t elems = int64_t{blocks} * per_block;
     std::vector<float> expected(elems);
     dequantize_row(format.dtype, row.data() + 1, elems, expected.data());
-    for (const Isa isa : isas_here()) {
+    for (const Isa isa : usable_isas()) {
       std::vector<float> decoded(elems + 8, kCanary);
       row_decoder(format.dtype, isa)(row.data() + 1, elems, decoded.data());
       for (int64_t i = 0; i < elems; ++i) {
@@ -77,7 +69,7 @@ TEST_P(RowDecode, Int8FormsEqualTheReferenceBitForBit) {
   const DTypeInfo& format = GetParam();
   const auto form = int8_form(format.dtype);
   if (!form) {
-    for (const Isa isa : isas_here()) EXPECT_EQ(int8_decoder(format.dtype, isa), nullptr);
+    for (const Isa isa : usable_isas()) EXPECT_EQ(int8_decoder(format.dtype, isa), nullptr);
     return;
   }
   for (const int blocks : {0, 1, 2, 7, 13, 1000}) {
@@ -87,7 +79,7 @@ TEST_P(RowDecode, Int8FormsEqualTheReferenceBitForBit) {
     std::vector<int8_t> codes(elems);
     std::vector<float> scales(groups), mins(groups, kCanary);
     decode_int8_row(format.dtype, row.data() + 1, elems, codes.data(), scales.data(), mins.data());
-    for (const Isa isa : isas_here()) {
+    for (const Isa isa : usable_isas()) {
       std::vector<int8_t> codes_here(elems + 32, 99);
       std::vector<float> scales_here(groups + 8, kCanary), mins_here(groups + 8, kCanary);
       int8_decoder(format.dtype, isa)(row.data() + 1, elems, codes_here.data(), scales_here.data(),
@@ -126,7 +118,7 @@ TEST(RowDecoders, PlainTypesDecodeAnyLength) {
     for (int64_t elems = 0; elems < 40; ++elems) {
       std::vector<float> expected(elems);
       dequantize_row(dtype, row.data(), elems, expected.data());
-      for (const Isa isa : isas_here()) {
+      for (const Isa isa : usable_isas()) {
         std::vector<float> decoded(elems + 1, kCanary);
         row_decoder(dtype, isa)(row.data(), elems, decoded.data());
         for (int64_t i = 0; i < elems; ++i) ASSERT_TRUE(same(decoded[i], expected[i]));
@@ -139,7 +131,7 @@ TEST(RowDecoders, PlainTypesDecodeAnyLength) {
 TEST(RowDecoders, EveryHalfOnEveryInstructionSet) {
   std::vector<uint16_t> halves(0x10000);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
-  for (const Isa isa : isas_here()) {
+  for (const Isa isa : usable_isas()) {
     std::vector<float> decoded(halves.size());
     row_decoder(DType::F16, isa)(halves.data(), std::ssize(halves), decoded.data());
     for (size_t i = 0; i < halves.size(); ++i) {  // NaNs included

@@ -201,7 +201,7 @@ TEST_P(SparseAttention, TakesTheChosenPositionsAndNoOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, SparseAttention, ::testing::ValuesIn(runnable_isas()),
+INSTANTIATE_TEST_SUITE_P(Isas, SparseAttention, ::testing::ValuesIn(usable_isas()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(StateSpace, IsItsFormula) {
   for (const StateSpaceAttrs& attrs : kShapes) {
     const SpaceText text(attrs, 75, 3);
     const std::vector<double> expected = text.expected();
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const std::vector<float> found = text.run(isa, 75, 64);
       double worst = 0;
       for (size_t i = 0; i < found.size(); ++i) {
@@ -99,7 +99,7 @@ TEST(StateSpace, IsItsFormula) {
 TEST(StateSpace, DoesNotDependOnPassesAndColumns) {
   for (const StateSpaceAttrs& attrs : kShapes) {
     const SpaceText text(attrs, 40, 4);
-    for (Isa isa : runnable_isas()) {
+    for (Isa isa : usable_isas()) {
       const std::vector<float> whole = text.run(isa, 40, attrs.head_dim);
       for (int64_t pass : {1, 7, 39}) {
         for (int64_t columns : {16, 64, 80}) {

@@ -42,7 +42,8 @@ constexpr double kAttentionShare = 0.5;
 constexpr struct {
   Isa isa;
   double rate;
-} kCoreRates[] = {{Isa::Scalar, 4e9}, {Isa::Avx2, 1e11}, {Isa::Avx512, 2e11}, {Isa::Amx, 2.5e11}};
+} kCoreRates[] = {{Isa::Scalar, 4e9}, {Isa::Avx2, 1e11}, {Isa::Avx512, 2e11},
+                  {Isa::Amx, 2.5e11}, {Isa::Neon, 2e10}, {Isa::Dotprod, 8e10}};  // ARM's: assumed
 
 // Operations a second of an SM in long products with activations in F16: half of the tensor
 // cores' rate; on Hopper what was measured.

@@ -88,8 +88,7 @@ Result<ProbedHost> receive_host(HostGroup& group, int other) {
   target::CpuTarget& cpu = host.cpu;
   cpu.model = in.get_text();
   const auto isa = in.get<int32_t>();
-  cpu.isa = static_cast<Isa>(
-      std::clamp(isa, static_cast<int32_t>(Isa::Scalar), static_cast<int32_t>(Isa::Amx)));
+  cpu.isa = static_cast<Isa>(std::clamp(isa, 0, static_cast<int32_t>(all_isas().back().isa)));
   cpu.cores = in.get<int32_t>();
   cpu.memory_bytes = in.get<uint64_t>();
   cpu.numa.resize(std::min(in.get<uint64_t>(), kMostNodes));

@@ -57,9 +57,7 @@ TEST_P(EngineBits, DependNeitherOnThreadsNorOnChunks) {
   const TinyPlan plan(dtype);
   const std::vector<int32_t> ids = random_ids(75);
   std::vector<float> expected;
-  for (const char* isa_name : {"scalar", "avx2", "avx512"}) {
-    const Isa isa = *isa_from_name(isa_name);
-    if (isa > detect_isa()) continue;
+  for (const Isa isa : usable_isas()) {
     expected.clear();
     for (int threads = 1; threads <= 4; ++threads) {
       EngineOptions options;
@@ -73,7 +71,7 @@ TEST_P(EngineBits, DependNeitherOnThreadsNorOnChunks) {
         const std::vector<float> logits = all_logits(*engine, ids, chunk);
         if (expected.empty()) expected = logits;
         EXPECT_TRUE(same_bits(logits, expected))
-            << isa_name << ", " << threads << " threads, chunks of " << chunk;
+            << name(isa) << ", " << threads << " threads, chunks of " << chunk;
       }
     }
     for (float logit : expected) ASSERT_TRUE(std::isfinite(logit));
