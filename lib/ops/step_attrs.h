@@ -129,8 +129,8 @@ struct KvStoreAttrs {
 // key = [latent | rotary], value = latent).
 // A token sees the positions from first_position() to its own. window = 0: all of them; chunked =
 // 0: the last `window`, its own among them (sliding window); chunked = 1: those of its own chunk of
-// `window` positions (Llama 4). softcap > 0: a score s becomes softcap * tanh(s / softcap)
-// (Gemma 2), after `scale`.
+// `window` positions (Llama 4). (text_attention's window reaches as far behind it as before it.)
+// softcap > 0: a score s becomes softcap * tanh(s / softcap) (Gemma 2), after `scale`.
 struct AttentionAttrs {
   int32_t slot = 0;
   int32_t heads = 1;

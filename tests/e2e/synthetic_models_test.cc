@@ -202,7 +202,7 @@ TEST_P(SyntheticModels, AreNearInDefaultPrecision) {
         bb += double{wanted_[t][i]} * wanted_[t][i];
       }
     }
-    EXPECT_GT(ab / std::sqrt(aa * bb), 0.97) << isa;
+    EXPECT_GT(ab / std::sqrt(aa * bb), 0.97) << name(isa);
   }
 }
 

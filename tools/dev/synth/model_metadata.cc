@@ -297,8 +297,7 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     m.f32("attention.layer_norm_rms_epsilon", s.config.f64("rms_norm_eps").value_or(1e-6));
   }
   if (s.family->encoder) m.writer.add_bool(s.arch + ".attention.causal", false);
-  if (const auto act = s.config.string("hidden_act");
-      act && s.family->has_gguf_key("hidden_act")) {
+  if (const auto act = s.config.string("hidden_act"); act && s.family->has_gguf_key("hidden_act")) {
     m.writer.add_string(s.arch + ".hidden_act", *act);
   }
   if (s.scores() > 0) m.u32("pooling_type", 4);
