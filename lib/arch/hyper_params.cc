@@ -94,7 +94,8 @@ class Reader : ParamPart {
       p_.unit = static_cast<int32_t>(UnitFunction::GeluErf);
     } else {
       in_.fail(fmt::format(
-          "'hidden_act' is '{}', expected silu or gelu_pytorch_tanh: other activations are not known",
+          "'hidden_act' is '{}', expected silu, gelu_pytorch_tanh or, without experts, gelu: other "
+          "activations are not known",
           printable(act)));
     }
   }

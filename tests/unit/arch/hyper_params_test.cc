@@ -337,7 +337,8 @@ TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
       {llama(), {{"num_hidden_layers", -1}}, "'num_hidden_layers' is -1"},
       {llama(), {{"rms_norm_eps", 0}}, "'rms_norm_eps' is 0"},
       {llama(), {{"rope_theta", -5}}, "'rope_theta' is -5"},
-      {llama(), {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu', expected silu"},
+      {llama(), {{"hidden_act", "relu"}}, "'hidden_act' is 'relu', expected silu"},
+      {qwen3_moe(), {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu', expected silu"},
       {llama(),
        {{"rope_scaling", {{"rope_type", "llama4"}, {"factor", 2}}}},
        "'rope_scaling.rope_type' is 'llama4', known for LlamaForCausalLM are default, linear, "
