@@ -40,10 +40,9 @@ inline Finished run_program(const std::vector<std::string>& args, const std::str
     redirect("err", O_WRONLY | O_CREAT, STDERR_FILENO);
     for (const std::string& item : environment) putenv(strdup(item.c_str()));
     std::vector<char*> argv;
-    if (char* emulator = getenv("KTX_EMULATOR")) argv.push_back(emulator);  // run-tests sets it
     for (const std::string& arg : args) argv.push_back(strdup(arg.c_str()));
     argv.push_back(nullptr);
-    execvp(argv[0], argv.data());
+    execv(argv[0], argv.data());
     _exit(127);
   }
   int wait_status = 0;
