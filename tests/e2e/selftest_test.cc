@@ -52,7 +52,7 @@ class TestedPlan {
 
   // Where a GPU of the stand-in has these bytes; null: nowhere.
   std::byte* find_on_gpu(std::span<const std::byte> bytes) const {
-    for (const auto& [data, size] : *log_.memory) {
+    for (const auto& [data, size] : log_.memory->blocks) {
       void* const found = memmem(data, size, bytes.data(), bytes.size());
       if (found != nullptr) return static_cast<std::byte*>(found);
     }

@@ -126,7 +126,10 @@ struct HostGpuLog {
   int64_t sent = 0;  // by links
   int64_t retiles = 0;
   // Allocated, and its bytes. GPUs may outlive the log.
-  using Memory = std::map<std::byte*, uint64_t>;
+  struct Memory {
+    std::mutex mutex;  // hosts of a test are threads
+    std::map<std::byte*, uint64_t> blocks;
+  };
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
   uint64_t uploaded_bytes = 0;
   uint64_t downloaded_bytes = 0;
@@ -220,7 +223,8 @@ class HostGpu final : public Gpu {
     used_ += bytes;
     auto* data = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 511) / 256 * 256));
     std::memset(data, 0xFF, bytes);
-    (*memory_)[data] = bytes;
+    const std::lock_guard lock(memory_->mutex);
+    memory_->blocks[data] = bytes;
     return GpuMemory(this, data, bytes);
   }
   uint64_t free_bytes() override { return options_.memory_bytes - used_; }
@@ -575,7 +579,10 @@ class HostGpu final : public Gpu {
     return {};
   }
   void free(std::byte* data) override {
-    memory_->erase(data);
+    {
+      const std::lock_guard lock(memory_->mutex);
+      memory_->blocks.erase(data);
+    }
     std::free(data);
   }
 
