@@ -4,12 +4,6 @@
 
 #if !defined(__x86_64__)
 #include "kernels/attention/cache_neon.h"
-
-namespace ktx::kernels {
-namespace {
-using CacheAvx2 = CacheNeon;
-}  // namespace
-}  // namespace ktx::kernels
 #else
 
 #include "kernels/simd/vec_avx2.h"

@@ -46,5 +46,7 @@ struct CacheNeon : Neon {
   }
 };
 
+using CacheAvx2 = CacheNeon;
+
 }  // namespace
 }  // namespace ktx::kernels

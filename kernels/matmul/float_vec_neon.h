@@ -50,5 +50,7 @@ struct FloatNeon : Neon {
   }
 };
 
+using FloatAvx2 = FloatNeon;
+
 }  // namespace
 }  // namespace ktx::kernels

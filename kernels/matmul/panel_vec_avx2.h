@@ -4,12 +4,6 @@
 
 #if !defined(__x86_64__)
 #include "kernels/matmul/panel_vec_neon.h"
-
-namespace ktx::kernels {
-namespace {
-using PanelAvx2 = PanelNeon;
-}  // namespace
-}  // namespace ktx::kernels
 #else
 
 #include "kernels/simd/vec_avx2.h"

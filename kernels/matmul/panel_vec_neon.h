@@ -161,5 +161,7 @@ struct PanelNeon : Neon {
   }
 };
 
+using PanelAvx2 = PanelNeon;
+
 }  // namespace
 }  // namespace ktx::kernels

@@ -3,12 +3,6 @@
 
 #if !defined(__x86_64__)
 #include "kernels/simd/vec_neon.h"
-
-namespace ktx::kernels {
-namespace {
-using Avx2 = Neon;  // the files of AVX2 are NEON's too
-}  // namespace
-}  // namespace ktx::kernels
 #else
 
 #include <cstdint>

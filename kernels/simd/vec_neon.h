@@ -264,5 +264,7 @@ struct Neon {
   }
 };
 
+using Avx2 = Neon;  // the files of AVX2 are NEON's too
+
 }  // namespace
 }  // namespace ktx::kernels
