@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint32_t kSlices = 4;  // of an expert at most, in a ticket
 constexpr double kSpinSeconds = 0.002;
+constexpr double kCountUnit = 1000;  // uses of an expert in a profile, which has whole numbers
 
 std::string reason(int error) {
   if (error == kFileEnds) return "the file became smaller while it was in use";
@@ -26,11 +27,13 @@ std::string reason(int error) {
 
 }  // namespace
 
-ExpertCache::ExpertCache(const plan::PlanView& plan, const ExpertCacheOptions& options)
+ExpertCache::ExpertCache(const plan::PlanView& plan, const plan::ExpertMemory& memory,
+                         const ExpertCacheOptions& options)
     : patience_(options.patience),
       architecture_(plan.facts.architecture),
-      experts_(static_cast<size_t>(plan::expert_memory(*plan.program).experts)),
+      experts_(static_cast<size_t>(memory.experts)),
       slots_(options.slots, std::ssize(experts_)) {
+  slot_bytes_ = memory.slot_bytes;
   add_layers(plan);
   use_.slots = options.slots;
   use_.slot_bytes = slot_bytes_;
@@ -42,7 +45,6 @@ ExpertCache::ExpertCache(const plan::PlanView& plan, const ExpertCacheOptions& o
 ExpertCache::~ExpertCache() = default;
 
 void ExpertCache::add_layers(const plan::PlanView& plan) {
-  slot_bytes_ = plan::expert_memory(*plan.program).slot_bytes;
   int32_t first = 0;
   for (const plan::ExpertLayer& layer : plan::cpu_expert_layers(*plan.program)) {
     auto own = std::make_unique<CachedExperts>();
@@ -73,7 +75,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::open(const plan::PlanView& pla
   const plan::ExpertMemory memory = plan::expert_memory(*plan.program);
   KTX_ASSERT(memory.least_slots > 0 && options.slots >= memory.least_slots &&
              options.slots <= memory.experts);
-  std::unique_ptr<ExpertCache> cache(new ExpertCache(plan, options));
+  std::unique_ptr<ExpertCache> cache(new ExpertCache(plan, memory, options));
   // Kernels may load whole vectors at the end of a matrix.
   cache->memory_ = KTX_TRY(Arena::allocate(
       static_cast<uint64_t>(options.slots) * memory.slot_bytes + plan::kDirectBlock, "experts"));
@@ -315,11 +317,6 @@ Error ExpertCache::take_failure() {
   failed_ = false;
   return error;
 }
-
-namespace {
-// Uses of an expert in a profile, which has whole numbers.
-constexpr double kCountUnit = 1000;
-}  // namespace
 
 void ExpertCache::prefer(const plan::ExpertProfile& profile) {
   if (profile.architecture != architecture_) return;

@@ -154,7 +154,8 @@ class ExpertCache {
     bool guessed = false;
   };
 
-  ExpertCache(const plan::PlanView& plan, const ExpertCacheOptions& options);
+  ExpertCache(const plan::PlanView& plan, const plan::ExpertMemory& memory,
+              const ExpertCacheOptions& options);
   void add_layers(const plan::PlanView& plan);
   void need(CachedExperts& layer, std::span<const int32_t> offsets, int64_t tokens);
   bool wait(const CachedExperts& layer, int32_t expert, CachedExperts::Part part);
