@@ -179,7 +179,7 @@ RowRange rope_attention(const GpuForm& form, const GpuMachine& machine) {
                     form.rope.rotary_begin + form.rope.rotary_dim <= a.key_dim;
   if (!goes) return kNoRows;
   // attention_decode.cu; passes that it does not take are launched step by step.
-  const bool few = machine.sm >= 90 && a.key_dim == dim && (dim == 64 || dim == 128);
+  const bool few = machine.sm >= 90 && a.key_dim == dim && dim <= 256;
   return few ? RowRange{1, kSkinnyRows} : kOneRow;
 }
 

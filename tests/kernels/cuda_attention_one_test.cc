@@ -19,6 +19,7 @@ struct Case {
   int32_t window = 0, chunked = 0;
   float softcap = 0;
   bool sinks = false;
+  int32_t rotary_dim = 0;  // 0: dim
 };
 const Case kCases[] = {
     {"Llama", 32, 8, 128, KvType::F16, false, false},
@@ -31,6 +32,11 @@ const Case kCases[] = {
     {"window over blocks", 8, 2, 128, KvType::Q8_0, true, false, 900},
     {"chunks", 4, 2, 64, KvType::F16, false, false, 100, 1},
     {"softcap", 4, 4, 128, KvType::F16, false, false, 0, 0, 3},
+    {"wide heads with norms", 16, 2, 256, KvType::F16, true, false},
+    {"wide heads in part rotated", 8, 4, 256, KvType::F16, true, false, 0, 0, 0, false, 64},
+    {"wide heads, window", 4, 1, 256, KvType::F16, true, false, 512},
+    {"wide heads, Q8_0", 10, 2, 256, KvType::Q8_0, false, false},
+    {"wide heads, pairs side by side", 3, 1, 256, KvType::Q8_0, true, true},
 };
 
 // A step of `news` tokens of each sequence: its inputs, on the host and on the GPU.
@@ -57,7 +63,8 @@ class Step {
           std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(c.dim)));
     }
     gpu_inv_freq_ = std::make_unique<Gpu<float>>(inv_freq_);
-    rope_.head_dim = rope_.y_head_dim = rope_.rotary_dim = c.dim;
+    rope_.head_dim = rope_.y_head_dim = c.dim;
+    rope_.rotary_dim = c.rotary_dim > 0 ? c.rotary_dim : c.dim;
     rope_.interleaved = c.interleaved;
     rope_.mscale = 1.25f;
     attrs_ = {
@@ -234,6 +241,8 @@ TEST_F(CudaAttentionOne, DeepPastsAgreeWithTheScalarOps) {
       {"groups of eight with norms", 8, 1, 128, KvType::F16, true, false},
       {"groups of ten", 10, 1, 64, KvType::F16, false, false},
       {"Q8_0", 4, 1, 128, KvType::Q8_0, true, false},
+      {"wide heads", 16, 2, 256, KvType::F16, true, false, 0, 0, 0, false, 64},
+      {"wide heads, Q8_0", 4, 1, 256, KvType::Q8_0, true, false},
   };
   for (const Case& c : cases) {
     for (int32_t length : {2048, 2049, 3840, 3841, 4080, 4095, 4096}) {

@@ -23,6 +23,7 @@
 // Roofline: at short pasts the latency of this chain (q from L2, two barriers of the block, one
 // trip through the cluster) and of its instructions, which are met cold; behind some thousand
 // positions the bytes of the cache. SM occupancy: a block of 16 warps, beside one of a product.
+// Heads of 256 have pieces of 16 KiB, of which an SM takes eight.
 #include "kernels/cuda/attention/attention_decode.cuh"
 #include "kernels/cuda/attention/attention_decode_heads.cuh"
 #include "kernels/cuda/attention/split_kv.cuh"
@@ -34,7 +35,26 @@ namespace {
 
 constexpr int kWarps = 16, kThreads = 32 * kWarps;
 constexpr int kMostBlocks = 8, kShare = 8;  // of a cluster, and the pieces of one of them
-constexpr int kMostParts = 16;  // blocks of a cluster times the units that one of them writes
+// Warps of a block that walk a deep past.
+constexpr int walkers(int dim) {
+  return dim > 128 ? kShare : kWarps;
+}
+// Blocks that write units of a merge, so many of them being a cluster: a power of two.
+constexpr int log_writers_of(int blocks) {
+  return blocks >= 8 ? 3 : blocks >= 4 ? 2 : blocks >= 2 ? 1 : 0;
+}
+// Parts of heads that one of them gathers at most: those of all blocks for the units that it
+// writes.
+constexpr int most_parts(int dim) {
+  const int units = kOneHeads / 2 * (dim / 64);
+  int most = 0;
+  for (int blocks = 2; blocks <= kMostBlocks; ++blocks) {
+    const int writers = 1 << log_writers_of(blocks);
+    const int parts = blocks * ((units + writers - 1) / writers);
+    most = parts > most ? parts : most;
+  }
+  return most;
+}
 // Longer ones go to attention_tiles.cu. (H200, 32/8 heads, F16, us here and there: 8,100
 // positions 11.7 and 26, 16,000 20.0 and 43. Beyond, and Q8_0 beyond 4,096, was not measured.)
 constexpr int64_t kMostPositions = 1 << 20, kMostPositionsQ8 = 1 << 20;
@@ -73,21 +93,24 @@ struct OwnPart {
 // kFew: tokens of the launch may be of one sequence, side by side and in rising positions, and see
 // each other's keys and values: every block that needs them makes them itself.
 template <KvType kType, int kDim, bool kInterleaved, bool kDeep, bool kFew>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kDim > 128 ? 1 : 2)
     attention_decode(const __grid_constant__ DecodeArgs a) {
 #if __CUDA_ARCH__ >= 900
   using Piece = KvPiece<kType, kDim>;
   using Parts = OneParts<kDim>;
   // Units of a merge: two heads, 64 elements.
   constexpr int kHalves = kDim / 64;
-  extern __shared__ __align__(128) uint4 memory[];  // of each warp a piece, then its sums
+  constexpr int kWalkers = kDeep ? walkers(kDim) : kShare;
+  constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
+  // Of each walking warp a piece, then its sums; behind them, of the blocks of the cluster, the
+  // values of the units that this one writes: [block][unit].
+  extern __shared__ __align__(128) uint4 memory[];
+  auto* block_values = reinterpret_cast<float4(*)[32]>(memory + kWalkers * kPieceBytes / 16);
   __shared__ float4 warp_sums[kWarps][kOneHeads / 2];
   constexpr int kFresh = kFew ? kFewTokens : 1;
   __shared__ OneHeads<kDim, kFresh> heads;
   __shared__ OwnPart kept;
-  // Of the blocks of the cluster, for the units that this one writes: [block][unit].
-  __shared__ float4 block_values[kDeep ? 1 : kMostParts][32];
-  __shared__ float4 block_sums[kDeep ? 1 : kMostParts];
+  __shared__ float4 block_sums[kDeep ? 1 : most_parts(kDim)];  // likewise
   __shared__ uint64_t blocks_there;
   let_next_kernel_start();
   int lane = static_cast<int>(threadIdx.x % 32);
@@ -129,8 +152,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   own_part.live = kDeep ? seen.first_of(rank + 1, a) - first_piece  // pieces of this block
                         : min(kShare, seen.count - first_piece);
   // The first position of the warp's piece, and where the block's end.
-  int at = (seen.before + first_piece + warp) * kOnePiece;
   const int end = (seen.before + first_piece + own_part.live) * kOnePiece;
+  int at = (seen.before + first_piece + warp) * kOnePiece;
+  if (kDeep && kWalkers < kWarps && warp >= kWalkers) at = end;
   const auto block_at = [&](int at) { return at < end ? table[at >> a.log_block_tokens] : 0; };
   int block = early;
   if (kDeep || sequence > 0 || seen.before > 0) block = block_at(at);
@@ -138,13 +162,12 @@ __global__ void __launch_bounds__(kThreads, 2)
     return a.pool + block * a.block_bytes + kv_head * a.head_bytes +
            (at & ((1 << a.log_block_tokens) - 1)) * Piece::kCacheRow;
   };
-  constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
   const uint32_t own = address_of(memory) + warp * kPieceBytes;
   const Piece piece(own);
   int next_block = 0;  // of the next round
   if (at < end) {
     const std::byte* keys = keys_at(at, block);
-    if (kDeep) next_block = block_at(at + kWarps * kOnePiece);
+    if (kDeep) next_block = block_at(at + kWalkers * kOnePiece);
     piece.ask_keys(keys, lane);
     commit_async();
     // Values of deep pasts later: the kernel ahead still needs the memory.
@@ -160,7 +183,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   // Unit u is written by block u % writers.
   const int units = (own_part.group + 1) / 2 * kHalves;
-  const int log_writers = min(31 - __clz(blocks), 3), writers = 1 << log_writers;
+  const int log_writers = log_writers_of(blocks), writers = 1 << log_writers;
   const int slots = (units + writers - 1) >> log_writers;  // most units of a writer
   const int own_units = rank < writers ? (units - rank + writers - 1) >> log_writers : 0;
   const bool of_cluster = !kDeep && blocks > 1;
@@ -224,13 +247,13 @@ __global__ void __launch_bounds__(kThreads, 2)
       piece.open_keys(lane);
       sums.add_keys(piece, address_of(heads.query), seen.from - at, newest + 1, a.softcap,
                     !kDeep || sums.none(), lane);
-      at += kWarps * kOnePiece;
+      at += kWalkers * kOnePiece;
       if (kDeep) forget(lane);
       const bool more = kDeep && at < end;
       if (more) {
         __syncwarp();
         block = next_block;
-        next_block = block_at(at + kWarps * kOnePiece);
+        next_block = block_at(at + kWalkers * kOnePiece);
         piece.ask_keys(keys_at(at, block), lane);
       }
       if (kDeep) commit_async();
@@ -286,10 +309,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   };
   if (warp >= (own_part.group + 1) / 2 * kHalves) return;
   TwoHeads sum;
-  sum.merge<(kDeep ? kWarps : kShare)>(
-      min(own_part.live, kWarps), address_of(&warp_sums[0][warp / kHalves]), kOneHeads / 2 * 16,
-      address_of(memory) + warp / kHalves * Parts::kPitch + warp % kHalves * 512, kPieceBytes,
-      lane);
+  sum.merge<kWalkers>(min(own_part.live, kWalkers), address_of(&warp_sums[0][warp / kHalves]),
+                      kOneHeads / 2 * 16,
+                      address_of(memory) + warp / kHalves * Parts::kPitch + warp % kHalves * 512,
+                      kPieceBytes, lane);
   if (!of_cluster) return write(warp, sum);
   const int to = warp & (writers - 1), slot = own_part.rank * slots + (warp >> log_writers);
   store_of_rank(&block_values[slot][lane], sum.v, to, &blocks_there);
@@ -311,8 +334,8 @@ template <int kDim>
 __global__ void __launch_bounds__(32 * kMergeWarps)
     merge_decode(const __grid_constant__ DecodeArgs a) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int kMost = kMostSplits / kMergeWarps;
-  __shared__ float4 sums[kMergeWarps][32];
+  constexpr int kMost = kMostSplits / kMergeWarps, kRounds = (kDim + 127) / 128;
+  __shared__ float4 sums[kMergeWarps][32 * kRounds];
   let_next_kernel_start();
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int head = static_cast<int>(blockIdx.x), token = static_cast<int>(blockIdx.y);
@@ -325,26 +348,35 @@ __global__ void __launch_bounds__(32 * kMergeWarps)
   for (int i = 0; i < 2; ++i) {
     if (lane + 32 * i < splits) own[i] = __ldcg(a.part_sums + part + lane + 32 * i);
   }
-  float4 x[kMost] = {};
+  float4 x[kRounds][kMost] = {};
   const auto* values = reinterpret_cast<const float4*>(a.part_values + int64_t{part} * kDim) + lane;
 #pragma unroll
   for (int i = 0; i < kMost; ++i) {
     const int split = warp + i * kMergeWarps;
-    if (split < splits && lane < kDim / 4) x[i] = __ldcg(values + split * (kDim / 4));
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      if (split < splits && 32 * r + lane < kDim / 4) {
+        x[r][i] = __ldcg(values + split * (kDim / 4) + 32 * r);
+      }
+    }
   }
   const float largest = warp_max(fmaxf(own[0].x, own[1].x));
   const float weight[2] = {exp2_short(own[0].x - largest), exp2_short(own[1].x - largest)};
   const float total =
       warp_sum(weight[0] * own[0].y + weight[1] * own[1].y) + exp2_short(sink - largest);
-  float4 v = {0, 0, 0, 0};
+  float4 v[kRounds] = {};
 #pragma unroll
   for (int i = 0; i < kMost; ++i) {
     const int split = warp + i * kMergeWarps;
     const float w = __shfl_sync(~0u, weight[i * kMergeWarps / 32], split % 32);
-    v.x = fmaf(w, x[i].x, v.x), v.y = fmaf(w, x[i].y, v.y);
-    v.z = fmaf(w, x[i].z, v.z), v.w = fmaf(w, x[i].w, v.w);
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      v[r].x = fmaf(w, x[r][i].x, v[r].x), v[r].y = fmaf(w, x[r][i].y, v[r].y);
+      v[r].z = fmaf(w, x[r][i].z, v[r].z), v[r].w = fmaf(w, x[r][i].w, v[r].w);
+    }
   }
-  sums[warp][lane] = v;
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) sums[warp][32 * r + lane] = v[r];
   __syncthreads();
   const int element = static_cast<int>(threadIdx.x);
   if (element >= kDim) return;
@@ -383,8 +415,9 @@ Status launch_one(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t str
   using Parts = OneParts<kDim>;
   constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
   // (At least what makes launch_clusters ask for all that there is: kFew has 20 KiB fixed.)
-  constexpr int kPieces = (kDeep ? kWarps : kShare) * kPieceBytes;
-  constexpr int kShared = kFew && kPieces <= 40 * 1024 ? 41 * 1024 : kPieces;
+  constexpr int kMemory =
+      kDeep ? walkers(kDim) * kPieceBytes : kShare * kPieceBytes + most_parts(kDim) * 32 * 16;
+  constexpr int kShared = kFew && kMemory <= 40 * 1024 ? 41 * 1024 : kMemory;
   int blocks, cluster = 1;
   if (kDeep) {
     args.splits = blocks = deep_splits(a);
@@ -422,6 +455,18 @@ Status launch_tokens(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t 
                                   : launch_kind<kType, kDim, true>(a, args, stream);
 }
 
+template <KvType kType>
+Status launch_heads(const CudaAttentionArgs& a, DecodeArgs& args, cudaStream_t stream) {
+  switch (a.attrs.key_dim) {
+    case 64:
+      return launch_tokens<kType, 64>(a, args, stream);
+    case 128:
+      return launch_tokens<kType, 128>(a, args, stream);
+    default:
+      return launch_tokens<kType, 256>(a, args, stream);
+  }
+}
+
 bool even(const float* p, int64_t stride) {
   return reinterpret_cast<uintptr_t>(p) % 8 == 0 && stride % 2 == 0;
 }
@@ -434,11 +479,12 @@ bool attention_decode_takes(const CudaAttentionArgs& a) {
   const bool halves = a.kv.layout.type == KvType::F16;
   return seen_positions(a, kOnePiece) <= (halves ? kMostPositions : kMostPositionsQ8) && p.key &&
          (a.one_token_per_sequence || a.tokens <= kFewTokens) && !a.attrs.value_in_key &&
-         (dim == 64 || dim == 128) && a.attrs.value_dim == dim && a.kv.layout.type != KvType::F32 &&
-         a.kv.layout.block_tokens >= kOnePiece && power_of_two(a.kv.layout.block_tokens) &&
-         p.rope.rotary_begin + p.rope.rotary_dim <= dim && even(a.q, a.q_stride) &&
-         even(p.key, p.key_stride) && even(p.value, p.value_stride) && even(p.q_norm, 0) &&
-         even(p.k_norm, 0) && even(a.y, a.y_stride) && compute_capability() >= 90;
+         (dim == 64 || dim == 128 || dim == 256) && a.attrs.value_dim == dim &&
+         a.kv.layout.type != KvType::F32 && a.kv.layout.block_tokens >= kOnePiece &&
+         power_of_two(a.kv.layout.block_tokens) && p.rope.rotary_begin + p.rope.rotary_dim <= dim &&
+         even(a.q, a.q_stride) && even(p.key, p.key_stride) && even(p.value, p.value_stride) &&
+         even(p.q_norm, 0) && even(p.k_norm, 0) && even(a.y, a.y_stride) &&
+         compute_capability() >= 90;
 }
 
 int64_t attention_decode_workspace(const CudaAttentionArgs& a) {
@@ -468,13 +514,8 @@ Status launch_attention_one(const CudaAttentionArgs& a, cudaStream_t stream) {
   args.q_norm = p.q_norm, args.k_norm = p.k_norm, args.q_eps = p.q_eps, args.k_eps = p.k_eps;
   args.inv_freq = p.inv_freq, args.mscale = p.rope.mscale, args.sinks = a.sinks;
   args.rotary_begin = p.rope.rotary_begin, args.rotary_dim = p.rope.rotary_dim;
-  const bool halves = layout.type == KvType::F16;
-  if (a.attrs.key_dim == 64) {
-    return halves ? launch_tokens<KvType::F16, 64>(a, args, stream)
-                  : launch_tokens<KvType::Q8_0, 64>(a, args, stream);
-  }
-  return halves ? launch_tokens<KvType::F16, 128>(a, args, stream)
-                : launch_tokens<KvType::Q8_0, 128>(a, args, stream);
+  return layout.type == KvType::F16 ? launch_heads<KvType::F16>(a, args, stream)
+                                    : launch_heads<KvType::Q8_0>(a, args, stream);
 }
 
 }  // namespace ktx::kernels

@@ -72,10 +72,16 @@ struct OneHead {
       x[1] = __ldcg(from + element(1, 0, lane));
     } else {
       const auto* pairs = reinterpret_cast<const float2*>(from);
-      const float2 a = __ldcg(pairs + (kInterleaved ? 2 * lane : lane));
-      const float2 b = __ldcg(pairs + (kInterleaved ? 2 * lane + 1 : 32 + lane));
-      x[0] = a.x, x[1] = kInterleaved ? b.x : a.y;
-      x[2] = kInterleaved ? a.y : b.x, x[3] = b.y;
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        if constexpr (kInterleaved) {
+          const float2 v = __ldcg(pairs + kPairs * lane + j);
+          x[j] = v.x, x[kPairs + j] = v.y;
+        } else {  // j of the first elements, then of the second ones
+          const float2 v = __ldcg(pairs + element(2 * j / kPairs, 2 * j % kPairs, lane) / 2);
+          x[2 * j] = v.x, x[2 * j + 1] = v.y;
+        }
+      }
     }
   }
   __device__ __forceinline__ void norm(const OneHead& weight, float eps) {
@@ -102,9 +108,11 @@ struct OneHead {
       for (int j = 0; j < kPairs; ++j) {
         put_two(element(0, j, lane), float2{x[j], x[kPairs + j]});
       }
-    } else if constexpr (kPairs == 2) {
+    } else if constexpr (kPairs > 1) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) put_two(element(i, 0, lane), float2{x[2 * i], x[2 * i + 1]});
+      for (int j = 0; j < 2 * kPairs; j += 2) {
+        put_two(element(j / kPairs, j % kPairs, lane), float2{x[j], x[j + 1]});
+      }
     } else {
       put(element(0, 0, lane), x[0]), put(element(1, 0, lane), x[1]);
     }
