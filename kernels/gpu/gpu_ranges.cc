@@ -170,6 +170,20 @@ RowRange experts_gemv(const GpuForm& form, const GpuMachine& machine) {
   return goes ? few_pairs(form) : kNoRows;
 }
 
+// form.weights: gate, up, down of the experts, of the shared one, its score.
+RowRange shared_experts_gemv(const GpuForm& form, const GpuMachine& machine) {
+  const std::span<const GpuWeight> all(form.weights);
+  GpuForm experts = form;
+  experts.weights.resize(3);
+  const RowRange range = experts_gemv(experts, machine);
+  if (range.empty() || form.bias || !form.alike || form.top_k >= kFusedTopK) return kNoRows;
+  const bool same = std::ranges::equal(all.first(3), all.subspan(3, 3)) &&
+                    gemv_fits(all[2], form.top_k + 1, machine);
+  const bool scored = all.size() == 6 || (all[6].layout == Layout::Rows &&
+                                          all[6].dtype == DType::F32 && all[6].rows == 1);
+  return same && scored ? range : kNoRows;
+}
+
 RowRange rope_attention(const GpuForm& form, const GpuMachine& machine) {
   const AttentionAttrs& a = form.attention;
   const int dim = a.value_dim;

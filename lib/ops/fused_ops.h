@@ -17,10 +17,12 @@ enum class FusedOp : uint32_t {
 struct FusedOpInfo {
   FusedOp op;
   std::string_view name;
+  int launches;  // kernels, one behind the other
   std::string_view sentence;
 };
 
 std::span<const FusedOpInfo> all_fused_ops();
+const FusedOpInfo& info(FusedOp op);
 std::string_view name(FusedOp op);
 std::optional<FusedOp> fused_op_from_name(std::string_view name);
 

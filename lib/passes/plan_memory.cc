@@ -217,31 +217,32 @@ class Groups {
   }
 
   // Of groups that buffers keep apart: what the steps read of others lives until the last of them,
-  // and what they write for others has memory from the first one on. False: there are none.
+  // and what they write for others has memory from the first one on; of two launches also what
+  // they write for each other, all the time. False: there are none.
   bool extend(const program::Program& program, std::vector<Lifetime>& lives) const {
-    const std::set<std::vector<int32_t>> found = find(program);
+    const std::map<std::vector<int32_t>, FusedOp> found = find(program);
     bool some = false;
-    for (const std::vector<int32_t>& steps : wanted_) {
+    for (const auto& [steps, op] : wanted_) {
       if (found.contains(steps)) continue;
-      some |= extend(program, steps, lives);
+      some |= extend(program, steps, info(op).launches > 1, lives);
     }
     return some;
   }
 
  private:
-  std::set<std::vector<int32_t>> find(const program::Program& program) const {
-    std::set<std::vector<int32_t>> found;
+  std::map<std::vector<int32_t>, FusedOp> find(const program::Program& program) const {
+    std::map<std::vector<int32_t>, FusedOp> found;
     for (const program::Part& part : parts_) {
       if (part.kind != program::Part::Kind::Gpu) continue;
       for (program::FusedGroup& group :
            program::find_fused(program, uses_, part.first_step, part.step_count)) {
-        found.insert(std::move(group.steps));
+        found.emplace(std::move(group.steps), group.op);
       }
     }
     return found;
   }
 
-  bool extend(const program::Program& program, const std::vector<int32_t>& steps,
+  bool extend(const program::Program& program, const std::vector<int32_t>& steps, bool two_launches,
               std::vector<Lifetime>& lives) const {
     const int first = stage_of_[steps.front()], last = stage_of_[steps.back()];
     const auto is_member = [&](int32_t i) {
@@ -256,9 +257,13 @@ class Groups {
         some = true;
       }
       for (const program::View& out : program.steps[i].outputs) {
-        if (lives[out.value].first <= first) continue;
-        if (std::ranges::all_of(uses_.readers[out.value], is_member)) continue;
-        lives[out.value].first = first;
+        Lifetime& life = lives[out.value];
+        const bool inner = std::ranges::all_of(uses_.readers[out.value], is_member);
+        if (inner && !two_launches) continue;
+        const int end = inner ? std::max(life.last, last) : life.last;
+        if (life.first <= first && life.last == end) continue;
+        life.first = std::min(life.first, first);
+        life.last = end;
         some = true;
       }
     }
@@ -268,7 +273,7 @@ class Groups {
   program::Uses uses_;
   std::vector<program::Part> parts_;
   std::vector<int> stage_of_;
-  std::set<std::vector<int32_t>> wanted_;
+  std::map<std::vector<int32_t>, FusedOp> wanted_;
 };
 
 }  // namespace

@@ -120,14 +120,25 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
 // experts or compute a whole delta net, norms whose groups have weights of their own, gates of
-// whole heads, bounded decays.
+// whole heads, bounded decays, launches of experts with a shared one and of attention that takes
+// several tokens with heads of 256.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
       return launch.fused_op == static_cast<uint32_t>(op);
     });
   };
-  if (launches(FusedOp::DeltaNet)) return 7;
+  const auto has_wide_heads = [&](const LaunchRecord& launch) {
+    if (launch.fused_op != static_cast<uint32_t>(FusedOp::Attention)) return false;
+    const uint32_t last = contents.launch_steps[launch.first_step + launch.step_count - 1];
+    const StepRecord& step = contents.steps[last];
+    const std::span<const std::byte> attrs(contents.attrs);
+    const auto attention =
+        attrs_from_bytes<AttentionAttrs>(attrs.subspan(step.attrs_offset, step.attrs_size));
+    return launch.most_tokens > 1 && attention.key_dim > 128;
+  };
+  if (launches(FusedOp::DeltaNet) || launches(FusedOp::SharedExperts)) return 7;
+  if (std::ranges::any_of(contents.launches, has_wide_heads)) return 7;
   uint32_t by_op = 0;
   for (const StepRecord& step : contents.steps) {
     const bool sums = step.op == static_cast<uint32_t>(StepOp::SumExperts);

@@ -1,5 +1,6 @@
 #include "lib/program/find_fused.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "lib/program/fused/group_search.h"
@@ -29,7 +30,7 @@ std::vector<FusedGroup> find_fused(const Program& program, const Uses& uses, int
 bool is_fused(const Program& program, const Uses& uses, int32_t first, int32_t count,
               const FusedGroup& group) {
   const std::vector<FusedGroup> found = GroupSearch(program, uses, first, count, group.steps).run();
-  return found.size() == 1 && found[0] == group;
+  return std::ranges::find(found, group) != found.end();
 }
 
 }  // namespace ktx::program

@@ -37,7 +37,7 @@ GpuForm streamed_form(const Program& program, const Step& step) {
 GpuForm gpu_form(const Program& program, const FusedGroup& group) {
   GpuForm form;
   form.fused = group.op;
-  fused_rules()[static_cast<size_t>(group.op)].describe(form, GroupMembers(program, group));
+  fused_rule(group.op).describe(form, GroupMembers(program, group));
   return form;
 }
 

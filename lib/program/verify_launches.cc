@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "lib/program/find_fused.h"
+#include "lib/program/fused/fused_rules.h"
 #include "lib/program/gpu_form.h"
 #include "lib/program/parts.h"
 #include "lib/program/streams.h"
@@ -36,7 +38,6 @@ class Checker {
         uses_(program),
         stream_tokens_(stream_tokens),
         part_of_(program.steps.size(), kNoPart),
-        group_of_(program.steps.size()),
         alone_(program.steps.size()) {
     const std::vector<Part>& parts = program.parts;
     for (size_t p = 0; p < parts.size(); ++p) {
@@ -64,6 +65,24 @@ class Checker {
     return check_kernel(
         launch, kernels::info(*kernel),
         part_of_[step] == kStreamed ? streamed_form(program_, listed) : gpu_form(program_, listed));
+  }
+
+  Status check_nesting() const {
+    using Group = std::pair<const std::vector<int32_t>, FusedOp>;
+    std::vector<const Group*> groups;
+    for (const Group& group : kind_of_) groups.push_back(&group);
+    std::ranges::stable_sort(groups, std::greater(),
+                             [](const Group* g) { return g->first.size(); });
+    std::vector<const Group*> around(program_.steps.size());  // by step: the smallest yet
+    for (const Group* group : groups) {
+      const Group* const outer = around[group->first.front()];
+      const bool nests = outer == nullptr || fused_rule(outer->second).turn == 3;
+      for (int32_t i : group->first) {
+        KTX_TRY(require(nests && around[i] == outer, "step {} is in two groups", i));
+        around[i] = group;
+      }
+    }
+    return {};
   }
 
   Status check_cover() const {
@@ -128,20 +147,15 @@ class Checker {
 
   Status check_group(const Launch& launch, const GpuKernelInfo& row) {
     const FusedGroup group{*launch.op, launch.steps};
-    for (int32_t i : launch.steps) {
-      KTX_TRY(require(group_of_[i].empty() || group_of_[i] == launch.steps,
-                      "step {} is in two groups", i));
-    }
-    if (group_of_[launch.steps[0]].empty()) {
+    const auto [known, is_new] = kind_of_.emplace(launch.steps, *launch.op);
+    if (is_new) {
       const Part& part = program_.parts[part_of_[launch.steps[0]]];
       KTX_TRY(require(is_fused(program_, uses_, part.first_step, part.step_count, group),
                       "steps {} are no {}: one run of them at the last one's place would not be "
                       "what they are",
                       fmt::join(launch.steps, ", "), name(*launch.op)));
-      for (int32_t i : launch.steps) group_of_[i] = launch.steps;
-      kind_of_[launch.steps] = *launch.op;
     }
-    KTX_TRY(require(kind_of_[launch.steps] == *launch.op, "steps {} are two fused ops",
+    KTX_TRY(require(known->second == *launch.op, "steps {} are two fused ops",
                     fmt::join(launch.steps, ", ")));
     return check_kernel(launch, row, gpu_form(program_, group));
   }
@@ -165,7 +179,6 @@ class Checker {
   const Uses uses_;
   const int64_t stream_tokens_;
   std::vector<int32_t> part_of_;                     // by step, of parts on GPUs; kStreamed
-  std::vector<std::vector<int32_t>> group_of_;       // by step: the steps of its group
   std::map<std::vector<int32_t>, FusedOp> kind_of_;  // by the steps of a group
   std::vector<std::vector<const Launch*>> alone_;    // by step: its own launches
 };
@@ -220,6 +233,7 @@ Status verify_launches(const Program& program) {
     const Status good = checker.add(program.launches[i]);
     if (!good) return Error{fmt::format("launch {}: {}", i, good.error().message)};
   }
+  KTX_TRY(checker.check_nesting());
   return checker.check_cover();
 }
 

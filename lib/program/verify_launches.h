@@ -6,7 +6,7 @@
 //     generations and the needs that the launch says
 //   - launches of steps of the CPU are of streams (streams.h), begin at one number of tokens and
 //     cover every greater one
-//   - two groups are equal or disjoint
+//   - two groups are equal or disjoint, or one is around the other and of the third turn
 //   - for every generation of GPUs, the launches of each single step that need nothing cover every
 //     number of rows
 //

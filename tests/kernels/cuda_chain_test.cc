@@ -94,7 +94,7 @@ class Layers {
         sum.y = x_.data();
         sum.y_stride = kHidden;
         if (experts == Experts::Together) {
-          go(launch_one_experts(choices, sum, stream));
+          go(launch_one_experts(choices, sum, nullptr, stream));
         } else {
           go(launch_one_choices(choices, stream));
           go(launch_one_sum(sum, stream));

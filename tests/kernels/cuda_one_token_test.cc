@@ -181,6 +181,65 @@ struct ExpertsCase {
   DType gate, down;
 };
 
+std::vector<float> product_of(const CudaWeight& w, const float* x, int64_t tokens) {
+  Gpu<float> y(static_cast<size_t>(tokens * w.rows));
+  CudaMatmulArgs args;
+  args.w = w;
+  args.x = x;
+  args.x_stride = w.cols;
+  args.tokens = tokens;
+  args.y = y.data();
+  args.y_stride = w.rows;
+  GpuWorkspace workspace(args, cuda_matmul_workspace(args));
+  EXPECT_TRUE(ran(launch_matmul(args, nullptr)));
+  return y.read();
+}
+
+// A shared expert with a score and one without: the routed ones' sum and its products one by one.
+void check_shared(Random& random, const CudaOneChoicesArgs& choices, CudaOneSumArgs sum,
+                  const std::vector<float>& routed, const std::vector<float>& before) {
+  const int64_t tokens = sum.tokens, width = choices.gate.rows, hidden = choices.gate.cols;
+  const GpuWeights gate(random, choices.gate.dtype, width, hidden, 1),
+      up(random, choices.gate.dtype, width, hidden, 1),
+      down(random, sum.down.dtype, hidden, width, 1);
+  std::vector<float> score_weight = random.normals(hidden);
+  for (float& v : score_weight) v /= std::sqrt(static_cast<float>(hidden));
+  Gpu<float> score_row(score_weight), score(static_cast<size_t>(tokens));
+  Gpu<float> h(static_cast<size_t>(tokens * width));
+  const Gpu<float> scores(product_of({reinterpret_cast<const std::byte*>(score_row.data()),
+                                      DType::F32, Layout::Rows, 1, hidden, 0},
+                                     choices.x, tokens));
+  std::vector<float> inner = product_of(gate.gpu(), choices.x, tokens);
+  const std::vector<float> of_up = product_of(up.gpu(), choices.x, tokens);
+  for (size_t i = 0; i < inner.size(); ++i) inner[i] *= of_up[i] / (1 + std::exp(-inner[i]));
+  Gpu<float> read(inner);
+  const std::vector<float> out = product_of(down.gpu(), read.data(), tokens);
+  for (const bool scored : {true, false}) {
+    std::vector<float> want = routed;
+    for (size_t i = 0; i < want.size(); ++i) {
+      const float of_token = scores.read()[i / static_cast<size_t>(hidden)];
+      want[i] += out[i] * (scored ? 1 / (1 + std::exp(-of_token)) : 1);
+    }
+    CudaOneShared shared{gate.gpu(), up.gpu(), down.gpu(), h.data(), width};
+    if (scored) {
+      shared.score_weight = score_row.data();
+      shared.score = score.data();
+      shared.score_stride = 1;
+    }
+    ASSERT_TRUE(one_shared_takes(choices, sum, shared));
+    Gpu<float> y(before);
+    sum.y = y.data();
+    ASSERT_TRUE(ran(launch_one_experts(choices, sum, &shared, nullptr)));
+    EXPECT_LT(relative_error(y.read(), want), kHalfProducts) << "scored " << scored;
+    EXPECT_LT(relative_error(h.read(), inner), kHalfProducts);
+    const std::vector<float> first = y.read();
+    Gpu<float> again(before);
+    sum.y = again.data();
+    ASSERT_TRUE(ran(launch_one_experts(choices, sum, &shared, nullptr)));
+    EXPECT_TRUE(same_bits(again.read(), first));
+  }
+}
+
 void check_experts(Random& random, const ExpertsCase& c, int64_t tokens, bool padding,
                    bool gpt_oss = false) {
   SCOPED_TRACE(testing::Message() << c.experts << " top " << c.top_k << " " << c.hidden << " "
@@ -293,10 +352,11 @@ void check_experts(Random& random, const ExpertsCase& c, int64_t tokens, bool pa
   // Both in a row, the second reading the choice ahead: the same bits.
   Gpu<float> again(before);
   sum.y = again.data();
-  ASSERT_TRUE(ran(launch_one_experts(choices, sum, nullptr)));
+  ASSERT_TRUE(ran(launch_one_experts(choices, sum, nullptr, nullptr)));
   EXPECT_TRUE(same_bits(again.read(), y.read()));
   if (padding) return;
   EXPECT_LT(relative_error(h.read(), other_h.read()), kHalfProducts);
+  if (!gpt_oss) check_shared(random, choices, sum, expected.read(), before);
 }
 
 TEST_F(CudaOneToken, ExpertsAgreeWithTheirStepsOneByOne) {
@@ -304,7 +364,8 @@ TEST_F(CudaOneToken, ExpertsAgreeWithTheirStepsOneByOne) {
   const ExpertsCase cases[] = {
       {8, 2, 256, 512, DType::Q4_K, DType::Q6_K},     {128, 8, 2048, 768, DType::Q4_K, DType::Q6_K},
       {32, 8, 1024, 1024, DType::Q4_K, DType::Q8_0},  {16, 6, 96, 160, DType::Q8_0, DType::Q5_0},
-      {256, 8, 512, 256, DType::IQ4_XS, DType::Q4_K}, {4, 4, 64, 32, DType::MXFP4, DType::Q4_1}};
+      {256, 8, 512, 256, DType::IQ4_XS, DType::Q4_K}, {4, 4, 64, 32, DType::MXFP4, DType::Q4_1},
+      {256, 8, 2048, 512, DType::Q4_K, DType::Q6_K}};
   for (const ExpertsCase& c : cases) {
     for (int64_t tokens : {1, 2, 3}) {
       check_experts(random, c, tokens, false);

@@ -9,7 +9,8 @@
 //   launch_one_choices    ids, weights = router(logits); h = the experts' gate and up of x
 //   launch_one_sum        y (+)= the chosen experts' down of h, weighted
 //   launch_one_experts    the last two: the second asks for its weights while the first still
-//                         runs
+//                         runs. A shared expert of the format and shape of the others is one more
+//                         choice of every token.
 //
 // The norm is left out where `norm` is null. Products, and gate and up, take exactly one token;
 // takes() says whether the formats and shapes can go together.
@@ -66,6 +67,16 @@ struct CudaOneRouterArgs {
 bool one_router_takes(const CudaOneRouterArgs& args);
 Status launch_one_router(const CudaOneRouterArgs& args, CudaStream stream);
 
+struct CudaOneShared {
+  CudaWeight gate, up, down;  // as the experts', one matrix each
+  float* h = nullptr;         // [tokens, rows of gate]
+  int64_t h_stride = 0;       // a multiple of 4
+  // Its weight is the sigmoid of score . x; null: 1.
+  const float* score_weight = nullptr;  // [cols of gate], 16-byte aligned
+  float* score = nullptr;               // [tokens], written
+  int64_t score_stride = 0;
+};
+
 struct CudaOneChoicesArgs {
   CudaRouterArgs router;  // ids and weights are written
   CudaWeight gate, up;
@@ -96,6 +107,9 @@ bool one_sum_takes(const CudaOneSumArgs& args);
 Status launch_one_sum(const CudaOneSumArgs& args, CudaStream stream);
 // For that, sum.ids and sum.weights have to be those of choices.router.
 Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
-                          CudaStream stream);
+                          const CudaOneShared* shared, CudaStream stream);
+// Whether `shared` can be a choice of theirs, which are taken.
+bool one_shared_takes(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
+                      const CudaOneShared& shared);
 
 }  // namespace ktx::kernels

@@ -140,12 +140,34 @@ Status launch_one_sum(const CudaOneSumArgs& a, CudaStream stream) {
   return launch_marlin_gemv(one_product(a), stream);
 }
 
+static OneShared one_shared(const CudaOneShared& a) {
+  OneShared shared;
+  shared.h = a.h, shared.h_stride = a.h_stride;
+  shared.gate = a.score_weight;
+  shared.score = a.score, shared.score_stride = a.score_stride;
+  return shared;
+}
+
+bool one_shared_takes(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
+                      const CudaOneShared& a) {
+  const bool plain = !choices.gate_bias && !choices.up_bias && !sum.bias;
+  return plain && same_form(a.gate, choices.gate) && same_form(a.up, choices.gate) &&
+         same_form(a.down, sum.down) && marlin(a.down, sum.attrs.top_k + 1) && aligned_16(a.h) &&
+         a.h_stride % 4 == 0 && aligned_16(a.score_weight);
+}
+
 Status launch_one_experts(const CudaOneChoicesArgs& choices, const CudaOneSumArgs& sum,
-                          CudaStream stream) {
-  KTX_TRY(launch_one_choices(choices, stream));
-  OneProduct p = one_product(sum);
-  p.ids_ahead = sum.ids == choices.router.ids && sum.weights == choices.router.weights;
-  return launch_marlin_gemv(p, stream);
+                          const CudaOneShared* shared, CudaStream stream) {
+  OneProduct first = one_product(choices), second = one_product(sum);
+  if (shared) {
+    first.shared = second.shared = one_shared(*shared);
+    first.shared.w[0] = reinterpret_cast<const uint8_t*>(shared->gate.data);
+    first.shared.w[1] = reinterpret_cast<const uint8_t*>(shared->up.data);
+    second.shared.w[0] = reinterpret_cast<const uint8_t*>(shared->down.data);
+  }
+  second.ids_ahead = sum.ids == choices.router.ids && sum.weights == choices.router.weights;
+  KTX_TRY(launch_marlin_gemv(first, stream));
+  return launch_marlin_gemv(second, stream);
 }
 
 }  // namespace ktx::kernels

@@ -15,6 +15,8 @@
 //            the logits (router); x row t, y row t * top_k + k for choice k of token t
 //   Sum      `count` tokens: y row t = sum over the choices of token t, in rising expert number,
 //            of their weight times the product of x row t * top_k + k
+//
+// A shared expert is a further choice of each token, the last one of its sum (OneShared).
 #pragma once
 
 #include "kernels/cuda/common/cuda_stream.h"
@@ -46,6 +48,17 @@ struct OneRows {
 
 enum class OneWork { Heads, Pairs, Choices, Sum };
 
+// An expert of every token, of the format and shape of the others.
+struct OneShared {
+  const uint8_t* w[2] = {};  // as in OneRows; null: there is none
+  float* h = nullptr;        // [tokens, its rows]: what Choices writes and Sum reads
+  int64_t h_stride = 0;
+  // Its weight is the sigmoid of gate . x; null: 1. Choices writes the score, Sum reads it.
+  const float* gate = nullptr;  // [cols of Choices], 16-byte aligned
+  float* score = nullptr;
+  int64_t score_stride = 0;
+};
+
 struct OneProduct {
   OneRows rows[kLaunchProducts];
   int parts = 1;  // of at most two formats that go together (one_formats)
@@ -66,6 +79,11 @@ struct OneProduct {
   // Sum: the kernel ahead is that of Choices which writes ids and weights; it does so before it
   // lets this one start, so that weights are asked for while it still runs.
   bool ids_ahead = false;
+  OneShared shared;
+  // Choices of a token, with the shared expert.
+  __host__ __device__ int choices() const {
+    return static_cast<int>(router.attrs.top_k) + (shared.w[0] != nullptr);
+  }
 };
 
 Status launch_marlin_gemv(const OneProduct& product, CudaStream stream);

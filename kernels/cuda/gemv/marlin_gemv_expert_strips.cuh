@@ -8,6 +8,9 @@
 //   marlin_gemv_sum_strips     a strip of the sum, a warp a tile of one expert: it finds its expert
 //                              itself, converts its own x, and the block meets once, at its end
 //
+// Strips and tiles of a shared expert come last. Their weights are asked for before the kernel
+// ahead has ended.
+//
 //   Qwen3-30B-A3B: 8 choices of 768 / 16 strips, 8 tiles each; sum of 2048 / 16 strips, 8 * 3 tiles
 //
 // Per row the sums of the warps are added in rising order. Neither has room for the bias of
@@ -23,7 +26,8 @@
 
 namespace ktx::kernels {
 
-template <DType kType>
+// kOwn: experts of a lane at most.
+template <DType kType, int kOwn>
 __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
     marlin_gemv_choice_strips(const __grid_constant__ OneProduct p) {
 #if __CUDA_ARCH__ >= 900
@@ -37,6 +41,7 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
   const int top_k = p.router.attrs.top_k, block = static_cast<int>(blockIdx.x);
   const int k = block / rows.strips(), strip = block - k * rows.strips();
   const int token = static_cast<int>(blockIdx.y), first_choice = token * top_k;
+  const bool is_shared = k == top_k;
   const MarlinTiles<MarlinTile<kType>> tiles(p.cols);
   const int begin = tiles.count * warp / kOneWarps;
   const int count = tiles.count * (warp + 1) / kOneWarps - begin;
@@ -50,27 +55,34 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
     barrier_init(barriers + warp, 2);
     barrier_init_done();
   }
-  wait_for_inputs();
-  if (block != 0) let_next_kernel_start();
-  RouterPick pick = {};
-  if (warp == kChooser) {
-    pick = pick_experts<kChoiceExperts / 32>(p.router, token, scratch, lane);
-    if (lane < top_k) chosen[lane] = matrix_of(p.router, pick.id);
-  } else {
-    x.load<false>(p.x + token * p.x_stride, nullptr, p.cols, tiles.count, 0, warp, kChooser, lane);
-  }
-  __syncthreads();
-  const int matrix = chosen[k];  // -1: another device's
-  if (lane == 0 && count > 0 && matrix >= 0) {
+  const auto ask = [&](const uint8_t* const(&w)[2], int matrix) {
+    if (lane != 0 || count == 0) return;
     const int64_t at = strip * rows.strip_bytes + begin * kTileBytes;
     const int bytes =
         static_cast<int>(min(rows.strip_bytes - begin * kTileBytes, int64_t{count * kTileBytes}));
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      bulk_copy_once(own + m * count * kTileBytes, rows.w[m] + matrix * rows.matrix_bytes + at,
-                     bytes, barriers + warp);
+      bulk_copy_once(own + m * count * kTileBytes, w[m] + matrix * rows.matrix_bytes + at, bytes,
+                     barriers + warp);
     }
+  };
+  if (is_shared) ask(p.shared.w, 0);
+  wait_for_inputs();
+  if (block != 0) let_next_kernel_start();
+  const float* from = p.x + token * p.x_stride;
+  RouterPick pick = {};
+  if (warp != kChooser) {
+    x.load<false>(from, nullptr, p.cols, tiles.count, 0, warp, kChooser, lane);
+  } else if (!is_shared) {
+    pick = pick_experts<kOwn>(p.router, token, scratch, lane);
+    if (lane < top_k) chosen[lane] = matrix_of(p.router, pick.id);
+  } else if (strip == 0 && p.shared.gate) {
+    const float score = row_score(p.shared.gate, from, p.cols, lane);
+    if (lane == 0) p.shared.score[token * p.shared.score_stride] = score;
   }
+  __syncthreads();
+  const int matrix = is_shared ? 0 : chosen[k];  // -1: another device's
+  if (!is_shared && matrix >= 0) ask(rows.w, matrix);
   if (block == 0 && warp == kChooser) {
     // While the tiles come. The next kernel may read the choice as soon as it starts: the block
     // that writes it is the last to let it.
@@ -99,7 +111,9 @@ __global__ void __launch_bounds__(kOneThreads, kChoiceBlocks)
   float v[2] = {};
 #pragma unroll
   for (int w = 0; w < kOneWarps; ++w) v[0] += sums[0][w][thread], v[1] += sums[1][w][thread];
-  rows.y[(first_choice + k) * rows.y_stride + n] = row_glu(rows.glu, v[0], v[1]);
+  float* const y = is_shared ? p.shared.h + token * p.shared.h_stride
+                             : rows.y + (first_choice + k) * rows.y_stride;
+  y[n] = row_glu(rows.glu, v[0], v[1]);
 #endif
 }
 
@@ -137,15 +151,19 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
     before += other < id || (other == id && o < lane);
   }
   const unsigned mine = __ballot_sync(~0u, lane < top_k && before == source);
-  const int choice = __ffs(static_cast<int>(mine)) - 1;
-  const int expert = __shfl_sync(~0u, id, choice);  // -1: another device's, or none
-  const float weight = __shfl_sync(~0u, weights, choice);
+  const bool is_shared = source == top_k;
+  const int choice = max(__ffs(static_cast<int>(mine)) - 1, 0);
+  // -1: another device's, or none
+  const int expert = is_shared ? 0 : __shfl_sync(~0u, id, choice);
+  float weight = __shfl_sync(~0u, weights, choice);
+  const uint8_t* const w = is_shared ? p.shared.w[0] : rows.w[0];
   if (lane == 0 && expert >= 0) {
     const int64_t at = strip * rows.strip_bytes + tile * kTileBytes;
-    bulk_copy_once(own, rows.w[0] + expert * rows.matrix_bytes + at,
-                   tiles.spans(tile) * (kTileBytes / 4), barriers + warp);
+    bulk_copy_once(own, w + expert * rows.matrix_bytes + at, tiles.spans(tile) * (kTileBytes / 4),
+                   barriers + warp);
   }
   if (p.ids_ahead) wait_for_inputs();
+  if (is_shared) weight = shared_weight(p.shared, token);
   const int n = strip * 16 + thread;
   const bool writes = thread < 16 && n < rows.row_count;
   float* const y = rows.y + token * rows.y_stride + n;
@@ -153,8 +171,9 @@ __global__ void __launch_bounds__(32 * kSumWarps, 1)
   const int k = 256 * tile + 8 * lane;
   float4 v[2] = {};
   if (k < p.cols && expert >= 0) {
-    const auto* from =
-        reinterpret_cast<const float4*>(p.x + (first_choice + choice) * p.x_stride + k);
+    const float* row = is_shared ? p.shared.h + token * p.shared.h_stride
+                                 : p.x + (first_choice + choice) * p.x_stride;
+    const auto* from = reinterpret_cast<const float4*>(row + k);
     v[0] = from[0], v[1] = from[1];
   }
   x.put(warp, v[0], v[1], lane);

@@ -21,9 +21,9 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
                                               const OneBlock& block, int stages) {
   extern __shared__ uint4 one_shared[];
   __shared__ uint64_t barriers[kOneWarps][kMostStages];
-  // Of Sum: `rising` has the choices in the order of their experts.
-  __shared__ int found, chosen[kCudaMaxTopK], rising[kCudaMaxTopK];
-  __shared__ float chosen_weight[kCudaMaxTopK];
+  // Of Sum: `rising` has the choices in the order of their experts, the shared one last.
+  __shared__ int found, chosen[kCudaMaxTopK + 1], rising[kCudaMaxTopK + 1];
+  __shared__ float chosen_weight[kCudaMaxTopK + 1];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const OneRows& rows = p.rows[block.part];
   const int top_k = p.router.attrs.top_k, strip0 = rows.strip_begin();
@@ -70,6 +70,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     if (warp == x_warps) {
       pick = pick_experts<8>(p.router, token, sums, lane);
       if (lane < top_k) chosen[lane] = max(matrix_of(p.router, pick.id), 0);
+      if (lane == 0) chosen[top_k] = 0;
     }
   } else if (kWork == OneWork::Sum && warp == 0) {
     // Past L1, where a line may be older than the kernel ahead.
@@ -84,6 +85,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
       before += other < id || (other == id && o < lane);
     }
     if (lane < top_k) rising[before] = lane;
+    if (lane == 0) chosen[top_k] = 0, rising[top_k] = top_k;
   }
   if constexpr (kWork == OneWork::Choices) {
     if (warp < x_warps) x.load<false>(from, nullptr, p.cols, block.tiles, 0, warp, x_warps, lane);
@@ -92,12 +94,14 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
   if (thread < block.strips) {  // at most 32
     const int source = block.sources == 1 ? 0 : thread % block.sources;
     const int unit = block.first + (block.sources == 1 ? thread : thread / block.sources);
-    int strip = unit, of = matrix;
+    int strip = unit, of = matrix, choice = -1;
     if constexpr (kWork == OneWork::Choices) {
-      strip = unit % rows.strips(), of = chosen[unit / rows.strips()];
+      strip = unit % rows.strips(), choice = unit / rows.strips();
     }
-    if constexpr (kWork == OneWork::Sum) of = chosen[rising[block.first_source + source]];
-    const uint8_t* w = kWork != OneWork::Sum && source ? rows.w[1] : rows.w[0];
+    if constexpr (kWork == OneWork::Sum) choice = rising[block.first_source + source];
+    if (choice >= 0) of = chosen[choice];
+    const int m = kWork != OneWork::Sum && source ? 1 : 0;
+    const uint8_t* w = kWork != OneWork::Pairs && choice == top_k ? p.shared.w[m] : rows.w[m];
     places[thread] = w + of * rows.matrix_bytes + (strip0 + strip) * rows.strip_bytes;
   }
   __syncthreads();
@@ -117,6 +121,10 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     __threadfence();
     __syncwarp();
     let_next_kernel_start();
+    if (p.shared.w[0] && p.shared.gate) {
+      const float score = row_score(p.shared.gate, from, p.cols, lane);
+      if (lane == 0) p.shared.score[token * p.shared.score_stride] = score;
+    }
   }
   for (int i = thread; i < block.strips * kOneWarps * 16; i += kOneThreads) sums[i] = 0;
   if (ahead) wait_for_inputs();
@@ -126,7 +134,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
   int choice = 0;
   if constexpr (kWork == OneWork::Choices) {
     choice = strip / rows.strips();
-    y += choice * rows.y_stride;
+    y = choice == top_k ? p.shared.h + token * p.shared.h_stride : y + choice * rows.y_stride;
     strip %= rows.strips();
   }
   const int n = (strip0 + strip) * 16 + row - rows.row_begin;
@@ -143,8 +151,11 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
   }
   if constexpr (kWork == OneWork::Sum) {  // some warps a row
     const int of_row = x_rows < kOneWarps ? kOneWarps / x_rows : 1;
+    if (p.shared.w[0] && thread == 0) chosen_weight[top_k] = shared_weight(p.shared, token);
     for (int k = warp / of_row; k < x_rows; k += kOneWarps / of_row) {
-      const float* row = from + rising[block.first_source + k] * p.x_stride;
+      const int of = rising[block.first_source + k];
+      const float* row =
+          of == top_k ? p.shared.h + token * p.shared.h_stride : from + of * p.x_stride;
       x.load<false>(row, nullptr, p.cols, block.tiles, k * block.tiles, warp % of_row, of_row,
                     lane);
     }
@@ -180,7 +191,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
     if (shape.cluster > 1) meet_cluster();
     if (writes && block.first_source == unit % shape.cluster * block.sources) {
       float v = 0;
-      for (int i = 0; i < top_k; ++i) {
+      for (int i = 0; i < p.choices(); ++i) {
         const int strip_of = unit * block.sources + i % block.sources;
         float part = load_of_rank(sums + strip_of * kOneWarps * 16 + row, i / block.sources);
         if (rows.bias[0]) part += rows.bias[0][chosen[rising[i]] * rows.bias_stride + n];

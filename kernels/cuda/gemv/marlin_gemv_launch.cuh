@@ -48,7 +48,7 @@ int one_choice_strip_bytes(const OneProduct& p) {
   const int tiles = ceil_div(p.cols, 256);
   const int bytes = 2 * tiles * kMarlinTileBytes<kType> + OneX::bytes_of(tiles) +
                     choose_experts_bytes(p.router.attrs);
-  const bool at_once = rows.strips() * p.router.attrs.top_k <= kChoiceBlocks * sm_count() &&
+  const bool at_once = rows.strips() * p.choices() <= kChoiceBlocks * sm_count() &&
                        bytes <= memory_of_blocks(kChoiceBlocks) &&
                        p.router.attrs.experts <= kChoiceExperts;
   const bool plain = rows.w[1] && !rows.bias[0] && !rows.bias[1] && !rows.accumulate;
@@ -59,7 +59,7 @@ int one_choice_strip_bytes(const OneProduct& p) {
 template <DType kType>
 int one_sum_strip_bytes(const OneProduct& p) {
   const OneRows& rows = p.rows[0];
-  const int warps = ceil_div(p.cols, 256) * static_cast<int>(p.router.attrs.top_k);
+  const int warps = ceil_div(p.cols, 256) * p.choices();
   const int bytes = warps * kMarlinTileBytes<kType> + OneX::bytes_of(warps);
   const bool at_once =
       warps <= kSumWarps && rows.strips() <= sm_count() && bytes <= memory_of_blocks(1);
@@ -71,14 +71,13 @@ int one_sum_strip_bytes(const OneProduct& p) {
 template <DType kFirst, DType kSecond>
 Result<OneShape> one_shape(const OneProduct& p, int cluster) {
   const int tiles = ceil_div(p.cols, 256);
-  const int top_k = static_cast<int>(p.router.attrs.top_k);
   const bool heads = p.work == OneWork::Heads, sum = p.work == OneWork::Sum;
   OneShape shape;
   shape.cluster = cluster;
-  const int sources_of_sum = top_k / cluster;
+  const int sources_of_sum = p.choices() / cluster;
   const int x_tiles = sum ? sources_of_sum * tiles : tiles;
   const auto units_of = [&](const OneRows& rows) {
-    return rows.strips() * (p.work == OneWork::Choices ? top_k : 1);
+    return rows.strips() * (p.work == OneWork::Choices ? p.choices() : 1);
   };
   // Parts get blocks by their bytes of a column of tiles.
   const auto bytes_of = [&](const OneRows& rows) {
@@ -162,17 +161,18 @@ template <DType kType>
 Status launch_one_experts(const OneProduct& p, cudaStream_t stream) {
   const bool choices = p.work == OneWork::Choices, sum = p.work == OneWork::Sum;
   if (const int bytes = choices ? one_choice_strip_bytes<kType>(p) : 0) {
-    return launch(kOneToken, marlin_gemv_choice_strips<kType>,
-                  dim3(p.rows[0].strips() * p.router.attrs.top_k, p.count), kOneThreads, bytes,
-                  stream, p);
+    const auto kernel = p.router.attrs.experts <= 128 ? marlin_gemv_choice_strips<kType, 4>
+                                                      : marlin_gemv_choice_strips<kType, 8>;
+    return launch(kOneToken, kernel, dim3(p.rows[0].strips() * p.choices(), p.count), kOneThreads,
+                  bytes, stream, p);
   }
   if (const int bytes = sum ? one_sum_strip_bytes<kType>(p) : 0) {
-    const int warps = ceil_div(p.cols, 256) * static_cast<int>(p.router.attrs.top_k);
+    const int warps = ceil_div(p.cols, 256) * p.choices();
     return launch(kOneToken, marlin_gemv_sum_strips<kType>, dim3(p.rows[0].strips(), p.count),
                   32 * warps, bytes, stream, p);
   }
   // Two blocks that share units read half of the rows of x each, and their units are more alike.
-  const bool halves = sum && p.router.attrs.top_k % 2 == 0 && compute_capability() >= 90;
+  const bool halves = sum && p.choices() % 2 == 0 && compute_capability() >= 90;
   const OneShape shape = KTX_TRY((one_shape<kType, kType>(p, halves ? 2 : 1)));
   const auto kernel = choices ? marlin_gemv_experts<kType, OneWork::Choices>
                       : sum   ? marlin_gemv_experts<kType, OneWork::Sum>

@@ -17,6 +17,23 @@ __device__ __forceinline__ void put_sums(float (&total)[2], float* sums, int lan
   }
 }
 
+// gate . x of `cols` columns, a multiple of 4, by a warp.
+__device__ __forceinline__ float row_score(const float* gate, const float* x, int cols, int lane) {
+  float sum = 0;
+#pragma unroll 4
+  for (int k = 4 * lane; k < cols; k += 128) {
+    const float4 a = *reinterpret_cast<const float4*>(gate + k);
+    const float4 b = *reinterpret_cast<const float4*>(x + k);
+    sum = fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, sum))));
+  }
+  return warp_sum(sum);
+}
+// The weight of the shared expert for a token, which Choices has written.
+__device__ __forceinline__ float shared_weight(const OneShared& shared, int token) {
+  if (!shared.gate) return 1;
+  return __fdividef(1, 1 + __expf(-__ldcg(shared.score + token * shared.score_stride)));
+}
+
 // The factor of the row from the squares of all its columns.
 __device__ __forceinline__ float norm_factor(const OneProduct& p, float squares) {
   return 1 / sqrtf(squares / static_cast<float>(p.cols) + p.eps);

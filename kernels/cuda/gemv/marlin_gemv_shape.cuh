@@ -16,7 +16,7 @@ constexpr int kOneBlocks = 2;
 // at most (q, k and v of 4096 columns and 6144 rows: 384 strips for 132 SMs).
 constexpr int kStripWarps = 16, kStripBlocks = 2, kStripsOfSm = 3;
 // Blocks of a strip of gate and up of a choice each: of an SM, and of how many experts at most.
-constexpr int kChoiceBlocks = 3, kChoiceExperts = 128;
+constexpr int kChoiceBlocks = 3, kChoiceExperts = 256;
 constexpr int kSumWarps = 32;  // of a block of a strip of the sum, at most
 
 // What the launcher decides. A unit is a strip, a pair of gate and up, or a strip of every
@@ -59,7 +59,7 @@ struct OneBlock {
     int number = static_cast<int>(blockIdx.x) - shape.first_block[part];
     sources = p.rows[part].w[1] ? 2 : 1;
     if constexpr (kWork == OneWork::Sum) {
-      sources = p.router.attrs.top_k / shape.cluster;
+      sources = p.choices() / shape.cluster;
       first_source = number % shape.cluster * sources;
       number /= shape.cluster;
     }

@@ -321,8 +321,8 @@ class Predictor {
       if (sm < launch.least_sm || sm > launch.most_sm) continue;
       for (int32_t i : launch.steps) fused_.insert(i);
       fused_.erase(launch.steps.back());  // which stands for the group
-      // Their choice and gate and up are one kernel, down and the sum another.
-      if (*launch.op == FusedOp::Experts) fused_.erase(launch.steps.front());
+      // Experts: their choice and gate and up are one kernel, down and the sum another.
+      if (info(*launch.op).launches > 1) fused_.erase(launch.steps.front());
     }
   }
 

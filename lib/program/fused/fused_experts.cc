@@ -1,6 +1,8 @@
 // experts: router, group_experts, experts_gate_up and experts_down.
 #include <algorithm>
+#include <set>
 
+#include "lib/program/fused/expert_steps.h"
 #include "lib/program/fused/fused_rules.h"
 
 namespace ktx::program {
@@ -13,38 +15,50 @@ bool sorts_some(const GroupSearch& search, int32_t group) {
 
 }  // namespace
 
-void find_experts(GroupSearch& search, int32_t router) {
+std::optional<ExpertSteps> experts_of(const GroupSearch& search, int32_t router) {
   const int32_t ids = search.out(router, 0), weights = search.out(router, 1);
-  GroupSearch::Steps steps = {router};
-  int32_t gate_up = 0, down = 0;
+  ExpertSteps found{.router = router};
   for (int32_t i = router + 1; i < std::min(search.end(), router + kMostSpan); ++i) {
     if (search.is(i, StepOp::GroupExperts) && search.in(i, 0) == ids && !sorts_some(search, i)) {
-      steps.push_back(i);
-    } else if (steps.size() == 2 && search.is(i, StepOp::ExpertsGateUp) &&
-               search.in(i, 2) == search.out(steps[1], 0)) {
-      steps.push_back(gate_up = i);
-    } else if (steps.size() == 3 && search.is(i, StepOp::ExpertsDown) &&
-               search.in(i, 0) == search.out(gate_up)) {
-      steps.push_back(down = i);
+      if (found.group != 0) return std::nullopt;
+      found.group = i;
+    } else if (found.group != 0 && search.is(i, StepOp::ExpertsGateUp) &&
+               search.in(i, 2) == search.out(found.group, 0)) {
+      found.gate_up = i;
+    } else if (found.gate_up != 0 && search.is(i, StepOp::ExpertsDown) &&
+               search.in(i, 0) == search.out(found.gate_up)) {
+      found.down = i;
       break;
     }
   }
-  if (down == 0 || search.in(down, 4) != weights) return;
-  for (int32_t value :
-       {ids, weights, search.out(steps[1], 0), search.out(steps[1], 1), search.out(gate_up)}) {
-    if (!search.only(value, steps)) return;
+  if (found.down == 0 || search.in(found.down, 4) != weights) return std::nullopt;
+  for (int32_t value : {ids, weights, search.out(found.group, 0), search.out(found.group, 1),
+                        search.out(found.gate_up)}) {
+    if (!search.only(value, found.all())) return std::nullopt;
   }
-  // Two launches: what the first writes is no output of the group, but is written. Not so ids,
-  // order and offsets, whose buffers may have other values by then.
-  const std::vector<int32_t> read = {search.in(router, 0), search.in(gate_up, 0)};
-  const std::vector<int32_t> between = {weights, search.out(gate_up)};
+  return found;
+}
+
+// What the first of two launches writes is no output of the group, but is written. Not so ids,
+// order and offsets, whose buffers may have other values by then.
+void add_two_launches(GroupSearch& search, FusedOp op, const GroupSearch::Steps& steps,
+                      const std::vector<int32_t>& read, const std::vector<int32_t>& between,
+                      int32_t out) {
+  std::set<int32_t> buffers = {search.buffer(out)};
+  for (int32_t value : read) buffers.insert(search.buffer(value));
   for (int32_t value : between) {
-    for (int32_t other : read) {
-      if (search.buffer(value) == search.buffer(other)) return;
-    }
-    if (search.buffer(value) == search.buffer(search.out(down))) return;
+    if (!buffers.insert(search.buffer(value)).second) return;
   }
-  search.add(FusedOp::Experts, steps, read, {weights, search.out(gate_up), search.out(down)});
+  std::vector<int32_t> written = between;
+  written.push_back(out);
+  search.add(op, steps, read, written);
+}
+
+void find_experts(GroupSearch& search, int32_t router) {
+  const auto found = experts_of(search, router);
+  if (!found) return;
+  add_two_launches(search, FusedOp::Experts, found->all(), found->read(search),
+                   found->between(search), search.out(found->down));
 }
 
 void describe_experts(kernels::GpuForm& form, const GroupMembers& steps) {

@@ -4,7 +4,7 @@ namespace ktx::program {
 namespace {
 
 constexpr FusedRule kRules[] = {
-#define KTX_FUSED_OP(id, name, from, turn, sentence) \
+#define KTX_FUSED_OP(id, name, from, turn, ...) \
   {FusedOp::id, StepOp::from, turn, find_##name, describe_##name},
 #include "lib/ops/fused_ops.def"
 #undef KTX_FUSED_OP
@@ -14,6 +14,9 @@ constexpr FusedRule kRules[] = {
 
 std::span<const FusedRule> fused_rules() {
   return kRules;
+}
+const FusedRule& fused_rule(FusedOp op) {
+  return kRules[static_cast<size_t>(op)];
 }
 
 }  // namespace ktx::program

@@ -15,13 +15,13 @@ namespace ktx::program {
 struct FusedRule {
   FusedOp op;
   StepOp from;
-  int turn;  // 1: first; 2: among the steps that those leave
+  int turn;  // 1: first; 2: among the steps that those leave; 3: around groups of these
   void (*find)(GroupSearch& search, int32_t step);
   void (*describe)(kernels::GpuForm& form, const GroupMembers& steps);
 };
 
-// By FusedOp.
 std::span<const FusedRule> fused_rules();
+const FusedRule& fused_rule(FusedOp op);
 
 #define KTX_FUSED_OP(id, name, ...)             \
   void find_##name(GroupSearch&, int32_t step); \

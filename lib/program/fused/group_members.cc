@@ -9,6 +9,21 @@ const Step* GroupMembers::find(StepOp op, int number) const {
   return nullptr;
 }
 
+const Step* GroupMembers::product_of(int32_t value) const {
+  for (int i = 0; const Step* product = find(StepOp::Matmul, i); ++i) {
+    if (product->outputs[0].value == value) return product;
+  }
+  return nullptr;
+}
+
+SharedSteps::SharedSteps(const GroupMembers& steps) : glu(steps.find(StepOp::Glu)) {
+  gate = steps.product_of(glu->inputs[0].value);
+  up = steps.product_of(glu->inputs[1].value);
+  const Step* const scale = steps.find(StepOp::SigmoidScale);
+  score = scale ? steps.product_of(scale->inputs[1].value) : nullptr;
+  down = steps.product_of((scale ? scale : steps.find(StepOp::Add))->inputs[scale ? 0 : 1].value);
+}
+
 bool GroupMembers::aligned(const View& operand, int64_t elements) const {
   return operand.offset % elements == 0 &&
          row_elements(program_.values[operand.value]) % elements == 0;

@@ -31,12 +31,21 @@ class GroupMembers {
   bool is_norm_of_heads(const Step& norm, int32_t heads) const {
     return std::get<RmsNormAttrs>(norm.attrs).groups == heads && weight(norm).rows == 1;
   }
+  // The matmul that writes the value; nullptr: there is none.
+  const Step* product_of(int32_t value) const;
   // Whether rows of the operand begin at multiples of `elements` floats; buffers do.
   bool aligned(const View& operand, int64_t elements) const;
 
  private:
   const Program& program_;
   const FusedGroup& group_;
+};
+
+// The steps of the shared expert of a SharedExperts group, by what reads what.
+struct SharedSteps {
+  explicit SharedSteps(const GroupMembers& steps);
+  const Step *gate, *up, *glu, *down;
+  const Step* score;  // null: it has none
 };
 
 // The matmuls of a group, and the norm before them.

@@ -1,6 +1,7 @@
 #include "lib/program/fused/group_search.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/program/fused/fused_rules.h"
 
@@ -16,7 +17,8 @@ GroupSearch::GroupSearch(const Program& program, const Uses& uses, int32_t first
       free_(may.begin(), may.end()) {}
 
 std::vector<FusedGroup> GroupSearch::run() {
-  for (int turn : {1, 2}) {
+  for (int turn : {1, 2, 3}) {
+    if (turn == 3) free_ = {may_.begin(), may_.end()};
     for (int32_t i : may_) {
       for (const FusedRule& rule : fused_rules()) {
         if (rule.turn == turn && is(i, rule.from)) rule.find(*this, i);
@@ -24,7 +26,7 @@ std::vector<FusedGroup> GroupSearch::run() {
     }
   }
   std::sort(found_.begin(), found_.end(), [](const FusedGroup& a, const FusedGroup& b) {
-    return a.steps.back() < b.steps.back();
+    return std::pair(a.steps.back(), a.steps.size()) < std::pair(b.steps.back(), b.steps.size());
   });
   return std::move(found_);
 }
@@ -96,7 +98,8 @@ void GroupSearch::add(FusedOp op, Steps steps, const std::vector<int32_t>& read,
 }
 
 bool GroupSearch::adds_to_residual(int32_t i) const {
-  return step(i).op == StepOp::ExpertsDown && attrs<ExpertsAttrs>(i).accumulate != 0;
+  return (step(i).op == StepOp::ExpertsDown && attrs<ExpertsAttrs>(i).accumulate != 0) ||
+         (step(i).op == StepOp::Add && in(i, 0) == out(i));
 }
 
 }  // namespace ktx::program

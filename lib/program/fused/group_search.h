@@ -27,11 +27,11 @@ class GroupSearch {
   // Of the steps [first, first + count); `may` says which can be in a group.
   GroupSearch(const Program& program, const Uses& uses, int32_t first, int32_t count,
               const Steps& may);
-  // All groups, in the order of their last steps.
+  // All groups, in the order of their last steps; a group around others behind them.
   std::vector<FusedGroup> run();
 
   const Step& step(int32_t i) const { return program_.steps[i]; }
-  // Whether it has this op and is in no group yet.
+  // Whether it has this op and is free for a group of this turn.
   bool is(int32_t i, StepOp op) const { return step(i).op == op && free_.count(i) != 0; }
   bool is_product(int32_t i) const;   // a matmul that does not add to its output
   bool is_row_norm(int32_t i) const;  // an rms_norm of whole rows
@@ -68,7 +68,7 @@ class GroupSearch {
   const Uses& uses_;
   const int32_t first_, end_;
   const Steps& may_;
-  std::set<int32_t> free_;  // in no group yet
+  std::set<int32_t> free_;  // in no group of this turn or those before yet; of the third: of this
   std::vector<FusedGroup> found_;
 };
 

@@ -1,5 +1,6 @@
 // Fused ops as launches of one token (cuda_fused_gemv.h), attention of few as well.
 #include <algorithm>
+#include <optional>
 
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "kernels/cuda/gemv/cuda_fused_gemv.h"
@@ -135,19 +136,42 @@ class Experts final : public GpuStep {
     sum_.h_stride = choices_.h_stride;
     sum_.y = down.output(0).f32();
     sum_.y_stride = down.output(0).stride;
-    return kernels::one_choices_take(choices_) && kernels::one_sum_takes(sum_);
+    if (!kernels::one_choices_take(choices_) || !kernels::one_sum_takes(sum_)) return false;
+    return members.launch().op == FusedOp::SharedExperts ? bind_shared(members) : true;
   }
   Status launch(const GpuShape& shape, std::byte*, int64_t) override {
     kernels::CudaOneChoicesArgs choices = choices_;
     kernels::CudaOneSumArgs sum = sum_;
     choices.router.tokens = sum.tokens = shape.tokens;
     gpu_->use();
-    return kernels::launch_one_experts(choices, sum, gpu_->stream());
+    return kernels::launch_one_experts(choices, sum, shared_ ? &*shared_ : nullptr, gpu_->stream());
   }
 
  private:
+  Result<bool> bind_shared(const Members& members) {
+    const bool scored = members.has(StepOp::SigmoidScale);
+    const CudaView h = members.of(StepOp::Glu).output(0);
+    kernels::CudaOneShared& shared = shared_.emplace();
+    shared.gate = KTX_TRY(members.gate().product_weight(0));
+    shared.up = KTX_TRY(members.up().product_weight(0));
+    shared.h = h.f32();
+    shared.h_stride = h.stride;
+    const CudaBind down =
+        scored ? members.product_for(StepOp::SigmoidScale, 0) : members.product_for(StepOp::Add, 1);
+    shared.down = KTX_TRY(down.product_weight(0));
+    if (scored) {
+      const CudaBind score = members.product_for(StepOp::SigmoidScale, 1);
+      const kernels::CudaWeight weight = KTX_TRY(score.product_weight(0));
+      shared.score_weight = reinterpret_cast<const float*>(weight.data);
+      shared.score = score.output(0).f32();
+      shared.score_stride = score.output(0).stride;
+    }
+    return kernels::one_shared_takes(choices_, sum_, shared);
+  }
+
   kernels::CudaOneChoicesArgs choices_;
   kernels::CudaOneSumArgs sum_;
+  std::optional<kernels::CudaOneShared> shared_;
   GpuMemory bias_, factors_, ids_, places_, expert_bias_[3];
   CudaGpu* gpu_ = nullptr;
 };
@@ -246,6 +270,11 @@ Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::RouterGemv>(
 }
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::ExpertsGemv>(
+    const FusedMembers& members) {
+  return make_fused_step<Experts>(members);
+}
+template <>
+Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::SharedExpertsGemv>(
     const FusedMembers& members) {
   return make_fused_step<Experts>(members);
 }

@@ -23,8 +23,11 @@ size_t FusedMembers::find(StepOp op, int number) const {
   return contexts_.size();
 }
 
-bool FusedMembers::gate_is_first() const {
-  return of(StepOp::Matmul, 0).output(0).data == of(StepOp::Glu).input(0).data;
+CudaBind FusedMembers::product_for(StepOp reader, size_t operand) const {
+  const auto value = contexts_[find(reader, 0)].step.inputs[operand].value;
+  int number = 0;
+  while (contexts_[find(StepOp::Matmul, number)].step.outputs[0].value != value) ++number;
+  return of(StepOp::Matmul, number);
 }
 
 int64_t OneByOne::workspace_bytes(const GpuShape& shape) const {

@@ -32,9 +32,11 @@ class FusedMembers {
   }
   const program::Launch& launch() const { return launch_; }
   bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
+  // The product that makes an operand of the step of this op; there must be one.
+  CudaBind product_for(StepOp reader, size_t operand) const;
   // Of the two products before a glu, that of its gate.
-  CudaBind gate() const { return of(StepOp::Matmul, gate_is_first() ? 0 : 1); }
-  CudaBind up() const { return of(StepOp::Matmul, gate_is_first() ? 1 : 0); }
+  CudaBind gate() const { return product_for(StepOp::Glu, 0); }
+  CudaBind up() const { return product_for(StepOp::Glu, 1); }
 
   Result<OneByOne> one_by_one() const;
 
@@ -44,7 +46,6 @@ class FusedMembers {
   Result<kernels::CudaSkinnyX> skinny_x(const CudaView& plain, GpuMemory& keep) const;
 
  private:
-  bool gate_is_first() const;
   size_t find(StepOp op, int number) const;
   CudaGpu& gpu_;
   const program::Launch& launch_;

@@ -20,7 +20,13 @@ Status BoundLaunches::add(const program::Launch& launch, Gpu& gpu, const GpuBind
     return {};
   }
   fused_.push_back(std::make_unique<Bound>(std::move(bound)));
-  for (uint32_t i : fused_.back()->steps) steps_[i].fused.push_back(fused_.back().get());
+  for (uint32_t i : fused_.back()->steps) {
+    std::vector<const Bound*>& all = steps_[i].fused;
+    const auto shorter = [&](const Bound* other) {
+      return other->steps.size() < fused_.back()->steps.size();
+    };
+    all.insert(std::ranges::find_if(all, shorter), fused_.back().get());
+  }
   return {};
 }
 

@@ -212,7 +212,8 @@ Status bind_launches(GpuState& s, GpuDevice& device, std::span<const program::La
       return false;
     }
     // One kernel chooses and computes: it counts nothing.
-    if (launch.op == FusedOp::Experts && device.expert_counts.size() > 0) return false;
+    const bool chooses = launch.op == FusedOp::Experts || launch.op == FusedOp::SharedExperts;
+    if (chooses && device.expert_counts.size() > 0) return false;
     missed |= launch.needs & ~has;
     return (launch.needs & ~has) == 0;
   };

@@ -156,7 +156,7 @@ void one_token_experts(const char* what, DType gate_type, DType down_type, int32
       first.gate = gate.at(i);
       first.up = up.at(i);
       second.down = down.at(i);
-      if (choose && sum) return check(launch_one_experts(first, second, s));
+      if (choose && sum) return check(launch_one_experts(first, second, nullptr, s));
       check(choose ? launch_one_choices(first, s) : launch_one_sum(second, s));
     });
   };

@@ -256,6 +256,93 @@ TEST(Launches, APostNormThatOthersReadOrThatIsAddedLaterStaysAStep) {
   EXPECT_EQ(groups_of(over), 0u) << "written over what other threads still read";
 }
 
+// x += experts(n), x += sigmoid(score . n) * (down . glu(gate . n, up . n)), with 32 experts of 512
+// by 512 and two of them for a token. Values: 0 x, 1 n, then as named.
+enum Of { kX, kN, kLogits, kIds, kWeights, kOrder, kOffsets, kHiddenOf, kOut, kScore, kG, kU };
+Program shared_experts_program(DType shared = DType::Q4_K) {
+  Program program;
+  for (int32_t v = kX; v <= kU; ++v) program.values.push_back(value(v, kHidden));
+  program.values[kLogits].width = 32;
+  program.values[kIds].width = program.values[kWeights].width = program.values[kOrder].width = 2;
+  program.values[kScore].width = 1;
+  program.values[kHiddenOf].width = 2 * kHidden;
+  Blob experts = blob(DType::Q4_K, Layout::Marlin, kHidden);
+  experts.matrices = 32;
+  program.blobs = {experts, blob(shared, Layout::Marlin, kHidden),
+                   blob(DType::F32, Layout::Rows, 1)};
+  const auto add = [&](StepOp op, std::vector<int32_t> in, std::vector<int32_t> out,
+                       std::vector<BlobId> weights, StepAttrs attrs) {
+    program.steps.push_back(step(op, std::move(in), std::move(out), std::move(weights)));
+    Step& made = program.steps.back();
+    made.attrs = attrs;
+    for (auto* views : {&made.inputs, &made.outputs}) {
+      for (View& view : *views) {
+        if (view.value != kAbsent) view.width = program.values[view.value].width;
+      }
+    }
+  };
+  RouterAttrs router;
+  router.experts = 32;
+  router.top_k = 2;
+  add(StepOp::Router, {kLogits}, {kIds, kWeights}, {}, router);
+  add(StepOp::GroupExperts, {kIds}, {kOrder, kOffsets}, {}, GroupExpertsAttrs{32, 2});
+  add(StepOp::ExpertsGateUp, {kN, kAbsent, kOrder, kOffsets}, {kHiddenOf}, {0, 0},
+      ExpertsAttrs{32, 2});
+  add(StepOp::ExpertsDown, {kHiddenOf, kAbsent, kOrder, kOffsets, kWeights}, {kX}, {0},
+      ExpertsAttrs{32, 2, 1});
+  add(StepOp::Matmul, {kN}, {kG}, {1}, MatmulAttrs{});
+  add(StepOp::Matmul, {kN}, {kU}, {1}, MatmulAttrs{});
+  add(StepOp::Glu, {kG, kU}, {kU}, {}, GluAttrs{});
+  add(StepOp::Matmul, {kU}, {kOut}, {1}, MatmulAttrs{});
+  add(StepOp::Matmul, {kN}, {kScore}, {2}, MatmulAttrs{});
+  add(StepOp::SigmoidScale, {kOut, kScore}, {kOut}, {}, NoAttrs{});
+  add(StepOp::Add, {kX, kOut}, {kX}, {}, NoAttrs{});
+  return program;
+}
+std::vector<FusedOp> ops_of(const Program& program) {
+  std::vector<FusedOp> ops;
+  for (const FusedGroup& group : program.groups) ops.push_back(group.op);
+  return ops;
+}
+
+TEST(Launches, ASharedExpertIsOneMoreChoiceOfFewTokens) {
+  const Program program = chosen(shared_experts_program());
+  EXPECT_THAT(ops_of(program),
+              ElementsAre(FusedOp::Experts, FusedOp::GateUp, FusedOp::SharedExperts));
+  EXPECT_THAT(on(program, {0, 1, 2, 3}, 90, 0), ElementsAre("experts_gemv 1-4"));
+  EXPECT_THAT(on(program, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 90, 0),
+              ElementsAre("shared_experts_gemv 1-4"));
+  const Status checked = verify_launches(program);
+  EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.error().message);
+}
+
+TEST(Launches, ASharedExpertWithoutAScoreIsOneToo) {
+  Program program = shared_experts_program();
+  program.steps.erase(program.steps.begin() + 8, program.steps.begin() + 10);
+  EXPECT_THAT(on(chosen(program), {0, 1, 2, 3, 4, 5, 6, 7, 8}, 90, 0),
+              ElementsAre("shared_experts_gemv 1-4"));
+}
+
+TEST(Launches, ASharedExpertOfAnotherFormatOrActivationIsLaunchedByItself) {
+  const std::vector<int32_t> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  EXPECT_TRUE(on(chosen(shared_experts_program(DType::Q6_K)), all, 90, 0).empty());
+  Program program = shared_experts_program();
+  std::get<GluAttrs>(program.steps[6].attrs).limit = 7;
+  EXPECT_TRUE(on(chosen(program), all, 90, 0).empty());
+}
+
+TEST(Launches, ASharedExpertThatBuffersKeepApartIsNoChoice) {
+  for (const auto& [one, other] : {std::pair(kHiddenOf, kU), {kScore, kLogits}, {kU, kN}}) {
+    Program program = shared_experts_program();
+    program.values[one].buffer = program.values[other].buffer;
+    const auto ops = ops_of(chosen(program));
+    EXPECT_EQ(std::ranges::count(ops, FusedOp::SharedExperts), 0) << one << " in " << other;
+  }
+  Program program = shared_experts_program();
+  program.steps[4].inputs[0].value = kX;  // reads what the experts have added to
+  EXPECT_EQ(std::ranges::count(ops_of(chosen(program)), FusedOp::SharedExperts), 0);
+}
+
 // Two norms side by side in one value, which a product reads (before a prediction layer).
 TEST(Launches, ANormOfAPartOfItsValueStaysAStep) {
   Program program = gate_up_program();
