@@ -79,7 +79,8 @@ void describe_shared_experts(kernels::GpuForm& form, const GroupMembers& steps) 
   }
   const auto& experts = steps.attrs<ExpertsAttrs>(StepOp::ExpertsGateUp);
   const auto& glu = std::get<GluAttrs>(shared.glu->attrs);
-  form.alike = experts.activation == glu.activation && experts.limit == glu.limit && steps.aligned(shared.glu->outputs[0], 4) &&
+  form.alike = experts.activation == glu.activation && experts.limit == glu.limit &&
+               steps.aligned(shared.glu->outputs[0], 4) &&
                shared.gate->inputs[0] == steps.of(StepOp::ExpertsGateUp).inputs[0];
   for (int i : {2, 3}) form.bias |= steps.has_weight(steps.of(StepOp::ExpertsGateUp), i);
   form.bias |= steps.has_weight(steps.of(StepOp::ExpertsDown), 1);
