@@ -123,6 +123,17 @@ TEST_F(CudaMatmul, FloatWeightsAreMultipliedExactly) {
   }
 }
 
+// Tiles, with ranges of columns or without, and last ones that are not whole.
+TEST_F(CudaMatmul, ManyTokensOfFloatWeightsAreMultipliedExactly) {
+  Random random(55);
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    for (const Shape shape : {Shape{130, 260}, {256, 2048}, {70, 1028}, {2000, 68}}) {
+      const GpuWeights w(random, dtype, shape.rows, shape.cols);
+      for (int64_t tokens : {70, 515, 1030}) check_product(random, w, tokens, {true, true});
+    }
+  }
+}
+
 TEST_F(CudaMatmul, ManyRowsOfOneTokenAgree) {  // a grid that goes round several times
   Random random(54);
   const GpuWeights w(random, DType::Q4_K, 40000, 256);
