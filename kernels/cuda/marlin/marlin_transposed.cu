@@ -68,19 +68,8 @@ __device__ __forceinline__ uint32_t transpose8x8(uint32_t a) {
   return d;
 }
 
-struct Transposed {
-  const uint8_t* w;
-  int64_t matrix_bytes, strip_bytes;
-  int cols, row_begin, row_count;
-  const float* x;
-  int64_t x_stride, x_head;
-  int tokens;
-  float* y;
-  int64_t y_stride, y_head;
-};
-
 template <DType kType>
-__global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
+__global__ void __launch_bounds__(kThreads) marlin_transposed(MarlinProduct p) {
   begin_kernel();
   using Tile = MarlinTile<kType>;
   extern __shared__ uint4 dynamic_shared[];
@@ -103,12 +92,11 @@ __global__ void __launch_bounds__(kThreads) marlin_transposed(Transposed p) {
 
   const MarlinTiles<Tile> tiles(p.cols);
   const int tile_number = static_cast<int>(blockIdx.x);
-  const int strip_begin = p.row_begin / 16, strip_end = (p.row_begin + p.row_count + 15) / 16;
   float sum[8][4][4] = {};  // [chunk][pair of columns of a lane][c]
-  for (int strip = strip_begin + warp; strip < strip_end; strip += kWarps) {
+  for (int strip = p.strip_begin() + warp; strip < p.strip_end(); strip += kWarps) {
     Tile tile;
     tile.template load<true>(
-        p.w + head * p.matrix_bytes + strip * p.strip_bytes + tiles.offset(tile_number),
+        p.w[0] + head * p.matrix_bytes[0] + strip * p.strip_bytes + tiles.offset(tile_number),
         tiles.spans(tile_number), lane);
     const int k = strip * 16 - p.row_begin + lane % 4 * 2, token = lane / 4;
     uint32_t a[4];
@@ -155,20 +143,7 @@ Status launch_transposed(const ProductArgs& a, cudaStream_t stream) {
     return Error{"matmul_heads transposed: " + std::to_string(a.p.row_count) +
                  " rows of a head, needs a multiple of 8"};
   }
-  Transposed p;
-  p.w = a.p.w[0];
-  p.matrix_bytes = a.p.matrix_bytes[0];
-  p.strip_bytes = a.p.strip_bytes;
-  p.cols = a.p.cols;
-  p.row_begin = a.p.row_begin;
-  p.row_count = a.p.row_count;
-  p.x = a.p.x;
-  p.x_stride = a.p.x_stride;
-  p.x_head = a.p.x_head;
-  p.tokens = a.p.tokens;
-  p.y = a.p.y;
-  p.y_stride = a.p.y_stride;
-  p.y_head = a.p.y_head;
+  const MarlinProduct& p = a.p;
   const int width = ceil_div(p.row_count, 32) * 32;
   const int shared = kSkinnyTokens * width * 2 + kWarps * kSkinnyTokens * 32 * 4;
   const dim3 grid(ceil_div(p.cols, 256), a.p.matrices, ceil_div(p.tokens, kSkinnyTokens));
