@@ -87,13 +87,9 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::open(const plan::PlanView& pla
   return cache;
 }
 
-CachedExperts* ExpertCache::of(program::BlobId gate) {
-  const auto found = std::ranges::find(layers_, gate, [](const auto& l) { return l->gate_blob_; });
-  return found == layers_.end() ? nullptr : found->get();
-}
-
-CachedExperts* ExpertCache::of_down(program::BlobId down) {
-  const auto found = std::ranges::find(layers_, down, [](const auto& l) { return l->down_blob_; });
+CachedExperts* ExpertCache::of(program::BlobId blob) {
+  const auto found = std::ranges::find_if(
+      layers_, [&](const auto& l) { return l->gate_blob_ == blob || l->down_blob_ == blob; });
   return found == layers_.end() ? nullptr : found->get();
 }
 

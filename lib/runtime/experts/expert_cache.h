@@ -120,8 +120,7 @@ class ExpertCache {
   ~ExpertCache();
 
   // The layer whose gates, or whose down, are in `blob`; null: none of the cache's.
-  CachedExperts* of(program::BlobId gate);
-  CachedExperts* of_down(program::BlobId down);
+  CachedExperts* of(program::BlobId blob);
   std::span<const std::unique_ptr<CachedExperts>> layers() const { return layers_; }
   // Begins to read what the next layer is expected to need: at most as many as there are slots
   // that may be refilled. Guessed experts are counted (ExpertCacheUse).

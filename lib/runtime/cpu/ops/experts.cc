@@ -230,7 +230,7 @@ class DownStep final : public CpuStep {
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     args_.bias = bias_.data();
     args_.down = {down.matrix, down.matrix_bytes};
-    cached_ = context.experts ? context.experts->of_down(context.step.weights[0]) : nullptr;
+    cached_ = context.experts ? context.experts->of(context.step.weights[0]) : nullptr;
     if (cached_) args_.down.places = cached_->down();
     args_.h = h.f32();
     args_.h_stride = h.stride() / attrs.top_k;
