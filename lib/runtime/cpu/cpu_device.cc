@@ -10,13 +10,13 @@ namespace {
 
 struct Row {
   StepOp op;
-  MakeStep make;
+  const MakeStep* make;
 };
 constexpr Row kOps[] = {
-#define KTX_CPU_OP(op, make) {StepOp::op, make},
+#define KTX_CPU_OP(op, make) {StepOp::op, &make},
 #include "lib/runtime/cpu/cpu_ops.def"
 #undef KTX_CPU_OP
-#define KTX_ROW_OP(op, family, arithmetic, sentence) {StepOp::op, make_rows},
+#define KTX_ROW_OP(op, family, arithmetic, sentence) {StepOp::op, &make_rows},
 #include "kernels/rows/row_ops.def"
 #undef KTX_ROW_OP
 };
@@ -25,7 +25,7 @@ constexpr Row kOps[] = {
 
 MakeStep cpu_op(StepOp op) {
   for (const Row& row : kOps) {
-    if (row.op == op) return row.make;
+    if (row.op == op) return *row.make;
   }
   return nullptr;
 }

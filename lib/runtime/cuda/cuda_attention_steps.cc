@@ -188,27 +188,12 @@ using ChooseBlocks =
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_cuda_kv_store(const CudaBind& context) {
-  return make_bound<KvStore>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_attention(const CudaBind& context) {
-  return make_bound<Attention>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_text_attention(const CudaBind& context) {
-  return make_bound<TextAttention>(context);
-}
-
-Result<std::unique_ptr<GpuStep>> make_cuda_choose_positions(const CudaBind& context) {
-  return make_bound<ChoosePositions>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_choose_blocks(const CudaBind& context) {
-  return make_bound<ChooseBlocks>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_sparse_attention(const CudaBind& context) {
-  return make_bound<SparseAttention>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_block_attention(const CudaBind& context) {
-  return make_bound<BlockAttention>(context);
-}
+const MakeCudaStep make_cuda_kv_store = make_bound<KvStore>;
+const MakeCudaStep make_cuda_attention = make_bound<Attention>;
+const MakeCudaStep make_cuda_text_attention = make_bound<TextAttention>;
+const MakeCudaStep make_cuda_choose_positions = make_bound<ChoosePositions>;
+const MakeCudaStep make_cuda_choose_blocks = make_bound<ChooseBlocks>;
+const MakeCudaStep make_cuda_sparse_attention = make_bound<SparseAttention>;
+const MakeCudaStep make_cuda_block_attention = make_bound<BlockAttention>;
 
 }  // namespace ktx::runtime

@@ -168,17 +168,9 @@ class ExpertsDown final
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_cuda_matmul(const CudaBind& context) {
-  return make_bound<Matmul>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_matmul_heads(const CudaBind& context) {
-  return make_bound<MatmulHeads>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_experts_gate_up(const CudaBind& context) {
-  return make_bound<ExpertsGateUp>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_experts_down(const CudaBind& context) {
-  return make_bound<ExpertsDown>(context);
-}
+const MakeCudaStep make_cuda_matmul = make_bound<Matmul>;
+const MakeCudaStep make_cuda_matmul_heads = make_bound<MatmulHeads>;
+const MakeCudaStep make_cuda_experts_gate_up = make_bound<ExpertsGateUp>;
+const MakeCudaStep make_cuda_experts_down = make_bound<ExpertsDown>;
 
 }  // namespace ktx::runtime

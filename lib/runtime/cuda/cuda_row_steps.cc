@@ -240,30 +240,14 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
 
 }  // namespace
 
-Result<std::unique_ptr<GpuStep>> make_cuda_embed(const CudaBind& context) {
-  return make_bound<Embed>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_embed_row(const CudaBind& context) {
-  return make_bound<EmbedRow>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_rms_norm(const CudaBind& context) {
-  return make_bound<RmsNorm>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_layer_norm(const CudaBind& context) {
-  return make_bound<LayerNorm>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_rope(const CudaBind& context) {
-  return make_bound<Rope>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_router(const CudaBind& context) {
-  return make_bound<Router>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_group_experts(const CudaBind& context) {
-  return make_bound<GroupExperts>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_rows(const CudaBind& context) {
-  return make_bound<RowOpStep>(context);
-}
+const MakeCudaStep make_cuda_embed = make_bound<Embed>;
+const MakeCudaStep make_cuda_embed_row = make_bound<EmbedRow>;
+const MakeCudaStep make_cuda_rms_norm = make_bound<RmsNorm>;
+const MakeCudaStep make_cuda_layer_norm = make_bound<LayerNorm>;
+const MakeCudaStep make_cuda_rope = make_bound<Rope>;
+const MakeCudaStep make_cuda_router = make_bound<Router>;
+const MakeCudaStep make_cuda_group_experts = make_bound<GroupExperts>;
+const MakeCudaStep make_cuda_rows = make_bound<RowOpStep>;
 
 template <>
 Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::NormAdd>(

@@ -189,14 +189,8 @@ Result<std::unique_ptr<GpuStep>> make_fused<kernels::GpuKernel::DeltaStep>(
   return make_fused_step<DeltaStep>(members);
 }
 
-Result<std::unique_ptr<GpuStep>> make_cuda_causal_conv(const CudaBind& context) {
-  return make_bound<CausalConv>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_delta_rule(const CudaBind& context) {
-  return make_bound<DeltaRule>(context);
-}
-Result<std::unique_ptr<GpuStep>> make_cuda_state_space(const CudaBind& context) {
-  return make_bound<StateSpace>(context);
-}
+const MakeCudaStep make_cuda_causal_conv = make_bound<CausalConv>;
+const MakeCudaStep make_cuda_delta_rule = make_bound<DeltaRule>;
+const MakeCudaStep make_cuda_state_space = make_bound<StateSpace>;
 
 }  // namespace ktx::runtime

@@ -12,13 +12,13 @@ namespace {
 
 struct Row {
   StepOp op;
-  MakeCudaStep make;
+  const MakeCudaStep* make;
 };
 constexpr Row kOps[] = {
-#define KTX_CUDA_OP(op, make) {StepOp::op, make},
+#define KTX_CUDA_OP(op, make) {StepOp::op, &make},
 #include "lib/runtime/cuda/cuda_ops.def"
 #undef KTX_CUDA_OP
-#define KTX_ROW_OP(op, family, arithmetic, sentence) {StepOp::op, make_cuda_rows},
+#define KTX_ROW_OP(op, family, arithmetic, sentence) {StepOp::op, &make_cuda_rows},
 #include "kernels/rows/row_ops.def"
 #undef KTX_ROW_OP
 };
@@ -32,7 +32,7 @@ Result<std::unique_ptr<GpuStep>> make_cuda_step(CudaGpu& gpu, const GpuBindConte
     return Error{fmt::format("no GPU kernel '{}'; compile the plan again", printable(family))};
   }
   for (const Row& row : kOps) {
-    if (row.op == op) return row.make(CudaBind(gpu, context));
+    if (row.op == op) return (*row.make)(CudaBind(gpu, context));
   }
   return Error{"GPUs do not have this op"};
 }

@@ -90,9 +90,9 @@ Result<std::unique_ptr<GpuStep>> make_bound(const CudaBind& context) {
   return std::unique_ptr<GpuStep>(std::move(step));
 }
 
-#define KTX_CUDA_OP(op, make) Result<std::unique_ptr<GpuStep>> make(const CudaBind&);
+#define KTX_CUDA_OP(op, make) extern const MakeCudaStep make;
 #include "lib/runtime/cuda/cuda_ops.def"
 #undef KTX_CUDA_OP
-Result<std::unique_ptr<GpuStep>> make_cuda_rows(const CudaBind& context);  // any row op
+extern const MakeCudaStep make_cuda_rows;  // any row op
 
 }  // namespace ktx::runtime

@@ -224,28 +224,11 @@ struct TextAttentionStep final : AttentionStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_kv_store(const BindContext& context) {
-  return make_step<KvStoreStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_attention(const BindContext& context) {
-  return make_step<AttentionStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_text_attention(const BindContext& context) {
-  return make_step<TextAttentionStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_sparse_attention(const BindContext& context) {
-  return make_step<AttentionStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_compressed_attention(const BindContext& context) {
-  return make_step<AttentionStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_block_attention(const BindContext& context) {
-  return make_step<AttentionStep>(context);
-}
+const MakeStep make_kv_store = make_step<KvStoreStep>;
+const MakeStep make_attention = make_step<AttentionStep>;
+const MakeStep make_text_attention = make_step<TextAttentionStep>;
+const MakeStep make_sparse_attention = make_step<AttentionStep>;
+const MakeStep make_compressed_attention = make_step<AttentionStep>;
+const MakeStep make_block_attention = make_step<AttentionStep>;
 
 }  // namespace ktx::runtime

@@ -283,12 +283,7 @@ class ChooseStep final : public CpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_choose_positions(const BindContext& context) {
-  return make_step<ChooseStep<Positions>>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_choose_blocks(const BindContext& context) {
-  return make_step<ChooseStep<Blocks>>(context);
-}
+const MakeStep make_choose_positions = make_step<ChooseStep<Positions>>;
+const MakeStep make_choose_blocks = make_step<ChooseStep<Blocks>>;
 
 }  // namespace ktx::runtime

@@ -108,8 +108,6 @@ class CompressStep final : public CpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_compress(const BindContext& context) {
-  return make_step<CompressStep>(context);
-}
+const MakeStep make_compress = make_step<CompressStep>;
 
 }  // namespace ktx::runtime

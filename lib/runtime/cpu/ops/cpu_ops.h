@@ -1,14 +1,16 @@
-// One make function per op; cpu_step.h describes the steps that they return.
+// One make function per op, defined beside its step (cpu_step.h):
+//
+//   const MakeStep make_rope = make_step<RopeStep>;
 #pragma once
 
 #include "lib/runtime/cpu/cpu_step.h"
 
 namespace ktx::runtime {
 
-#define KTX_CPU_OP(op, make) Result<std::unique_ptr<CpuStep>> make(const BindContext& context);
+#define KTX_CPU_OP(op, make) extern const MakeStep make;
 #include "lib/runtime/cpu/cpu_ops.def"
 #undef KTX_CPU_OP
-Result<std::unique_ptr<CpuStep>> make_rows(const BindContext& context);  // any row op
+extern const MakeStep make_rows;  // any row op
 
 // Step has Status bind(const BindContext&).
 template <class Step>

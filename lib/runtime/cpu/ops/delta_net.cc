@@ -83,12 +83,7 @@ class DeltaRuleStep final : public StateStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_causal_conv(const BindContext& context) {
-  return make_step<CausalConvStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_delta_rule(const BindContext& context) {
-  return make_step<DeltaRuleStep>(context);
-}
+const MakeStep make_causal_conv = make_step<CausalConvStep>;
+const MakeStep make_delta_rule = make_step<DeltaRuleStep>;
 
 }  // namespace ktx::runtime

@@ -101,16 +101,8 @@ struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_given_hidden(const BindContext& context) {
-  return make_step<GivenHiddenStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_embed(const BindContext& context) {
-  return make_step<EmbedStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_embed_row(const BindContext& context) {
-  return make_step<EmbedRowStep>(context);
-}
+const MakeStep make_given_hidden = make_step<GivenHiddenStep>;
+const MakeStep make_embed = make_step<EmbedStep>;
+const MakeStep make_embed_row = make_step<EmbedRowStep>;
 
 }  // namespace ktx::runtime

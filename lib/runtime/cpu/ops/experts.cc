@@ -299,12 +299,7 @@ class DownStep final : public CpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_experts_gate_up(const BindContext& context) {
-  return make_step<GateUpStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_experts_down(const BindContext& context) {
-  return make_step<DownStep>(context);
-}
+const MakeStep make_experts_gate_up = make_step<GateUpStep>;
+const MakeStep make_experts_down = make_step<DownStep>;
 
 }  // namespace ktx::runtime

@@ -136,8 +136,6 @@ class MatmulStep final : public CpuStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_matmul(const BindContext& context) {
-  return make_step<MatmulStep>(context);
-}
+const MakeStep make_matmul = make_step<MatmulStep>;
 
 }  // namespace ktx::runtime

@@ -132,13 +132,9 @@ class TransposedStep final : public HeadsStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_matmul_heads(const BindContext& context) {
-  if (context.attrs<MatmulHeadsAttrs>().transposed) {
-    auto step = std::make_unique<TransposedStep>();
-    KTX_TRY(step->bind(context));
-    return std::unique_ptr<CpuStep>(std::move(step));
-  }
-  return make_step<StraightStep>(context);
-}
+const MakeStep make_matmul_heads = [](const BindContext& context) {
+  const bool transposed = context.attrs<MatmulHeadsAttrs>().transposed;
+  return transposed ? make_step<TransposedStep>(context) : make_step<StraightStep>(context);
+};
 
 }  // namespace ktx::runtime

@@ -46,12 +46,7 @@ struct LayerNormStep final : NormStep<kernels::LayerNormArgs, kernels::LayerNorm
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_rms_norm(const BindContext& context) {
-  return make_step<RmsNormStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_layer_norm(const BindContext& context) {
-  return make_step<LayerNormStep>(context);
-}
+const MakeStep make_rms_norm = make_step<RmsNormStep>;
+const MakeStep make_layer_norm = make_step<LayerNormStep>;
 
 }  // namespace ktx::runtime

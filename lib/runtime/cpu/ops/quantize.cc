@@ -57,8 +57,6 @@ struct QuantizeStep final : RowStep<kernels::QuantizeArgs, kernels::QuantizeFn> 
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_quantize(const BindContext& context) {
-  return make_step<QuantizeStep>(context);
-}
+const MakeStep make_quantize = make_step<QuantizeStep>;
 
 }  // namespace ktx::runtime

@@ -49,16 +49,8 @@ struct MixStreamsStep final : RowStep<kernels::MixStreamsArgs, kernels::MixStrea
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_stream_weights(const BindContext& context) {
-  return make_step<StreamWeightsStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_collapse_streams(const BindContext& context) {
-  return make_step<CollapseStreamsStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_mix_streams(const BindContext& context) {
-  return make_step<MixStreamsStep>(context);
-}
+const MakeStep make_stream_weights = make_step<StreamWeightsStep>;
+const MakeStep make_collapse_streams = make_step<CollapseStreamsStep>;
+const MakeStep make_mix_streams = make_step<MixStreamsStep>;
 
 }  // namespace ktx::runtime

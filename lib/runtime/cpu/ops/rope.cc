@@ -33,8 +33,6 @@ struct RopeStep final : RowStep<kernels::RopeArgs, kernels::RopeFn> {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_rope(const BindContext& context) {
-  return make_step<RopeStep>(context);
-}
+const MakeStep make_rope = make_step<RopeStep>;
 
 }  // namespace ktx::runtime

@@ -138,16 +138,8 @@ struct SumExpertsStep final : RowStep<kernels::SumExpertsArgs, kernels::SumExper
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_router(const BindContext& context) {
-  return make_step<RouterStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_group_experts(const BindContext& context) {
-  return make_step<GroupExpertsStep>(context);
-}
-
-Result<std::unique_ptr<CpuStep>> make_sum_experts(const BindContext& context) {
-  return make_step<SumExpertsStep>(context);
-}
+const MakeStep make_router = make_step<RouterStep>;
+const MakeStep make_group_experts = make_step<GroupExpertsStep>;
+const MakeStep make_sum_experts = make_step<SumExpertsStep>;
 
 }  // namespace ktx::runtime

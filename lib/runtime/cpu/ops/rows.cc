@@ -55,8 +55,6 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_rows(const BindContext& context) {
-  return make_step<RowsStep>(context);
-}
+const MakeStep make_rows = make_step<RowsStep>;
 
 }  // namespace ktx::runtime

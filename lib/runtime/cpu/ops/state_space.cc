@@ -42,8 +42,6 @@ class StateSpaceStep final : public StateStep {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuStep>> make_state_space(const BindContext& context) {
-  return make_step<StateSpaceStep>(context);
-}
+const MakeStep make_state_space = make_step<StateSpaceStep>;
 
 }  // namespace ktx::runtime
