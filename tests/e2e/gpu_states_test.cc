@@ -116,7 +116,7 @@ TEST_P(GpuStates, TakeMemoryOnTheDevicesOfTheirLayers) {
   const auto engine = open(64);
   ASSERT_TRUE(engine);
   constexpr uint64_t kNet = (3 * 512 + 4 * 64 * 64) * sizeof(float);
-  const auto slots = static_cast<uint64_t>(engine->cache_state().states_total);
+  const auto slots = static_cast<uint64_t>(engine->cache().state().states_total);
   EXPECT_EQ(slots, plan::kRunningStates + plan::kSnapshots);
   const auto of = [&](std::string_view device) {
     return plan::state_layout(engine->plan(), device).bytes();

@@ -13,6 +13,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/program/find_fused.h"
 #include "lib/runtime/cpu/node_weights.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/runtime/quality/layer_streams.h"
 #include "lib/runtime/quality/text_logits.h"
@@ -452,7 +453,7 @@ TEST(GpuPlan, StepsAreTimedOnAllDevices) {
   Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
   const auto engine = compiled.open();
   ASSERT_TRUE(engine) << compiled.error;
-  engine->enable_step_stats(true);
+  engine->runner().enable_times(true);
   runtime::Sequence sequence = engine->new_sequence();
   const std::vector<int32_t> ids = {1, 5, 9};
   const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
@@ -460,7 +461,7 @@ TEST(GpuPlan, StepsAreTimedOnAllDevices) {
   const plan::PlanView& plan = engine->plan();
   std::set<std::string> devices;
   int64_t last = -1;
-  for (const runtime::StepTime& time : engine->step_times()) {
+  for (const runtime::StepTime& time : engine->runner().step_times()) {
     EXPECT_GT(time.step, last);
     last = time.step;
     const plan::StepRecord& step = plan.steps[time.step];
@@ -483,18 +484,18 @@ TEST(GpuPlan, KernelsAreTimedAtTheShapeOfTheLastRun) {
     if (plan.string(plan.steps[i].device) != "cpu") on_gpu.push_back(i);
   }
   ASSERT_FALSE(on_gpu.empty());
-  EXPECT_FALSE(engine->time_gpu_steps(on_gpu).ok()) << "before any run";
+  EXPECT_FALSE(engine->runner().time_steps(on_gpu).ok()) << "before any run";
   runtime::Sequence sequence = engine->new_sequence();
   const std::vector<int32_t> ids = {1, 5, 9};
   const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
   ASSERT_TRUE(engine->forward({&item, 1}).ok());
-  const auto time = engine->time_gpu_steps(on_gpu);
+  const auto time = engine->runner().time_steps(on_gpu);
   ASSERT_TRUE(time.ok()) << time.error().message;
   EXPECT_EQ(time->tokens, 3);
   EXPECT_EQ(time->outputs, 1);
   EXPECT_GT(time->seconds, 0);
   const std::vector<uint32_t> experts = {1u << 20};
-  EXPECT_FALSE(engine->time_gpu_steps(experts).ok()) << "no such step";
+  EXPECT_FALSE(engine->runner().time_steps(experts).ok()) << "no such step";
 }
 
 std::vector<int32_t> answer(runtime::Session& session, int tokens) {

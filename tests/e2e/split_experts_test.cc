@@ -11,6 +11,7 @@
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/stream_memory.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/reference_run.h"
@@ -315,9 +316,9 @@ TEST(SplitExperts, AreCountedByWhoServesThemAndByNumber) {
   const runtime::ExpertUse use = engine->stats().expert_use;
   EXPECT_EQ(use.total(), 81);
   EXPECT_EQ(use.streamed, 0);
-  const plan::ExpertProfile profile = engine->expert_profile().take();
+  const plan::ExpertProfile profile = engine->runner().expert_profile().take();
   EXPECT_EQ(profile.architecture, "qwen3moe");
-  EXPECT_EQ(profile.layers, on_cpu->expert_profile()->layers);
+  EXPECT_EQ(profile.layers, on_cpu->runner().expert_profile()->layers);
   int64_t of_three = 0;
   for (const auto& [layer, counts] : profile.layers) {
     for (size_t e = 0; e < 3; ++e) of_three += static_cast<int64_t>(counts[e]);
@@ -330,15 +331,16 @@ TEST(SplitExperts, AreCountedByWhoServesThemAndByNumber) {
   pass(*engine, a, 9), pass(*on_cpu, b, 9);
   EXPECT_EQ(engine->stats().expert_use.streamed, 81);
   EXPECT_EQ(engine->stats().expert_use.cpu, use.cpu);
-  EXPECT_EQ(engine->expert_profile()->activations(), 162u);
-  EXPECT_EQ(engine->expert_profile()->layers, on_cpu->expert_profile()->layers);
+  EXPECT_EQ(engine->runner().expert_profile()->activations(), 162u);
+  EXPECT_EQ(engine->runner().expert_profile()->layers, on_cpu->runner().expert_profile()->layers);
 }
 
 TEST(SplitExperts, AreNotCountedByNumberUnasked) {
   Split split(model_gguf("qwen3moe"), kAnyThree);
   const auto engine = split.open();
   ASSERT_TRUE(engine);
-  EXPECT_THAT(engine->expert_profile().error().message, HasSubstr("not counted by expert"));
+  EXPECT_THAT(engine->runner().expert_profile().error().message,
+              HasSubstr("not counted by expert"));
 }
 
 // Whole layers on the GPU, where one kernel chooses and computes.
@@ -359,7 +361,7 @@ TEST(SplitExperts, OfWholeLayersAreCountedToo) {
     ASSERT_TRUE(engine->forward({one, 1}).ok());
   }
   // 6 tokens, padding not among them.
-  EXPECT_EQ(engine->expert_profile()->activations(), 54u);
+  EXPECT_EQ(engine->runner().expert_profile()->activations(), 54u);
   EXPECT_EQ(engine->stats().expert_use.gpu, 54);
 }
 

@@ -75,7 +75,7 @@ TEST_P(StateCache, EverySequenceTakesTheMemoryOfItsStates) {
   }
   EXPECT_EQ(one->memory().state_bytes, (2 + 4) * states) << "before and behind a pass; snapshots";
   EXPECT_EQ(four->memory().state_bytes, 4 * (2 + 4) * states);
-  EXPECT_EQ(four->cache_state().states_total, 24);
+  EXPECT_EQ(four->cache().state().states_total, 24);
 }
 
 TEST_P(StateCache, TextsGoOnAlikeHoweverTheyWereCut) {

@@ -10,6 +10,7 @@
 #include "lib/plan/plan_program.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/forward_trace.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
@@ -109,9 +110,9 @@ TEST(Traces, ShowPartsStepsGraphsAndWaits) {
   ASSERT_TRUE(model.engine);
   const std::vector<float> plain = model.run(9, 3);
   ForwardTrace trace;
-  model.engine->set_trace(&trace);
+  model.engine->runner().set_trace(&trace);
   EXPECT_EQ(model.run(9, 3), plain) << "a trace changes nothing";
-  model.engine->set_trace(nullptr);
+  model.engine->runner().set_trace(nullptr);
   expect_in_order(trace);
 
   const std::vector<TraceSpan> passes = spans(trace, "cpu", "passes");
@@ -166,9 +167,9 @@ TEST(Traces, ShowTheCopiesOfStreamedExperts) {
   Traced model("stream-experts=4");
   ASSERT_TRUE(model.engine);
   ForwardTrace trace;
-  model.engine->set_trace(&trace);
+  model.engine->runner().set_trace(&trace);
   model.run(9, 1);
-  model.engine->set_trace(nullptr);
+  model.engine->runner().set_trace(nullptr);
   expect_in_order(trace);
   const std::vector<TraceSpan> copies = spans(trace, "cuda:0", "copies");
   const auto layers = static_cast<size_t>(model.engine->plan().facts.layers);
@@ -199,9 +200,9 @@ TEST(Traces, AreFilesForPerfettoWithTheNamesOfModules) {
   Traced model("stream-experts=no");
   ASSERT_TRUE(model.engine);
   ForwardTrace trace;
-  model.engine->set_trace(&trace);
+  model.engine->runner().set_trace(&trace);
   model.run(5, 1);
-  model.engine->set_trace(nullptr);
+  model.engine->runner().set_trace(nullptr);
   const std::string text = tools::trace_json(trace, model.engine->plan());
   EXPECT_TRUE(text.starts_with(tools::kTraceMagic));
   const nlohmann::json file = nlohmann::json::parse(text);
@@ -225,9 +226,9 @@ TEST(Traces, OfAPlanWithAGpuHaveALaneForEach) {
   Traced model("stream-experts=4");
   ASSERT_TRUE(model.engine);
   ForwardTrace trace;
-  model.engine->set_trace(&trace);
+  model.engine->runner().set_trace(&trace);
   model.run(5, 1);
-  model.engine->set_trace(nullptr);
+  model.engine->runner().set_trace(nullptr);
   const auto file = nlohmann::json::parse(tools::trace_json(trace, model.engine->plan()));
   std::map<int, std::string> devices;
   std::map<std::pair<int, int>, std::string> lanes;

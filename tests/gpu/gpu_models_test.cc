@@ -15,6 +15,7 @@
 #include <map>
 #include <sstream>
 
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
@@ -243,7 +244,7 @@ TEST_F(GpuModels, ActivationsAreCountedByExpert) {
       ASSERT_TRUE(engine);
       Comparison result;
       compare_case(*engine, cases("qwen3moe")[0], 64, result);
-      const auto profile = engine->expert_profile();
+      const auto profile = engine->runner().expert_profile();
       ASSERT_TRUE(profile) << profile.error().message;
       EXPECT_EQ(static_cast<int64_t>(profile->activations()), engine->stats().expert_use.total());
       std::vector<uint64_t> found;
@@ -432,17 +433,18 @@ TEST_F(GpuDeltaNetModels, StatesThatAreSavedGoOnToTheSameBits) {
     const std::vector<int32_t> ids = text(100);
     runtime::Sequence first = engine->new_sequence();
     logits(*engine, first, ids);
-    std::vector<std::byte> states(engine->state_bytes(first)), again(states.size());
+    std::vector<std::byte> states(engine->cache().state_bytes(first)), again(states.size());
     ASSERT_GT(states.size(), 0u);
-    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Read, states).ok());
+    runtime::PlanRunner& runner = engine->runner();
+    ASSERT_TRUE(runner.copy_states(first.states(), false, states).ok());
     const std::vector<int32_t> one = {42};
     const std::vector<float> want = logits(*engine, first, one);
     first.truncate(100);  // where the last step began
     ASSERT_EQ(first.length(), 100);
     std::vector<std::byte> zeros(states.size());
-    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Write, zeros).ok());
-    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Write, states).ok());
-    ASSERT_TRUE(engine->copy_states(first, Engine::Visit::Read, again).ok());
+    ASSERT_TRUE(runner.copy_states(first.states(), true, zeros).ok());
+    ASSERT_TRUE(runner.copy_states(first.states(), true, states).ok());
+    ASSERT_TRUE(runner.copy_states(first.states(), false, again).ok());
     EXPECT_EQ(again, states);
     EXPECT_EQ(logits(*engine, first, one), want) << model;
   }

@@ -265,7 +265,7 @@ TEST(PipelineOfRequests, ACacheThatIsTooSmallForAllMakesNoDifference) {
   const auto engine = open(plan.path(), options);
   options.hosts.reset();
   ASSERT_TRUE(engine);
-  EXPECT_LE(engine->cache_state().total, 12);
+  EXPECT_LE(engine->cache().state().total, 12);
   EXPECT_EQ(ask_eight(*engine), expected);
 }
 
@@ -332,7 +332,7 @@ TEST(PipelineOfPasses, AreAwaitedByATextThatEnds) {
     EXPECT_EQ(sequence.length(), 0);
   }
   EXPECT_EQ(engine->passes(), 0);
-  EXPECT_EQ(engine->cache_state().free, engine->cache_state().total);
+  EXPECT_EQ(engine->cache().state().free, engine->cache().state().total);
 }
 
 TEST(PipelineOfPasses, TakeTurnsWhereTheFirstHostHasLayersBehindAnothers) {

@@ -46,11 +46,11 @@ inline Bits talk(runtime::Engine& engine) {
     text.push_back(of_a);
     if (!compute(engine, {{&a, {&of_a, 1}, Want::Last}, {&b, {&of_b, 1}, Want::Last}}, bits)) break;
   }
-  engine.retire(std::move(a), text);
+  engine.cache().retire(std::move(a), text);
   std::vector<int32_t> third(text.begin(), text.begin() + 131);
   third.push_back(text[0]);
   runtime::Sequence c = engine.new_sequence();
-  engine.reuse_prefix(c, third);
+  engine.cache().reuse(c, third);
   for (size_t at = static_cast<size_t>(c.length()); at < third.size(); at += 70) {
     const auto rest = std::span(third).subspan(at);
     if (!compute(engine, {{&c, rest.first(std::min<size_t>(rest.size(), 70)), Want::All}}, bits))

@@ -13,6 +13,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/engine/forward_watch.h"
 #include "lib/runtime/engine/largest_ctx.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/session/session_file.h"
 #include "tests/hosts/host_plans.h"
 #include "tests/hosts/host_talk.h"
@@ -194,10 +195,11 @@ TEST(HostRuns, ActivationsOfExpertsAreThoseOfAllHosts) {
     talk(*engine);
     EXPECT_EQ(engine->stats().expert_use.gpu, 0);
     EXPECT_GT(engine->stats().weight_bytes, 0);
-    engine->enable_step_stats(true);
+    engine->runner().enable_times(true);
     talk(*engine);
-    EXPECT_GT(engine->step_times().size(), 10u);
-    return std::pair(engine->stats().expert_use.cpu, plan::to_json(*engine->expert_profile()));
+    EXPECT_GT(engine->runner().step_times().size(), 10u);
+    return std::pair(engine->stats().expert_use.cpu,
+                     plan::to_json(*engine->runner().expert_profile()));
   };
   HostThreads hosts(plan.path(), 2);
   EXPECT_EQ(count(plan.path(), hosts.first()), count(alone.path(), nullptr));

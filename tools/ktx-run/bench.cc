@@ -11,6 +11,7 @@
 #include "lib/plan/device_memory.h"
 #include "lib/plan/quantization_name.h"
 #include "lib/runtime/engine/forward_trace.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/support/output_place.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
@@ -108,11 +109,11 @@ template <class Run>
 Status trace_run(runtime::Engine& engine, const std::string& test, runtime::ForwardTrace& trace,
                  const Run& run) {
   const double begin = trace.now();
-  engine.enable_step_stats(false);
-  engine.set_trace(&trace);
+  engine.runner().enable_times(false);
+  engine.runner().set_trace(&trace);
   Status ran;
   if (auto done = run(); !done) ran = done.error();
-  engine.set_trace(nullptr);
+  engine.runner().set_trace(nullptr);
   KTX_TRY(ran);
   note(fmt::format("trace of {}: {}", test, trace_shares(trace, begin)));
   return {};
@@ -134,7 +135,7 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
     show("a run that does not count");
     KTX_TRY(run());
   }
-  engine.enable_step_stats(options.bench_steps);
+  engine.runner().enable_times(options.bench_steps);
   for (int i = 0; i < options.repetitions; ++i) {
     show(fmt::format("run {} of {}", i + 1, options.repetitions));
     const BenchRun result = KTX_TRY(run());

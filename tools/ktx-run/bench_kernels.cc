@@ -8,6 +8,7 @@
 
 #include "lib/formats/dtype.h"
 #include "lib/formats/shape_text.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/gpu/step_bytes.h"
 #include "lib/support/text_table.h"
 #include "tools/ktx-run/bench_steps.h"
@@ -57,7 +58,7 @@ std::vector<Kind> gpu_kinds(const runtime::Engine& engine) {
   for (uint32_t i = 0; i < program.steps.size(); ++i) {
     const program::Step& step = program.steps[i];
     if (step.device == "cpu" || step.op == StepOp::Transfer) continue;
-    const std::vector<uint32_t> launch = engine.gpu_steps_of_launch(i);
+    const std::vector<uint32_t> launch = engine.runner().steps_of_launch(i);
     if (launch.empty()) continue;
     std::string name = kind_of(program, launch);
     const auto [place, added] = places.try_emplace({step.device, name}, kinds.size());
@@ -75,7 +76,7 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
   if (kinds.empty()) return Error{"--kernels: the plan has no steps on a GPU; --steps times a CPU"};
   double all = 0;
   for (Kind& kind : kinds) {
-    kind.time = KTX_TRY(engine.time_gpu_steps(kind.steps));
+    kind.time = KTX_TRY(engine.runner().time_steps(kind.steps));
     all += kind.all();
   }
   std::stable_sort(kinds.begin(), kinds.end(),
@@ -93,7 +94,7 @@ Result<std::string> kernels_table(runtime::Engine& engine, double bytes_per_seco
     const bool per_output = is_per_output(program, program.steps[kind.steps[0]]);
     const int64_t rows = per_output ? kind.time.outputs : kind.time.tokens;
     double bytes = 0, work = 0;
-    for (uint32_t i : engine.gpu_steps_of_launch(kind.steps[0])) {
+    for (uint32_t i : engine.runner().steps_of_launch(kind.steps[0])) {
       bytes += static_cast<double>(runtime::step_weight_bytes(program, program.steps[i], rows));
       work += step_ops(program, program.steps[i]) * static_cast<double>(rows);
       const CacheWork cache =

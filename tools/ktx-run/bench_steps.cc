@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/matmul/matmul.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/support/strings.h"
 #include "lib/support/text_table.h"
 
@@ -90,7 +91,7 @@ std::string steps_table(const runtime::Engine& engine, const Floor& floor) {
   std::map<std::string, size_t> places;
   double all = 0;
   int64_t runs = 1;
-  for (const runtime::StepTime& time : engine.step_times()) {
+  for (const runtime::StepTime& time : engine.runner().step_times()) {
     const program::Step& step = program.steps[time.step];
     const std::string name = step_kind(step);
     const auto [place, added] = places.try_emplace(name, kinds.size());

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lib/program/program.h"
+#include "lib/runtime/engine/batch.h"
 #include "lib/runtime/engine/engine.h"
 
 namespace ktx::tools {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
 
@@ -25,7 +26,7 @@ Result<ExpertRecord> ExpertRecord::open(const std::string& path) {
 Status ExpertRecord::save(runtime::Engine& engine) {
   if (path_.empty()) return {};
   plan::ExpertProfile sum = before_;
-  const plan::ExpertProfile now = KTX_TRY(engine.expert_profile());
+  const plan::ExpertProfile now = KTX_TRY(engine.runner().expert_profile());
   if (now.layers.empty()) {
     return Error{fmt::format("{}: the model has no routed experts; leave --record-experts out",
                              printable(path_))};

@@ -1,4 +1,5 @@
 #include "tools/ktx-run/step_profile.h"
+#include "lib/runtime/engine/plan_runner.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,7 +9,7 @@ namespace ktx::tools {
 Result<std::unique_ptr<StepProfile>> StepProfile::create(const std::string& path,
                                                          runtime::Engine& engine, Limits limits) {
   LineFile file = KTX_TRY(LineFile::open(path, LineFile::Old::Goes, "{"));
-  engine.enable_step_stats(true);
+  engine.runner().enable_times(true);
   return std::unique_ptr<StepProfile>(new StepProfile(std::move(file), limits));
 }
 
@@ -20,10 +21,10 @@ Status StepProfile::finish() {
 void StepProfile::add(runtime::Engine& engine) {
   const std::lock_guard lock(mutex_);
   const bool full = limits_.bytes > 0 && written_ >= limits_.bytes;
-  if (full) engine.enable_step_stats(false);
+  if (full) engine.runner().enable_times(false);
   if (full) return;
   const plan::PlanView& plan = engine.plan();
-  const std::vector<runtime::StepTime> times = engine.step_times();
+  const std::vector<runtime::StepTime> times = engine.runner().step_times();
   before_.resize(times.size());
   const int64_t tokens = engine.stats().tokens - std::exchange(tokens_, engine.stats().tokens);
   const bool write = steps_++ % limits_.every == 0;

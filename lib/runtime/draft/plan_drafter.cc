@@ -14,7 +14,7 @@ namespace {
 struct PlanText : EngineText {
   using EngineText::EngineText;
   // A text that goes on later finds what was computed.
-  ~PlanText() override { engine.retire(std::move(sequence), held); }
+  ~PlanText() override { engine.cache().retire(std::move(sequence), held); }
 
   int64_t missing() const { return static_cast<int64_t>(ids.size() - held.size()); }
 
@@ -87,7 +87,7 @@ int64_t PlanDrafter::behind(DraftText& given, std::span<const int32_t> tokens) {
   auto& text = static_cast<PlanText&>(given);
   follow(text, tokens);
   if (text.held.empty() && !text.ids.empty()) {
-    const PrefixHit hit = engine_->reuse_prefix(text.sequence, text.ids);
+    const PrefixHit hit = engine_->cache().reuse(text.sequence, text.ids);
     text.held.assign(text.ids.begin(), text.ids.begin() + hit.tokens);
   }
   return text.missing() <= kNearTokens ? 0 : text.missing();
@@ -123,7 +123,7 @@ Status PlanDrafter::read(std::span<DraftItem> items, int64_t tokens) {
       KTX_TRY(forward(open, Want::None));
       if (open.empty()) break;
       tokens -= count;
-      engine_->keep_prefix(text.sequence, text.held);
+      engine_->cache().keep(text.sequence, text.held);
     }
   }
   return {};

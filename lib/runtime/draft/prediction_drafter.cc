@@ -23,7 +23,7 @@ struct PredictionText : EngineText {
       : EngineText(engine, owner, std::move(sampler)), first(first), width(width), begin(first) {}
   // A text that goes on later finds what was computed, where it was read from its beginning.
   ~PredictionText() override {
-    if (is_whole()) engine.retire(std::move(sequence), held);
+    if (is_whole()) engine.cache().retire(std::move(sequence), held);
   }
 
   bool is_whole() const { return begin == first; }
@@ -134,7 +134,7 @@ void PredictionDrafter::follow(PredictionText& text, std::span<const int32_t> to
   if (text.held.empty()) text.begin = text.first;
   if (text.held.empty() && text.rows_begin > 0) {
     const auto whole = tokens.subspan(static_cast<size_t>(std::min(text.first, count)));
-    const PrefixHit hit = engine_->reuse_prefix(text.sequence, whole);
+    const PrefixHit hit = engine_->cache().reuse(text.sequence, whole);
     text.held.assign(whole.begin(), whole.begin() + hit.tokens);
   }
   const int64_t missing = text.rows_begin - std::max<int64_t>(text.next() - 1, 0);
@@ -185,7 +185,7 @@ Status PredictionDrafter::read_text(PredictionText& text, std::span<const int32_
     if (open.empty()) break;
     drop_read_rows(text);
     budget -= count;
-    if (text.is_whole()) engine_->keep_prefix(text.sequence, text.held);
+    if (text.is_whole()) engine_->cache().keep(text.sequence, text.held);
   }
   return {};
 }

@@ -30,7 +30,7 @@
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cache/state_pool.h"
 #include "lib/runtime/engine/batch.h"
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/runtime/engine/expert_counts.h"
 #include "lib/runtime/engine/forward_trace.h"
 #include "lib/runtime/engine/forward_watch.h"
@@ -161,7 +161,7 @@ class Backend {
   // Things that happened at the start: "cuda:0 NVIDIA H200: 16.9 GiB uploaded in 0.4 s ...".
   virtual std::vector<std::string> notes() const { return {}; }
   virtual std::vector<GpuUse> gpus() const { return {}; }
-  // Engine::time_gpu_steps and Engine::gpu_steps_of_launch; `part` has the first step.
+  // PlanRunner::time_steps and PlanRunner::steps_of_launch; `part` has the first step.
   virtual Result<KernelTime> time_steps(size_t part, std::span<const uint32_t> steps);
   virtual std::vector<uint32_t> steps_of_launch(uint32_t step) const { return {step}; }
 };

@@ -9,7 +9,9 @@
 
 namespace ktx::runtime {
 
-Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {
+  cache().finish_by([this] { finish_all(); });
+}
 Engine::~Engine() {
   finish_all();
 }
@@ -25,7 +27,7 @@ int64_t Engine::passes() const {
   return static_cast<int64_t>(state_->in_flight);
 }
 bool Engine::goes_ahead() const {
-  return most_forwards() > 1 && !has_states();
+  return most_forwards() > 1 && !cache().has_states();
 }
 
 const plan::PlanView& Engine::plan() const {
@@ -45,12 +47,6 @@ Status Engine::check_plan() const {
       "is whole",
       state_->plan.path(), now->size, before->size)};
 }
-const plan::MemoryEstimate& Engine::memory() const {
-  return state_->sizes.memory;
-}
-const std::vector<std::string>& Engine::notes() const {
-  return state_->sizes.notes;
-}
 int Engine::threads() const {
   return state_->pool->threads();
 }
@@ -63,26 +59,17 @@ std::vector<GpuUse> Engine::gpus() const {
 Isa Engine::isa() const {
   return state_->isa;
 }
-Precision Engine::precision() const {
-  return state_->sizes.precision;
+const Sizes& Engine::sizes() const {
+  return state_->sizes;
 }
-plan::KvType Engine::kv_type() const {
-  return state_->sizes.shape.kv_type;
+SequenceCache& Engine::cache() const {
+  return state_->cache;
 }
-int64_t Engine::ctx() const {
-  return state_->sizes.shape.ctx;
-}
-int64_t Engine::max_batch() const {
-  return state_->sizes.shape.max_batch;
-}
-int64_t Engine::chunk_tokens() const {
-  return state_->sizes.shape.step_tokens;
+PlanRunner& Engine::runner() const {
+  return *state_->runner;
 }
 int64_t Engine::rollback_tokens() const {
-  return has_states() ? state_->sizes.shape.rollback_tokens : chunk_tokens();
-}
-int64_t Engine::vocab_size() const {
-  return plan().facts.vocab_size;
+  return cache().has_states() ? sizes().shape.rollback_tokens : chunk_tokens();
 }
 const EngineStats& Engine::stats() const {
   return state_->stats;
@@ -121,10 +108,6 @@ std::span<const float> Engine::logits(int64_t row) const {
 
 void Engine::share_out(int64_t items, const std::function<void(int64_t)>& work) {
   state_->pool->for_each(items, [&](int64_t item, int) { work(item); });
-}
-
-Sequence Engine::new_sequence(std::string owner) {
-  return Sequence(this, std::move(owner));
 }
 
 Result<Forward> Engine::forward(std::span<const BatchItem> items,
@@ -183,7 +166,7 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
   for (size_t i = 0; i < items.size(); ++i) {
     const BatchItem& item = items[i];
     KTX_ASSERT(item.best <= kMostBestLogits && item.best != 0);
-    KTX_ASSERT(item.sequence->ahead_ == 0 || goes_ahead());
+    KTX_ASSERT(item.sequence->begun() == item.sequence->length() || goes_ahead());
     const auto count = static_cast<int64_t>(item.tokens.size());
     if (count > chunk_tokens() - batch.tokens) {
       return Error{fmt::format("a step of more than {} tokens", chunk_tokens())};
@@ -220,26 +203,9 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
     batch.tokens += count;
   }
   if (batch.tokens == 0) return Forward::Done;
-  const auto cache_is_full = [&] {
-    for (const BatchItem& item : items) s.kv.shrink(item.sequence->tables_, item.sequence->begun());
+  if (!s.cache.begin_pass(items, batch)) {
     batch.outputs = 0;
     return Forward::CacheFull;
-  };
-  for (Sequence* sequence : s.sequences) s.kv.trim(sequence->tables_, sequence->length_);
-  for (size_t i = 0; i < items.size(); ++i) {
-    Sequence& sequence = *items[i].sequence;
-    const int64_t start = sequence.begun();
-    if (!s.kv.own(sequence.tables_, start) ||
-        !s.kv.grow(sequence.tables_, start + items[i].tokens.size())) {
-      return cache_is_full();
-    }
-    for (const SequenceKind kind : kBlockKinds) {
-      batch.tables[kind][i] = sequence.tables_[kind].data();
-    }
-  }
-  if (!take_states(pass)) return cache_is_full();
-  for (const BatchItem& item : items) {
-    item.sequence->ahead_ += static_cast<int64_t>(item.tokens.size());
   }
   if (most_forwards() > 1) {
     const int64_t bytes_before = s.runner->weight_bytes();
@@ -260,26 +226,25 @@ Result<bool> Engine::compute(Pass& pass) {
   return *done && !pass.follows_lost;
 }
 
+// A pass that computed nothing: so will those behind it that go on from its texts.
+void Engine::lose_followers(Pass& pass) {
+  State& s = *state_;
+  pass.batch.outputs = 0;
+  for (size_t i = 0; i < s.in_flight; ++i) {
+    Pass& later = s.passes[(s.oldest + i) % s.passes.size()];
+    later.follows_lost |=
+        std::ranges::find_first_of(later.items, pass.items, {}, &BatchItem::sequence,
+                                   &BatchItem::sequence) != later.items.end();
+  }
+}
+
 Result<Forward> Engine::finish_forward(Pass& pass) {
   State& s = *state_;
   if (pass.batch.tokens == 0) return Forward::Done;
   const Result<bool> done = compute(pass);
   const bool computed = done && *done;
-  computed ? keep_states(pass) : give_back_states(pass);
-  for (const BatchItem& item : pass.items) {
-    Sequence& sequence = *item.sequence;
-    const auto count = static_cast<int64_t>(item.tokens.size());
-    sequence.ahead_ -= count;
-    if (computed) sequence.length_ += count;
-    if (computed) continue;
-    if (sequence.ahead_ == 0) s.kv.shrink(sequence.tables_, sequence.length_);
-    for (size_t i = 0; i < s.in_flight; ++i) {
-      Pass& later = s.passes[(s.oldest + i) % s.passes.size()];
-      later.follows_lost |=
-          std::ranges::find(later.items, &sequence, &BatchItem::sequence) != later.items.end();
-    }
-  }
-  if (!computed) pass.batch.outputs = 0;
+  s.cache.end_pass(pass.items, pass.batch, computed);
+  if (!computed) lose_followers(pass);
   if (!KTX_TRY(done)) return Forward::Stopped;
   s.stats.steps += 1;
   s.stats.tokens += pass.batch.tokens;
@@ -287,67 +252,6 @@ Result<Forward> Engine::finish_forward(Pass& pass) {
   s.stats.expert_use = s.runner->expert_use();
   if (s.experts) s.stats.expert_cache = s.experts->use();
   return Forward::Done;
-}
-
-Result<plan::ExpertProfile> Engine::expert_profile() {
-  return state_->runner->expert_profile();
-}
-
-PrefixHit Engine::reuse_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
-  const PrefixHit hit =
-      state_->prefixes.reuse(sequence.tables_, sequence.length_, tokens, sequence.owner_);
-  sequence.length_ = hit.tokens;
-  return hit;
-}
-
-PrefixBlocks Engine::find_prefix(std::span<const int32_t> tokens, const std::string& owner) const {
-  return state_->prefixes.find(tokens, owner);
-}
-
-void Engine::keep_prefix(Sequence& sequence, std::span<const int32_t> tokens) {
-  KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  state_->prefixes.keep(sequence.tables_, tokens, false, sequence.owner_);
-  state_->kv.trim(sequence.tables_, sequence.length_);
-}
-
-void Engine::retire(Sequence sequence, std::span<const int32_t> tokens) {
-  KTX_ASSERT(static_cast<int64_t>(tokens.size()) == sequence.length_);
-  state_->prefixes.keep(sequence.tables_, tokens, true, sequence.owner_);
-}
-
-void Engine::forget_prefix(std::span<const int32_t> tokens, const std::string& owner) {
-  state_->prefixes.forget(tokens, owner);
-}
-
-Status Engine::visit_kv(const Sequence& sequence, Visit visit, const VisitRows& call) {
-  return state_->runner->visit_kv(sequence.tables_, sequence.length_, visit == Visit::Write, call);
-}
-
-int64_t Engine::kv_row_bytes(const Sequence& sequence) const {
-  const KvBegins begins = kv_begins(sequence);
-  int64_t bytes = 0;
-  for (const SequenceKind kind : kBlockKinds) {
-    bytes += (sequence.length_ - begins[kind]) * state_->kv.token_row_bytes(kind);
-  }
-  return bytes;
-}
-
-KvBegins Engine::kv_begins(const Sequence& sequence) const {
-  KvBegins begins;
-  for (const SequenceKind kind : kPassingKinds) {
-    const std::vector<std::byte*>& table = sequence.tables_[kind];
-    const auto gone = std::find_if(table.begin(), table.end(), [](auto* block) { return block; });
-    begins[kind] =
-        std::min<int64_t>(sequence.length_, (gone - table.begin()) * KvCache::kBlockTokens);
-  }
-  return begins;
-}
-
-int64_t Engine::hidden_size() const {
-  return plan().facts.hidden_size;
-}
-int64_t Engine::max_outputs() const {
-  return static_cast<int64_t>(state_->batch().output_rows.size());
 }
 
 Status Engine::hidden(int64_t row, std::span<float> out) {
@@ -408,121 +312,6 @@ Status Engine::read_kept(int64_t token, int64_t count) {
   kept.begin = token;
   kept.count = count;
   return {};
-}
-
-bool Engine::has_windows() const {
-  return !state_->kv.passing().empty();
-}
-
-bool Engine::has_states() const {
-  return state_->kv.has_states();
-}
-
-uint64_t Engine::state_bytes(const Sequence& sequence) const {
-  return sequence.length_ == 0 ? 0 : state_->sizes.shape.state_bytes;
-}
-
-Status Engine::copy_states(const Sequence& sequence, Visit visit, std::span<std::byte> bytes) {
-  KTX_ASSERT(bytes.size() == state_bytes(sequence));
-  if (bytes.empty()) return {};
-  return state_->runner->copy_states(sequence.tables_.states.back().slot, visit == Visit::Write,
-                                     bytes);
-}
-
-bool Engine::extend_uncomputed(Sequence& sequence, int64_t tokens, KvBegins begins) {
-  KvPools& kv = state_->kv;
-  for (const SequenceKind kind : kPassingKinds) begins[kind] /= KvCache::kBlockTokens;
-  const int64_t length = sequence.length_ + tokens;
-  if (!kv.own(sequence.tables_, sequence.length_)) return false;
-  if (!kv.grow_from(sequence.tables_, length, begins)) return false;
-  const bool states = has_states() && tokens > 0;
-  const StateSlot slot = states ? kv.states().take() : kNoState;
-  if (slot != kNoState) sequence.tables_.states.push_back({length, slot, false});
-  if (!kv.can_continue(sequence.tables_, length) || (states && slot == kNoState)) {
-    kv.shrink(sequence.tables_, sequence.length_);
-    return false;
-  }
-  sequence.length_ = length;
-  return true;
-}
-
-CacheState Engine::cache_state() const {
-  const KvCache& kv = state_->kv.of(SequenceKind::Whole);
-  const StatePool& states = state_->kv.states();
-  return {kv.total_blocks(), kv.free_blocks(),    kv.idle_blocks(),
-          states.slots(),    states.free_slots(), state_->prefixes.snapshots()};
-}
-
-void Engine::enable_step_stats(bool on) {
-  state_->runner->enable_times(on);
-}
-
-void Engine::set_trace(ForwardTrace* trace) {
-  state_->runner->set_trace(trace);
-}
-
-std::vector<StepTime> Engine::step_times() const {
-  std::vector<StepTime> rows;
-  for (const StepTotals& totals : state_->runner->times()) {
-    const program::Step& step = plan().program->steps[totals.step];
-    rows.push_back({totals, step.module, info(step.op).name, step.layer});
-  }
-  return rows;
-}
-
-Result<KernelTime> Engine::time_gpu_steps(std::span<const uint32_t> steps) {
-  return state_->runner->time_steps(steps);
-}
-
-std::vector<uint32_t> Engine::gpu_steps_of_launch(uint32_t step) const {
-  return state_->runner->steps_of_launch(step);
-}
-
-Sequence::Sequence(Engine* engine, std::string owner) : owner_(std::move(owner)) {
-  set_engine(engine);
-}
-
-void Sequence::set_engine(Engine* engine) {
-  if (engine_) engine_->state_->sequences.erase(this);
-  engine_ = engine;
-  if (engine_) engine_->state_->sequences.insert(this);
-}
-
-Sequence::Sequence(Sequence&& other) noexcept
-    : owner_(std::move(other.owner_)),
-      length_(std::exchange(other.length_, 0)),
-      tables_(std::exchange(other.tables_, {})) {
-  KTX_ASSERT(other.ahead_ == 0);
-  set_engine(other.engine_);
-  other.set_engine(nullptr);
-}
-
-Sequence& Sequence::operator=(Sequence&& other) noexcept {
-  KTX_ASSERT(ahead_ == 0 && other.ahead_ == 0);
-  Engine* const engine = engine_;
-  set_engine(other.engine_);
-  other.set_engine(engine);
-  std::swap(owner_, other.owner_);
-  std::swap(length_, other.length_);
-  std::swap(tables_, other.tables_);
-  return *this;
-}
-
-Sequence::~Sequence() {
-  if (engine_ && ahead_ > 0) engine_->finish_all();
-  if (engine_) truncate(0);
-  set_engine(nullptr);
-}
-
-bool Sequence::can_truncate(int64_t length) const {
-  return length > 0 && engine_->state_->kv.last_place(tables_, length) == length;
-}
-
-void Sequence::truncate(int64_t length) {
-  KTX_ASSERT(ahead_ == 0);
-  KvPools& kv = engine_->state_->kv;
-  length_ = kv.last_place(tables_, std::max<int64_t>(0, std::min(length_, length)));
-  kv.shrink(tables_, length_);
 }
 
 }  // namespace ktx::runtime

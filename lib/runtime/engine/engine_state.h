@@ -4,16 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "lib/runtime/cache/kv_pools.h"
-#include "lib/runtime/cache/prefix_cache.h"
 #include "lib/runtime/cpu/warm_up.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/engine/final_hidden.h"
-#include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/experts/expert_cache.h"
 #include "lib/runtime/experts/expert_note.h"
@@ -48,9 +44,7 @@ struct Engine::State {
   std::shared_ptr<HostGroup> hosts;  // of a plan for several
   Sizes sizes;
   Isa isa = Isa::Scalar;
-  KvPools kv;
-  PrefixCache prefixes{kv};
-  std::set<Sequence*> sequences;  // all that live
+  SequenceCache cache;
   std::shared_ptr<ThreadPool> pool;
   std::unique_ptr<ExpertCache> experts;  // null: all are mapped
   std::unique_ptr<ExpertNote> expert_note;

@@ -6,7 +6,7 @@
 
 #include "lib/plan/memory.h"
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {

@@ -5,7 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "lib/runtime/engine/engine_state.h"
+#include "lib/runtime/engine/batch.h"
+#include "lib/runtime/engine/engine.h"
 
 namespace ktx::runtime {
 namespace {
@@ -24,13 +25,11 @@ void drop_places(StatePool& pool, std::vector<StateMark>& marks, bool all,
 }  // namespace
 
 // False: there are too few, and none is taken.
-bool Engine::take_states(Pass& pass) {
-  State& s = *state_;
-  const std::vector<BatchItem>& items = pass.items;
-  StatePool& pool = s.kv.states();
+bool SequenceCache::take_states(std::span<const BatchItem> items, Batch& batch) {
+  StatePool& pool = pools_.states();
   if (!pool.has_states()) return true;
   for (size_t i = 0; i < items.size(); ++i) {
-    pass.batch.states[i].outs.clear();
+    batch.states[i].outs.clear();
     if (items[i].tokens.empty()) continue;
     Sequence& sequence = *items[i].sequence;
     const int64_t end = sequence.length_ + static_cast<int64_t>(items[i].tokens.size());
@@ -40,38 +39,38 @@ bool Engine::take_states(Pass& pass) {
     if (items[i].tokens.empty()) continue;
     const std::vector<StateMark>& marks = items[i].sequence->tables_.states;
     KTX_ASSERT((marks.empty() ? 0 : marks.back().position) == items[i].sequence->length_);
-    SequenceState& state = pass.batch.states[i];
+    SequenceState& state = batch.states[i];
     state.in_slot = marks.empty() ? kNoState : marks.back().slot;
     state.in = marks.empty() ? nullptr : pool.data(marks.back().slot);
     StateSlot slot = pool.take();
     if (slot == kNoState) {
-      for (Sequence* sequence : s.sequences) drop_places(pool, sequence->tables_.states, true);
+      for (Sequence* sequence : sequences_) drop_places(pool, sequence->tables_.states, true);
       slot = pool.take();
     }
     if (slot == kNoState) {
-      give_back_states(pass);
+      give_back_states(items, batch);
       return false;
     }
     state.outs.push_back(
         {static_cast<int64_t>(items[i].tokens.size()), slot, pool.data(slot), false});
   }
-  for (size_t i = 0; i < items.size(); ++i) take_rollback(items[i], pass.batch.states[i]);
-  for (size_t i = 0; i < items.size(); ++i) take_snapshots(items[i], pass.batch.states[i]);
+  for (size_t i = 0; i < items.size(); ++i) take_rollback(items[i], batch.states[i]);
+  for (size_t i = 0; i < items.size(); ++i) take_snapshots(items[i], batch.states[i]);
   return true;
 }
 
 // Within the pass; the places before it stayed.
-void Engine::take_rollback(const BatchItem& item, SequenceState& state) {
+void SequenceCache::take_rollback(const BatchItem& item, SequenceState& state) {
   const auto count = static_cast<int64_t>(item.tokens.size());
   for (int64_t tokens = std::max<int64_t>(1, count - item.rollback); tokens < count; ++tokens) {
-    const StateSlot slot = state_->kv.states().take();
+    const StateSlot slot = pools_.states().take();
     if (slot == kNoState) return;
-    state.outs.insert(state.outs.end() - 1, {tokens, slot, state_->kv.states().data(slot), false});
+    state.outs.insert(state.outs.end() - 1, {tokens, slot, pools_.states().data(slot), false});
   }
 }
 
-void Engine::take_snapshots(const BatchItem& item, SequenceState& state) {
-  StatePool& pool = state_->kv.states();
+void SequenceCache::take_snapshots(const BatchItem& item, SequenceState& state) {
+  StatePool& pool = pools_.states();
   const int64_t start = item.sequence->length_;
   const auto count = static_cast<int64_t>(item.tokens.size());
   // From the last one: it is where texts go on for most times.
@@ -93,22 +92,22 @@ void Engine::take_snapshots(const BatchItem& item, SequenceState& state) {
 }
 
 // After a pass that ended well, before the sequences have their new lengths.
-void Engine::keep_states(Pass& pass) {
+void SequenceCache::keep_states(std::span<const BatchItem> items, const Batch& batch) {
   if (!has_states()) return;
-  for (size_t i = 0; i < pass.items.size(); ++i) {
-    Sequence& sequence = *pass.items[i].sequence;
-    for (const StateOut& out : pass.batch.states[i].outs) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    Sequence& sequence = *items[i].sequence;
+    for (const StateOut& out : batch.states[i].outs) {
       sequence.tables_.states.push_back({sequence.length_ + out.tokens, out.slot, out.snapshot});
     }
   }
 }
 
 // After another one.
-void Engine::give_back_states(Pass& pass) {
+void SequenceCache::give_back_states(std::span<const BatchItem> items, Batch& batch) {
   if (!has_states()) return;
-  for (size_t i = 0; i < pass.items.size(); ++i) {
-    for (const StateOut& out : pass.batch.states[i].outs) state_->kv.states().release(out.slot);
-    pass.batch.states[i].outs.clear();
+  for (size_t i = 0; i < items.size(); ++i) {
+    for (const StateOut& out : batch.states[i].outs) pools_.states().release(out.slot);
+    batch.states[i].outs.clear();
   }
 }
 

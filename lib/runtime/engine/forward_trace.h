@@ -2,9 +2,9 @@
 // copies beside it. For `ktx-run bench --trace`.
 //
 //   ForwardTrace trace;
-//   engine->set_trace(&trace);
+//   engine->runner().set_trace(&trace);
 //   ... forward() ...
-//   engine->set_trace(nullptr);
+//   engine->runner().set_trace(nullptr);
 //
 //   host           | queue cuda:0 | wait | experts of layer 3          | queue ...
 //   cpu thread 0                         | gate, up     | down         |

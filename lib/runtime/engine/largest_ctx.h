@@ -16,7 +16,7 @@
 #include <string>
 
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "lib/support/result.h"
 

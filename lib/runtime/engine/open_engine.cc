@@ -132,18 +132,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     s.isa = KTX_TRY(isa_of_run(plan, options));
 
     const plan::RunShape& shape = s.sizes.shape;
-    s.kv = KTX_TRY(open_pools(plan, s.sizes));
-    const auto reclaim = [&s](SequenceKind kind) {
-      return [&s, kind] { return s.prefixes.reclaim(kind); };
-    };
-    for (const SequenceKind kind : kBlockKinds) s.kv.of(kind).set_reclaim(reclaim(kind));
-    s.kv.states().set_reclaim(reclaim(SequenceKind::State));
+    s.cache.open(KTX_TRY(open_pools(plan, s.sizes)), shape.state_bytes);
     const OpenedThreads opened = open_threads(options, host);
     s.pool = opened.pool;
     s.experts = KTX_TRY(open_experts(plan, path, options, s.sizes, s.opened));
     if (s.experts) s.expert_note = std::make_unique<ExpertNote>(*s.experts, path);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
-                                           .kv = s.kv,
+                                           .kv = s.cache.pools(),
                                            .pool = *s.pool,
                                            .shape = shape,
                                            .kv_blocks = s.sizes.kv_blocks,

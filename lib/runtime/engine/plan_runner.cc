@@ -298,6 +298,7 @@ Status PlanRunner::visit_block(const KvBlock& block, bool write,
 }
 
 Status PlanRunner::copy_states(StateSlot slot, bool write, std::span<std::byte> all) {
+  if (all.empty()) return {};
   for (Backend* backend : backends_) KTX_TRY(backend->copy_states(slot, write, all));
   return {};
 }
@@ -318,6 +319,15 @@ std::vector<StepTotals> PlanRunner::times() const {
   std::stable_sort(all.begin(), all.end(),
                    [](const StepTotals& a, const StepTotals& b) { return a.step < b.step; });
   return all;
+}
+
+std::vector<StepTime> PlanRunner::step_times() const {
+  std::vector<StepTime> rows;
+  for (const StepTotals& totals : times()) {
+    const program::Step& step = plan_.program->steps[totals.step];
+    rows.push_back({totals, step.module, info(step.op).name, step.layer});
+  }
+  return rows;
 }
 
 std::vector<std::string> PlanRunner::notes() const {

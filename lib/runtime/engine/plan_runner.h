@@ -73,21 +73,29 @@ class PlanRunner {
   // cache gets what `call` leaves there.
   Status visit_block(const KvBlock& block, bool write,
                      const std::function<Status(std::span<std::byte>)>& call);
-  // The states of a slot, of all devices, in the order of their numbers.
+  // The states of a slot, of all devices, in the order of their numbers; none where `all` is empty.
   Status copy_states(StateSlot slot, bool write, std::span<std::byte> all);
 
   int64_t weight_bytes() const;  // read by run() so far
   const ExpertUse& expert_use() const { return counts_.use(); }
+  // With EngineOptions::count_experts: the activations of all steps so far.
   Result<plan::ExpertProfile> expert_profile();
   // Adds what was counted by expert, here and on all devices.
   Status add_expert_counts(std::span<uint64_t> counts);
   size_t expert_counters() const { return counts_.size(); }
+  // Times by step since they were switched on; off by default.
   void enable_times(bool on);
-  std::vector<StepTotals> times() const;  // by step
-  void set_trace(ForwardTrace* trace);    // null: none
+  std::vector<StepTotals> times() const;
+  std::vector<StepTime> step_times() const;  // the same, with their names
+  // Notes what runs when in the passes that follow (forward_trace.h), until null; off by default.
+  void set_trace(ForwardTrace* trace);
   std::vector<std::string> notes() const;
   std::vector<GpuUse> gpus() const;
+  // The mean over `steps` (records of the plan, all on one GPU) in turn inside a graph, at the
+  // shape of the last pass. Overwrites values: the next pass must not rely on them.
   Result<KernelTime> time_steps(std::span<const uint32_t> steps);
+  // The steps that `step` of a GPU stands for at the shape of the last pass: itself, all of a
+  // fused op that runs at its place, or none when another stands for it. Itself on a CPU.
   std::vector<uint32_t> steps_of_launch(uint32_t step) const;
   HostBoundaries* boundaries() const { return hosts_.get(); }  // null: the plan is for one machine
 

@@ -1,7 +1,7 @@
 // Time per step of a run, by modules of the user's model.
 //
-//   engine->enable_step_stats(true); ... run ...
-//   for (const StepTime& row : engine->step_times())
+//   engine->runner().enable_times(true); ... run ...
+//   for (const StepTime& row : engine->runner().step_times())
 //     // "model.layers.0.self_attn.q_proj"  "matmul"  0.8 ms  12 runs
 //
 // Off by default: two clock readings per step are about 1 % of a small model.

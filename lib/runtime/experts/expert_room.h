@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "lib/plan/plan_reader.h"
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/support/result.h"
 

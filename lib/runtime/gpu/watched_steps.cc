@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/runtime/gpu/gpu_queue.h"
 #include "lib/runtime/gpu/step_bytes.h"
 #include "lib/support/strings.h"

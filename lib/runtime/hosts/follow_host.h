@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/support/result.h"
 

@@ -9,7 +9,7 @@
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cpu/warm_up.h"
-#include "lib/runtime/engine/engine.h"
+#include "lib/runtime/engine/engine_options.h"
 #include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/hosts/batch_message.h"
 #include "lib/runtime/hosts/host_group.h"

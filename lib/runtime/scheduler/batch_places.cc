@@ -47,8 +47,8 @@ int64_t BatchScheduler::missing_blocks(const Running& next) const {
     promised += text_blocks(std::ssize(running->tokens)) - blocks_for(running->begun());
   }
   PrefixBlocks kept;
-  if (next.request.reuse_cache) kept = engine_.find_prefix(next.tokens, cache_owner(next.owner));
-  const CacheState cache = engine_.cache_state();
+  if (next.request.reuse_cache) kept = engine_.cache().find(next.tokens, cache_owner(next.owner));
+  const CacheState cache = engine_.cache().state();
   const int64_t needed = text_blocks(std::ssize(next.tokens)) - kept.found;
   return needed + promised - (cache.free + cache.idle - kept.idle);
 }
@@ -174,7 +174,7 @@ void BatchScheduler::preempt(size_t index) {
   // Its blocks stay until another request needs them: resuming may be cheap.
   if (options_.keep_prefixes && !engine_.plan().facts.encoder) {
     const std::span<const int32_t> cached = victim.cached();
-    engine_.retire(std::move(*victim.sequence), cached);
+    engine_.cache().retire(std::move(*victim.sequence), cached);
   }
   victim.sequence.reset();
   victim.draft = {};

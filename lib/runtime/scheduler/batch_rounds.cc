@@ -117,7 +117,7 @@ PrefixHit BatchScheduler::place_anew(Running& running) {
   PrefixHit hit;
   running.blocks.clear();
   if (running.request.reuse_cache) {
-    hit = engine_.reuse_prefix(*running.sequence, running.tokens);
+    hit = engine_.cache().reuse(*running.sequence, running.tokens);
     running.blocks = block_names(running.tokens, cache_owner(running.owner));
   }
   running.kept_blocks = running.sequence->length() / KvCache::kBlockTokens;
@@ -129,7 +129,7 @@ PrefixHit BatchScheduler::place_anew(Running& running) {
 
 // Texts that begin alike, and go on differently, may do so again.
 void BatchScheduler::choose_snapshots(Running& running, const PrefixHit& hit) {
-  if (!options_.keep_prefixes || !engine_.has_states()) return;
+  if (!options_.keep_prefixes || !engine_.cache().has_states()) return;
   const int64_t parting = hit.same - hit.tokens >= KvCache::kBlockTokens ? hit.same : 0;
   if (parting == running.parting) return;
   running.parting = parting;
@@ -172,7 +172,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     // (What an encoder makes of a text's beginning depends on its end.)
     const bool kept = options_.keep_prefixes && !engine_.plan().facts.encoder;
     if (kept && reason != EndReason::Failed) {
-      engine_.retire(std::move(*running.sequence), cached);
+      engine_.cache().retire(std::move(*running.sequence), cached);
     }
     running.sequence.reset();
     running.draft = {};
@@ -214,7 +214,7 @@ void BatchScheduler::count_end(const Running& running) {
 }
 
 void BatchScheduler::publish_stats() {
-  const CacheState cache = engine_.cache_state();
+  const CacheState cache = engine_.cache().state();
   stats_.running = static_cast<int64_t>(running_.size());
   stats_.kv_blocks_total = cache.total;
   stats_.kv_blocks_idle = cache.idle;

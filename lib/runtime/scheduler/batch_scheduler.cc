@@ -42,8 +42,8 @@ BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
       slot_texts_(static_cast<size_t>(engine.max_batch()),
                   kSlotContexts * engine.max_batch() * engine.ctx()),
       shares_(options.key_slots) {
-  capacity_ = std::min(engine.ctx(), engine.cache_state().total * KvCache::kBlockTokens);
-  if (engine.cache_state().total == 0) capacity_ = engine.ctx();  // no attention, no cache
+  capacity_ = std::min(engine.ctx(), engine.cache().state().total * KvCache::kBlockTokens);
+  if (engine.cache().state().total == 0) capacity_ = engine.ctx();  // no attention, no cache
   for (int64_t i = 0; i < engine.max_batch(); ++i) {
     slots_.push_back({});
     slots_.back().id = static_cast<int>(i);

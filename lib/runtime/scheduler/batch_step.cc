@@ -176,7 +176,7 @@ void BatchScheduler::share_prefixes() {
     if (running->remaining() <= 1 || running->in_flight > 0 || !running->request.reuse_cache)
       continue;
     const int64_t before = running->computed();
-    const PrefixHit hit = engine_.reuse_prefix(*running->sequence, running->tokens);
+    const PrefixHit hit = engine_.cache().reuse(*running->sequence, running->tokens);
     choose_snapshots(*running, hit);
     const int64_t found = hit.tokens - before;
     if (found <= 0 || !running->in_prompt()) continue;
@@ -216,10 +216,11 @@ BatchScheduler::StepItems BatchScheduler::gather() {
                           running.begun() - running.computed(), running.request.share.key,
                           running.request.share.weight});
   }
-  std::vector<int64_t> shares = engine_.plan().facts.encoder
-                                    ? plan_whole_texts(candidates, engine_.chunk_tokens())
-                                    : plan_step(candidates, engine_.chunk_tokens(), kBlock,
-                                                engine_.has_states() ? kernels::kDeltaChunk : 1);
+  std::vector<int64_t> shares =
+      engine_.plan().facts.encoder
+          ? plan_whole_texts(candidates, engine_.chunk_tokens())
+          : plan_step(candidates, engine_.chunk_tokens(), kBlock,
+                      engine_.cache().has_states() ? kernels::kDeltaChunk : 1);
   if (!engine_.plan().facts.encoder) limit_rows(shares);
   int64_t budget = engine_.chunk_tokens();
   for (int64_t share : shares) budget -= share;
@@ -383,7 +384,7 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
   for (Running* running : step.who) {
     if (running->ended || running->computed() / kBlock == running->kept_blocks) continue;
     running->kept_blocks = running->computed() / kBlock;
-    engine_.keep_prefix(*running->sequence, running->cached());
+    engine_.cache().keep(*running->sequence, running->cached());
   }
 }
 

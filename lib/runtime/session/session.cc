@@ -17,7 +17,7 @@ Session::Session(Engine& engine, Sampler sampler) : engine_(&engine), text_(std:
 Result<Outcome> Session::compute(ChunkWatch watch) {
   fresh_ = loaded_ = false;
   watch.stop = stop_;
-  watch.one_by_one = engine_->has_windows();  // they are kept after each chunk (prefill)
+  watch.one_by_one = engine_->cache().has_windows();  // they are kept after each chunk (prefill)
   asked_ = best_needed();
   const Forward forward = KTX_TRY(text_.compute(*engine_, asked_, std::move(watch), speculation_));
   if (forward == Forward::ContextFull) return Outcome::ContextFull;
@@ -85,7 +85,8 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
   drop_draft();
   text_.tokens.insert(text_.tokens.end(), ids.begin(), ids.end());
   const int64_t start = text_.computed(), total = text_.remaining();
-  if (engine_->has_states()) text_.snapshots = snapshot_places(text_.tokens, 0, ends_message_);
+  if (engine_->cache().has_states())
+    text_.snapshots = snapshot_places(text_.tokens, 0, ends_message_);
   ChunkWatch watch;
   if (tick_) watch.progress = [&](double done) { tick_(done, total); };
   watch.done = [&](int64_t done) {
@@ -104,8 +105,8 @@ Result<Outcome> Session::prefill(std::span<const int32_t> ids, const Progress& p
 
 // So that the text can go on from here when its windows and states are further on.
 void Session::keep_places() {
-  if (!engine_->has_windows() && !engine_->has_states()) return;
-  engine_->keep_prefix(*text_.sequence, text_.cached());
+  if (!engine_->cache().has_windows() && !engine_->cache().has_states()) return;
+  engine_->cache().keep(*text_.sequence, text_.cached());
 }
 
 Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress& progress) {
@@ -119,7 +120,7 @@ Result<Outcome> Session::set_prompt(std::span<const int32_t> ids, const Progress
   if (kept < sequence.length()) keep_places();
   truncate(kept);
   // Windows may have left the place behind, states may be further on; the tree may still know it.
-  if (sequence.length() < kept) engine_->reuse_prefix(sequence, ids);
+  if (sequence.length() < kept) engine_->cache().reuse(sequence, ids);
   stats_.reused_tokens += std::min(kept, sequence.length());
   return prefill(ids.subspan(kept), progress);
 }
@@ -182,7 +183,8 @@ Status Session::save(const std::string& path, const std::string& note) {
   Sequence& sequence = *text_.sequence;
   // The last token is going to be computed again: better from the states before it, where they are.
   const int64_t before = sequence.length() - 1;
-  if (fresh_ && engine_->has_states() && sequence.can_truncate(before)) sequence.truncate(before);
+  if (fresh_ && engine_->cache().has_states() && sequence.can_truncate(before))
+    sequence.truncate(before);
   SavedSession saved;
   saved.tokens = text_.tokens;
   saved.sampler = text_.sampler.state();

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "lib/runtime/engine/plan_runner.h"
 #include "lib/support/hash.h"
 #include "lib/support/strings.h"
 #include "lib/support/work_file.h"
@@ -112,9 +113,9 @@ class HashedReader {
   Hasher hasher_;
 };
 
-}  // namespace
-
-namespace {
+Status visit_rows(Engine& engine, const Sequence& sequence, bool write, const VisitRows& call) {
+  return engine.runner().visit_kv(sequence.tables(), sequence.length(), write, call);
+}
 
 // All but the hash, to `file`, which has write(data, size).
 template <class Target>
@@ -135,19 +136,19 @@ Status write_session(Target& file, Engine& engine, const SavedSession& session,
   header.tokens = session.tokens.size();
   header.computed = static_cast<uint64_t>(sequence.length());
   header.note_bytes = session.note.size();
-  header.kv_bytes = static_cast<uint64_t>(engine.kv_row_bytes(sequence));
-  const KvBegins begins = engine.kv_begins(sequence);
+  header.kv_bytes = static_cast<uint64_t>(engine.cache().row_bytes(sequence));
+  const KvBegins begins = engine.cache().begins(sequence);
   for (const SequenceKind kind : kPassingKinds) {
     header.begin(kind) = static_cast<uint64_t>(begins[kind]);
   }
-  std::vector<std::byte> states(engine.state_bytes(sequence));
-  KTX_TRY(engine.copy_states(sequence, Engine::Visit::Read, states));
+  std::vector<std::byte> states(engine.cache().state_bytes(sequence));
+  KTX_TRY(engine.runner().copy_states(sequence.states(), false, states));
   header.state_bytes = states.size();
   file.write(&header, sizeof header);
   if (session.sampler) file.write(&*session.sampler, sizeof(SamplerState));
   file.write(session.note.data(), session.note.size());
   file.write(session.tokens.data(), session.tokens.size() * sizeof(int32_t));
-  KTX_TRY(engine.visit_kv(sequence, Engine::Visit::Read, [&](std::span<std::byte> bytes) {
+  KTX_TRY(visit_rows(engine, sequence, false, [&](std::span<std::byte> bytes) {
     file.write(bytes.data(), bytes.size());
     return Status();
   }));
@@ -198,8 +199,9 @@ Result<SessionImage> session_image(Engine& engine, const SavedSession& session,
                                    const Sequence& sequence) {
   ImageWriter writer;
   writer.image.reserve(sizeof(SessionHeader) + sizeof(SamplerState) + session.note.size() +
-                       session.tokens.size() * sizeof(int32_t) + engine.state_bytes(sequence) +
-                       static_cast<size_t>(engine.kv_row_bytes(sequence)));
+                       session.tokens.size() * sizeof(int32_t) +
+                       engine.cache().state_bytes(sequence) +
+                       static_cast<size_t>(engine.cache().row_bytes(sequence)));
   KTX_TRY(write_session(writer, engine, session, sequence));
   return std::move(writer.image);
 }
@@ -320,20 +322,20 @@ Result<SavedSession> load_from(File opened, const std::string& path, Engine& eng
   session.computed = static_cast<int64_t>(header.computed);
 
   const auto read_rows = [&]() -> Status {
-    if (!engine.extend_uncomputed(sequence, session.computed, begins)) {
+    if (!engine.cache().extend_uncomputed(sequence, session.computed, begins)) {
       return Error{fmt::format("{}: no room in the cache for {} tokens", path, session.computed)};
     }
     uint64_t bytes = 0;
-    KTX_TRY(engine.visit_kv(sequence, Engine::Visit::Write, [&](std::span<std::byte> rows) {
+    KTX_TRY(visit_rows(engine, sequence, true, [&](std::span<std::byte> rows) {
       bytes += rows.size();
       return file.read(rows.data(), rows.size());
     }));
-    if (engine.state_bytes(sequence) != header.state_bytes) {
+    if (engine.cache().state_bytes(sequence) != header.state_bytes) {
       return refuse("damaged: its states have another size than this plan's");
     }
     std::vector<std::byte> states(header.state_bytes);
     KTX_TRY(file.read(states.data(), states.size()));
-    KTX_TRY(engine.copy_states(sequence, Engine::Visit::Write, states));
+    KTX_TRY(engine.runner().copy_states(sequence.states(), true, states));
     const Hash128 expected = file.digest();
     Hash128 stored;
     KTX_TRY(file.read(&stored, sizeof stored));

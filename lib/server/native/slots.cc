@@ -133,7 +133,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
   if (action == "erase") {
     const std::vector<int32_t> tokens = scheduler.slot_text(slot, owner).tokens;
     scheduler.call(
-        [&](Engine& engine) { engine.forget_prefix(tokens, scheduler.cache_owner(owner)); });
+        [&](Engine& engine) { engine.cache().forget(tokens, scheduler.cache_owner(owner)); });
     if (!scheduler.set_slot_text(slot, {}, owner)) {
       return ApiError{409, fmt::format("slot {} is busy", slot), "id", "busy"};
     }
@@ -165,7 +165,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
     const auto keep = [&](Engine& engine, const runtime::SavedSession& session,
                           const runtime::Sequence& sequence) {
       kept = sequence.length();
-      if (static_cast<uint64_t>(engine.kv_row_bytes(sequence)) > kMostCopied) {
+      if (static_cast<uint64_t>(engine.cache().row_bytes(sequence)) > kMostCopied) {
         saved = save_session(path, engine, session, sequence);
         return;
       }
@@ -194,7 +194,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
           runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner));
           std::vector<int32_t> longer = text.tokens;
           longer.push_back(0);
-          engine.reuse_prefix(sequence, longer);
+          engine.cache().reuse(sequence, longer);
           keep(engine, session, sequence);
         },
         owner);
@@ -231,7 +231,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
       loaded = Error{fmt::format("{}: cannot read the session: {}", path, std::strerror(ENOENT))};
       return;
     }
-    engine.retire(std::move(sequence), std::span(loaded->tokens).first(loaded->computed));
+    engine.cache().retire(std::move(sequence), std::span(loaded->tokens).first(loaded->computed));
   });
   if (!loaded) {
     return ApiError{400, without_folder(context, loaded.error().message), "filename", ""};

@@ -541,7 +541,7 @@ TEST_F(BatchSchedulerTest, ASavedSlotGoesOnAsIfNeverInterrupted) {
     scheduler_->call([&](Engine& engine) {
       Sequence sequence = engine.new_sequence();
       loaded = load_session(dir.path("s"), engine, sequence).take();
-      engine.retire(std::move(sequence), std::span(loaded.tokens).first(loaded.computed));
+      engine.cache().retire(std::move(sequence), std::span(loaded.tokens).first(loaded.computed));
     });
     GenerationRequest request;
     request.prompt = loaded.tokens;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "lib/formats/layout.h"
+#include "lib/runtime/engine/plan_runner.h"
 #include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
@@ -283,13 +284,13 @@ TEST(Engine, MeasuresStepsAndBytes) {
   const TinyPlan plan;
   const auto engine = open(plan, {});
   ASSERT_TRUE(engine);
-  EXPECT_TRUE(engine->step_times().empty());
-  engine->enable_step_stats(true);
+  EXPECT_TRUE(engine->runner().step_times().empty());
+  engine->runner().enable_times(true);
   Sequence sequence = engine->new_sequence();
   const std::vector<int32_t> ids = random_ids(3);
   const BatchItem item{&sequence, ids, Want::Last};
   ASSERT_EQ(engine->forward({&item, 1}).take(), Forward::Done);
-  const auto times = engine->step_times();
+  const auto times = engine->runner().step_times();
   ASSERT_FALSE(times.empty());
   EXPECT_EQ(times[0].op, "embed");
   EXPECT_EQ(times[0].module, "model.0");

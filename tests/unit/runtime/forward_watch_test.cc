@@ -55,7 +55,7 @@ TEST_F(ForwardWatchTest, AnEndedPromptLeavesNoBitBehind) {
         seen_after += stop;
         if (seen++ == place) stop = true;
       });
-      const int64_t free = engine_->cache_state().free;
+      const int64_t free = engine_->cache().state().free;
       const Outcome outcome = s.set_prompt(first).take();
       if (outcome == Outcome::Ok) break;  // there is no such place
       ++ends;
@@ -63,7 +63,7 @@ TEST_F(ForwardWatchTest, AnEndedPromptLeavesNoBitBehind) {
       EXPECT_EQ(seen_after, 0) << "it goes on behind place " << place;
       EXPECT_EQ(s.tokens().size() % 16, 0u) << "whole chunks stay";
       EXPECT_LT(s.tokens().size(), first.size());
-      EXPECT_GE(engine_->cache_state().free, free - 1);
+      EXPECT_GE(engine_->cache().state().free, free - 1);
       stop = false;
       s.watch(&stop);
       ASSERT_EQ(s.set_prompt(second).take(), Outcome::Ok);

@@ -152,7 +152,7 @@ TEST_F(SessionFileTest, RefusesEveryCutAndEveryFlippedByte) {
   EXPECT_THAT(victim.load(file()).error().message, HasSubstr("bytes behind its end"));
   dir_.write("s.ktxsession", good);
   EXPECT_TRUE(victim.load(file()).ok()) << "the bad ones did no harm";
-  EXPECT_EQ(e->cache_state().free + 2, e->cache_state().total) << "blocks were lost";
+  EXPECT_EQ(e->cache().state().free + 2, e->cache().state().total) << "blocks were lost";
 }
 
 TEST_F(SessionFileTest, SaysWhatDoesNotFit) {
