@@ -168,15 +168,9 @@ class Reader : ParamPart {
     };
     if (in_.has("embedding_multiplier")) p_.embedding_scale = factor("embedding_multiplier");
     p_.residual_scale = factor("residual_multiplier");
-    if (const auto depth = in_.number_or_null("scale_depth", 1e-6, 1e6)) {  // MiniCPM
-      p_.residual_scale = static_cast<float>(*depth / std::sqrt(std::max(p_.layers, 1)));
-    }
     p_.logit_scale = family_.has_config_key("logit_scale")
                          ? static_cast<float>(in_.number("logit_scale", 1e-6, 1e6))
                          : 1 / factor("logits_scaling");
-    if (const auto base = in_.number_or_null("dim_model_base", 1, kMaxHidden)) {  // MiniCPM
-      p_.logit_scale = static_cast<float>(*base / static_cast<double>(p_.hidden));
-    }
     const auto cap = [&](std::string_view key) {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };

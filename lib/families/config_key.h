@@ -54,9 +54,17 @@ struct ConfigDefault {
 };
 
 // Another name of a key in some config.json files; it becomes `key`. "" drops it.
+//
+//   {"scale_depth", "residual_multiplier", "num_hidden_layers",
+//    [](double depth, double layers) { return depth / std::sqrt(layers); }}
+//
+// With `value` the key is computed from the alias and the key `other`; what absence means
+// (ConfigKey) is then a value of the alias.
 struct ConfigAlias {
   const char* alias;
   const char* key;
+  const char* other = "";
+  double (*value)(double alias, double other) = nullptr;
 };
 
 }  // namespace ktx::families

@@ -1,6 +1,8 @@
 // MiniCPM 1, 2 and 4: Llama with constant factors of embeddings, of what attention and feed-forward
 // part add, and of logits. Module names are those of the code beside the models' weights. MiniCPM3:
 // the same factors with DeepSeek V2's latent attention, of which halves are rotated, by longrope.
+#include <cmath>
+
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -17,10 +19,16 @@ constexpr std::span<const ModuleRow> kTree[] = {kPlainRoot,      kStem,        k
 // Files of before November 2024 have no factors; those of all models until then were the same.
 constexpr ConfigKey kFactorKeys[] = {
     positive("embedding_multiplier", "embedding_scale", "12", "1"),
-    {"scale_depth", "residual_scale", KeyRead::DepthScale, KeyKind::Positive, KeyWeight::Plain,
-     "1.4", "1"},
-    {"dim_model_base", "logit_scale", KeyRead::ModelBase, KeyKind::Count, KeyWeight::Plain, "256",
-     "1"},
+    positive("residual_multiplier", "residual_scale", "1.4", "1"),
+    positive("logits_scaling", "logit_scale", "256", "1"),
+};
+// A config has what the factors of a file were computed from.
+constexpr ConfigAlias kAliases[] = {
+    {"scale_emb", "embedding_multiplier"},
+    {"scale_depth", "residual_multiplier", "num_hidden_layers",
+     [](double depth, double layers) { return depth / std::sqrt(layers); }},
+    {"dim_model_base", "logits_scaling", "hidden_size",
+     [](double base, double hidden) { return hidden / base; }},
 };
 constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
                                                 kFactorKeys};
@@ -37,8 +45,9 @@ constexpr std::span<const ModuleRow> kTree3[] = {
 // No file has the factors; there is one model.
 constexpr ConfigKey kFactorKeys3[] = {
     {"embedding_multiplier", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "12", "12"},
-    {"scale_depth", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "1.4", "1.4"},
-    {"dim_model_base", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Plain, "256", "256"},
+    {"residual_multiplier", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "1.4",
+     "1.4"},
+    {"logits_scaling", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "256", "256"},
 };
 constexpr ConfigKey kLatentKeys3[] = {
     {"q_lora_rank", "attention.q_lora_rank", KeyRead::QLora, KeyKind::CountOrNull,
@@ -52,18 +61,15 @@ constexpr ConfigKey kLatentKeys3[] = {
 };
 constexpr std::span<const ConfigKey> kKeys3[] = {kLatentModelKeys, kAttentionBiasKeys, kLatentKeys3,
                                                  kFactorKeys3};
-constexpr ConfigAlias kAliases3[] = {{"scale_emb", "embedding_multiplier"}, {"head_dim", ""}};
+constexpr ConfigAlias kAliases3[] = {kAliases[0], kAliases[1], kAliases[2], {"head_dim", ""}};
 constexpr ConfigDefault kDefaults3[] = {
-    {"attention_bias", "false"},     {"rms_norm_eps", "1e-5"}, {"rope_theta", "10000"},
-    {"embedding_multiplier", "12"},  {"scale_depth", "1.4"},   {"dim_model_base", "256"},
-    {"tie_word_embeddings", "true"},
+    {"attention_bias", "false"},    {"rms_norm_eps", "1e-5"},        {"rope_theta", "10000"},
+    {"embedding_multiplier", "12"}, {"tie_word_embeddings", "true"},
 };
 
-constexpr ConfigAlias kAliases[] = {{"scale_emb", "embedding_multiplier"}};
 constexpr ConfigDefault kDefaults[] = {
-    {"attention_bias", "false"},     {"rms_norm_eps", "1e-6"}, {"rope_theta", "10000"},
-    {"embedding_multiplier", "1"},   {"scale_depth", "1"},     {"dim_model_base", "1"},
-    {"tie_word_embeddings", "true"},
+    {"attention_bias", "false"},   {"rms_norm_eps", "1e-6"},        {"rope_theta", "10000"},
+    {"embedding_multiplier", "1"}, {"tie_word_embeddings", "true"},
 };
 
 }  // namespace

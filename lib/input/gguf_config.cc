@@ -205,6 +205,12 @@ std::optional<ConfigScalar> meaning(std::string_view absent, const ConfigKey& ro
   if (row.kind == KeyKind::Flag) return absent == "true";
   double number = 0;
   std::from_chars(absent.data(), absent.data() + absent.size(), number);
+  for (const families::ConfigAlias& alias : family.rows.aliases) {
+    if (alias.value == nullptr || row.key != std::string_view(alias.key)) continue;
+    const auto other = values.f64(alias.other);
+    if (!other) return std::nullopt;
+    number = alias.value(number, *other);
+  }
   return as_kind(number, row.kind);
 }
 

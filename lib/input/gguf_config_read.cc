@@ -235,20 +235,6 @@ std::optional<ConfigScalar> read_parallel_parts(GgufKeys& keys, std::string_view
   return keys.any_layer("ffn_norm.weight") == nullptr;
 }
 
-// MiniCPM: what each part adds to the stream is divided by the root of the number of layers.
-std::optional<ConfigScalar> read_depth_scale(GgufKeys& keys, std::string_view key) {
-  const auto factor = keys.number(key), layers = keys.number("block_count");
-  if (!factor || !layers) return std::nullopt;
-  return shortest_decimal(static_cast<float>(*factor * std::sqrt(*layers)));
-}
-
-// The width by which logits are scaled.
-std::optional<ConfigScalar> read_model_base(GgufKeys& keys, std::string_view key) {
-  const auto scale = keys.number(key), hidden = keys.number("embedding_length");
-  if (!scale || *scale <= 0 || !hidden) return std::nullopt;
-  return static_cast<int64_t>(std::lround(*hidden / *scale));
-}
-
 std::optional<ConfigScalar> read_rope_type(GgufKeys& keys, std::string_view key) {
   const GgufValue* value = keys.gguf.value(keys.full(key));
   if (value && !value->string()) {

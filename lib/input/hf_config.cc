@@ -450,10 +450,10 @@ void apply_form(HfConfig& config) {
       continue;
     }
     config.set("model_type", std::string(form.becomes));
-    for (const auto& [alias, key] : form.aliases) {
-      if (!config.has(alias)) continue;
-      config.erase(key);
-      config.take_alias(alias, key);
+    for (const families::ConfigAlias& row : form.aliases) {
+      if (!config.has(row.alias)) continue;
+      config.erase(row.key);
+      config.take_alias(row);
     }
     const auto positions = config.i64("max_position_embeddings");
     if (form.behind_padding && positions && !config.has("position_offset")) {
@@ -536,7 +536,7 @@ void name_gates(HfConfig& config) {
   const auto bound = config.f64("kda_lower_bound");
   if (!bound || *bound >= 0) return;
   config.set("kda_lower_bound", -*bound);
-  config.take_alias("kda_lower_bound", "kda_decay_bound");
+  config.take_alias({"kda_lower_bound", "kda_decay_bound"});
 }
 
 // Which layers attend to chosen blocks, as a number for each.
@@ -622,21 +622,22 @@ void HfConfig::normalise() {
   const families::Family* family = families::find_family(
       model_type(), strings("architectures").value_or(std::vector<std::string>()));
   if (!family) return;
-  for (const auto& [alias, key] : family->rows.aliases) {
-    if (key[0] == '\0') {
-      erase(alias);
-    } else {
-      take_alias(alias, key);
-    }
-  }
+  for (const families::ConfigAlias& row : family->rows.aliases) take_alias(row);
   fold_layer_kinds(*this);
   list_heads_by_layer(*this);
   settle_rotary_shares(*this);
 }
 
-void HfConfig::take_alias(const std::string& alias, const std::string& key) {
-  if (has(alias) && (!has(key) || is_null(key))) aliases_[key] = alias;
-  rename(*this, alias, key);
+void HfConfig::take_alias(const families::ConfigAlias& row) {
+  if (row.key[0] == '\0') return erase(row.alias);
+  if (row.value) {
+    const auto value = f64(row.alias), other = f64(row.other);
+    if (!other) return erase(row.alias);
+    // What cannot be right stays, so that the message names it.
+    if (value && *value > 0) set(row.alias, row.value(*value, *other));
+  }
+  if (has(row.alias) && (!has(row.key) || is_null(row.key))) aliases_[row.key] = row.alias;
+  rename(*this, row.alias, row.key);
 }
 
 namespace {

@@ -40,6 +40,10 @@
 
 #include "lib/support/result.h"
 
+namespace ktx::families {
+struct ConfigAlias;
+}
+
 namespace ktx::input {
 
 // Arrays of numbers or texts stay whole; an empty array is a vector<double>.
@@ -96,8 +100,8 @@ class HfConfig {
 
   void set(std::string key, ConfigScalar value, ConfigOrigin origin = ConfigOrigin::Config);
   void erase(std::string_view key);
-  // The value of `alias` becomes that of `key` unless that has one.
-  void take_alias(const std::string& alias, const std::string& key);
+  // The value of the alias becomes that of its key unless that has one.
+  void take_alias(const families::ConfigAlias& row);
   void normalise();
 
  private:

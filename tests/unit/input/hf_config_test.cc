@@ -106,6 +106,22 @@ TEST(HfConfig, AnAlphaOfTheRotationIsAnotherBase) {
   EXPECT_NEAR(*config.f64("rope_theta"), 11158839.9, 0.1);
 }
 
+TEST(HfConfig, AKeyIsComputedFromAnotherNameOfIt) {
+  const auto mini = [](const std::string& keys) {
+    return parse(R"({"model_type": "minicpm", "scale_depth": 1.4, "dim_model_base": 256)" + keys +
+                 "}");
+  };
+  const HfConfig whole = mini(R"(, "num_hidden_layers": 16, "hidden_size": 2304)");
+  EXPECT_EQ(whole.f64("residual_multiplier"), 1.4 / 4);
+  EXPECT_EQ(whole.f64("logits_scaling"), 9);
+  EXPECT_FALSE(whole.has("scale_depth") || whole.has("dim_model_base"));
+  const HfConfig less = mini(R"(, "hidden_size": 2304)");
+  EXPECT_FALSE(less.has("residual_multiplier")) << "nothing is computed without the layers";
+  const HfConfig wrong = parse(R"({"model_type": "minicpm", "scale_depth": -1,
+      "num_hidden_layers": 16})");
+  EXPECT_EQ(wrong.f64("residual_multiplier"), -1) << "what is wrong is named as it was written";
+}
+
 TEST(HfConfig, NormaliseTwiceIsOnce) {
   HfConfig config = parse(R"({"model_type": "deepseek_v3", "kv_lora_rank": 512, "head_dim": 64,
       "q_lora_rank": null, "rope_scaling": {"rope_type": "yarn", "type": "yarn", "factor": 40}})");

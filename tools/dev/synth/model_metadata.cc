@@ -243,11 +243,6 @@ void add_window_metadata(const ModelShape& s, Metadata& m) {
   number("final_logit_softcapping", "final_logit_softcapping");
   number("embedding_multiplier", "embedding_scale");
   number("residual_multiplier", "residual_scale");
-  if (const auto depth = s.config.f64("scale_depth")) {  // MiniCPM
-    m.f32("residual_scale", *depth / std::sqrt(static_cast<double>(s.layers)));
-    m.f32("logit_scale",
-          static_cast<double>(s.hidden) / s.config.f64("dim_model_base").value_or(1));
-  }
   number("logits_scaling", "logit_scale");
   number("logit_scale", "logit_scale");
   number("attention_multiplier", "attention.scale");
