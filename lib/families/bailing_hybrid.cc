@@ -35,21 +35,15 @@ constexpr std::span<const ModuleRow> kTree[] = {
     kFullLatentKeys, kHeadGate,        kDenseMlp,   kDeepseekMoe,
     kLayerNorms,     kTreeEnd};
 
-constexpr ConfigKey kDeltaKeys[] = {
-    {"layer_types", "attention.head_count_kv", KeyRead::KeylessLayers, KeyKind::Texts,
-     KeyWeight::Structural, "", ""},
-    {"linear_num_heads", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Structural,
-     "=num_attention_heads", "=num_attention_heads"},
-    count("linear_head_dim", "kda.head_dim"),
-    count("linear_conv_kernel_dim", "ssm.conv_kernel", "", "4"),
+constexpr ConfigKey kDecayKeys[] = {
     {"kda_decay_bound", "kda.gate_lower_bound", KeyRead::Magnitude, KeyKind::Positive,
      KeyWeight::Plain, "", ""},
     flag("kda_safe_gate", "kda.safe_gate", "true", "true"),
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,        kMlpKeys,        kModelKeys,          kTiedKeys,        kMlaKeys,
-    kDeltaKeys,       kNumExpertsKeys, kUsedExpertKeys,     kExpertWidthKeys, kNormalisedKeys,
-    kSharedCountKeys, kScaleKeysV3,    kSigmoidRoutingKeys, kUnitLimitKeys};
+    kSizeKeys,         kMlpKeys,         kModelKeys,      kTiedKeys,           kMlaKeys,
+    kChannelDeltaKeys, kDecayKeys,       kNumExpertsKeys, kUsedExpertKeys,     kExpertWidthKeys,
+    kNormalisedKeys,   kSharedCountKeys, kScaleKeysV3,    kSigmoidRoutingKeys, kUnitLimitKeys};
 constexpr ConfigAlias kAliases[] = {
     {"num_local_experts", "num_experts"},
     {"n_routed_experts", "num_experts"},

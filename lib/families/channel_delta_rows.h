@@ -3,6 +3,7 @@
 // its output's gate between them.
 #pragma once
 
+#include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
 namespace ktx::families {
@@ -48,6 +49,15 @@ inline constexpr ModuleRow kFullLatentKeys[] = {
       {"k_b", "B.attn_k_b.weight"},
       {"v_b", "B.attn_v_b.weight"}}},
     linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::FullAttention),
+};
+
+inline constexpr ConfigKey kChannelDeltaKeys[] = {
+    {"layer_types", "attention.head_count_kv", KeyRead::KeylessLayers, KeyKind::Texts,
+     KeyWeight::Structural, "", ""},
+    {"linear_num_heads", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Structural,
+     "=num_attention_heads", "=num_attention_heads"},
+    count("linear_head_dim", "kda.head_dim"),
+    count("linear_conv_kernel_dim", "ssm.conv_kernel", "", "4"),
 };
 
 }  // namespace ktx::families

@@ -30,21 +30,13 @@ constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,     kChannelDelta,
                                                 kDeepseekMoe,    kLayerNorms,
                                                 kFinalNorm,      kHead};
 
-constexpr ConfigKey kDeltaKeys[] = {
-    {"layer_types", "attention.head_count_kv", KeyRead::KeylessLayers, KeyKind::Texts,
-     KeyWeight::Structural, "", ""},
-    {"linear_num_heads", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Structural,
-     "=num_attention_heads", "=num_attention_heads"},
-    count("linear_head_dim", "kda.head_dim"),
-    count("linear_conv_kernel_dim", "ssm.conv_kernel", "", "4"),
-};
 constexpr ConfigKey kLinearScaleKeys[] = {
     scale("routed_scaling_factor", "expert_weights_scale", "1", "2.446"),
 };
 constexpr std::span<const ConfigKey> kKeys[] = {
-    kSizeKeys,        kMlpKeys,         kModelKeys,         kTiedKeys,        kMlaKeys,
-    kDeltaKeys,       kNumExpertsKeys,  kUsedExpertKeys,    kExpertWidthKeys, kNormalisedKeys,
-    kSharedCountKeys, kLinearScaleKeys, kSigmoidRoutingKeys};
+    kSizeKeys,         kMlpKeys,         kModelKeys,         kTiedKeys,        kMlaKeys,
+    kChannelDeltaKeys, kNumExpertsKeys,  kUsedExpertKeys,    kExpertWidthKeys, kNormalisedKeys,
+    kSharedCountKeys,  kLinearScaleKeys, kSigmoidRoutingKeys};
 constexpr ConfigAlias kAliases[] = {
     {"num_local_experts", "num_experts"},
     {"n_routed_experts", "num_experts"},
