@@ -15,6 +15,7 @@
 #include "lib/passes/lint/rule_report.h"
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/placement/next_move.h"
+#include "lib/support/escape_html.h"
 #include "lib/support/strings.h"
 #include "tools/ktx-compile/coverage.h"
 #include "tools/ktx-compile/kernel_rows.h"
@@ -58,26 +59,7 @@ pre{font-size:.8rem;margin:.4rem 0}pre.text{white-space:pre-wrap;overflow-wrap:a
 )css";
 
 std::string escape(std::string_view text) {
-  std::string out;
-  for (char c : printable(text, 2000)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return escape_html(printable(text, 2000));
 }
 
 class Colors {

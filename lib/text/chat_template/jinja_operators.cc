@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "lib/support/escape_html.h"
 #include "lib/text/chat_template/jinja_format.h"
 
 namespace ktx::text::jinja {
@@ -214,33 +215,6 @@ Result<Value> apply_unary(UnaryOp op, const Value& value) {
   }
   return Error{fmt::format("bad operand type for unary {}: '{}'", op == UnaryOp::Negate ? '-' : '+',
                            type_name(value))};
-}
-
-std::string escape_html(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
 }
 
 }  // namespace ktx::text::jinja

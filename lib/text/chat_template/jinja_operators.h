@@ -39,6 +39,4 @@ Result<std::vector<Value>> items_of(Meter& meter, const Value& value);
 // The undefined that stands for a missing attribute or item.
 Value missing_attribute(const Value& object, std::string_view name);
 
-std::string escape_html(std::string_view text);
-
 }  // namespace ktx::text::jinja

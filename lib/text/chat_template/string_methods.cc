@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "lib/support/escape_html.h"
 #include "lib/support/strings.h"
 #include "lib/text/chat_template/jinja_builtins.h"
 #include "lib/text/chat_template/jinja_format.h"

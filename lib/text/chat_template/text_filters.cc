@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lib/support/escape_html.h"
 #include "lib/text/chat_template/jinja_builtins.h"
 #include "lib/text/chat_template/jinja_format.h"
 #include "lib/text/chat_template/jinja_operators.h"
