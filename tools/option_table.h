@@ -25,4 +25,11 @@ struct OptionTable {
   }
 };
 
+// A row of a tool without commands, for rows KTX_OPTION(name, value, group, reader, field, help).
+#define KTX_OPTION_ROW(name, value, group, reader, field, help)   \
+  {{name, value, 1, group, decltype(reader)::kForm, help},        \
+   [](Options& options, const Given& given, Mistakes& mistakes) { \
+     read(reader, given, options.field, mistakes);                \
+   }},
+
 }  // namespace ktx::tools

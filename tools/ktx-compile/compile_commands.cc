@@ -6,11 +6,7 @@ namespace ktx::tools {
 namespace {
 
 constexpr OptionRow<Options> kRows[] = {
-#define KTX_OPTION(name, value, group, reader, field, help)       \
-  {{name, value, 1, group, decltype(reader)::kForm, help},        \
-   [](Options& options, const Given& given, Mistakes& mistakes) { \
-     read(reader, given, options.field, mistakes);                \
-   }},
+#define KTX_OPTION KTX_OPTION_ROW
 #include "tools/ktx-compile/compile_options.def"
 };
 constexpr OptionTable kOptions(kRows);
