@@ -1,5 +1,6 @@
 #include "lib/passes/cost/launched_steps.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ktx::passes {
@@ -12,7 +13,14 @@ Result<program::Program> steps_after(const PricedModel& model, ir::ModuleGraph m
   lowered.target = model.target;
   lowered.diags = &unseen;
   lowered.fact = Fact::Placed;
-  for (const std::string_view pass : passes) KTX_TRY(find_pass(pass)->run(lowered));
+  size_t found = 0;
+  for (const Pass& pass : all_passes()) {
+    if (std::ranges::count(passes, pass.name) == 0) continue;
+    ++found;
+    KTX_TRY(pass.run(lowered));
+    lowered.fact = pass.gives;
+  }
+  KTX_ASSERT(found == passes.size());
   return std::move(lowered.program);
 }
 

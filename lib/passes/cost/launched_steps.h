@@ -8,8 +8,8 @@
 
 namespace ktx::passes {
 
-// The program of modules whose devices are decided after these passes of passes.def, in this
-// order. Nothing is checked between them: an estimate may leave passes out.
+// The program of modules whose devices are decided after these passes of passes.def, in its order.
+// Facts are not checked between them, as an estimate leaves passes out.
 Result<program::Program> steps_after(const PricedModel& model, ir::ModuleGraph modules,
                                      std::initializer_list<std::string_view> passes);
 
