@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/paths.h"
@@ -135,6 +137,55 @@ TEST(Layering, FoldersIncludeOnlyWhatTheTableAllows) {
     Names allowed;
     add_reachable(from, allowed);
     EXPECT_TRUE(allowed.count(to)) << include.file << " includes " << include.target;
+  }
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(fs::path(ktx::source_dir()) / file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The last column of docs/architecture.md's table of folders, in its short names: "lib/ir" is "ir".
+TEST(Layering, TheMapSaysTheSame) {
+  const std::string map = text_of("docs/architecture.md");
+  for (const auto& [folder, allowed] : kMayInclude) {
+    const size_t begin = map.find("\n| `" + folder + "`");
+    ASSERT_NE(begin, std::string::npos) << "docs/architecture.md has no row for " << folder;
+    const std::string row = map.substr(begin + 1, map.find('\n', begin + 1) - begin - 1);
+    const size_t column = row.rfind('|', row.size() - 2);
+    const std::regex name("[a-z_]+");
+    Names said;
+    for (std::sregex_iterator at(row.begin() + static_cast<ptrdiff_t>(column), row.end(), name),
+         end;
+         at != end; ++at) {
+      said.insert(at->str() == "kernels" ? "kernels" : "lib/" + at->str());
+    }
+    EXPECT_EQ(said, allowed) << row;
+  }
+}
+
+TEST(Layering, MapsNameAllFoldersAndOnlyFilesThatExist) {
+  std::string files;
+  for (const std::string& file : source_files()) files += "/" + file + "\n";
+  const std::pair<const char*, const char*> maps[] = {{"lib", "docs/architecture.md"},
+                                                      {"kernels", "kernels/README.md"},
+                                                      {"lib/server", "lib/server/README.md"},
+                                                      {"lib/text", "lib/text/README.md"},
+                                                      {"kernels/cuda", "kernels/cuda/README.md"}};
+  const std::regex file("`([a-z0-9_/-]+\\.(h|cc|def|cu|cuh))`");
+  for (const auto& [house, name] : maps) {
+    const std::string map = text_of(name);
+    for (const auto& entry : fs::directory_iterator(fs::path(ktx::source_dir()) / house)) {
+      const std::string folder = entry.path().filename();
+      const bool named = std::regex_search(map, std::regex("[`/]" + folder + "[`/]"));
+      EXPECT_TRUE(named || !entry.is_directory()) << name << " does not name " << folder;
+    }
+    for (std::sregex_iterator at(map.begin(), map.end(), file), end; at != end; ++at) {
+      const std::string path = (*at)[1];
+      EXPECT_TRUE(files.find("/" + path + "\n") != std::string::npos ||
+                  fs::exists(fs::path(ktx::source_dir()) / path))
+          << name << " names " << path;
+    }
   }
 }
 
