@@ -106,9 +106,9 @@ Result<std::optional<HostPart>> read_host_part(std::span<const std::byte> file) 
     return std::optional<HostPart>();
   }
   if (mark.version != kPartVersion) {
-    return Error{
-        fmt::format("a host's part of form {}, known is {}; use the ktx-run of its compiler",
-                    mark.version, kPartVersion)};
+    return Error{fmt::format(
+        "a host's part in format {}, this ktx-run reads {}; use the ktx-run that came with its compiler",
+        mark.version, kPartVersion)};
   }
   const Error damaged{"the end of this host's part of a plan is damaged; copy it again"};
   uint64_t limit = file.size() - sizeof(mark);

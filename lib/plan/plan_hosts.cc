@@ -94,8 +94,8 @@ Status verify_hosts(const PlanView& plan) {
     const bool others = known > 0 && known < plan.target.hosts.size();
     const bool gpu = target::name_on_host(device).starts_with("cuda:");
     if (!host.empty() && (!others || !(gpu || target::is_cpu(device)))) {
-      return Error{fmt::format("device '{}' is of none of the plan's {} hosts", printable(device),
-                               plan.target.hosts.size())};
+      return Error{fmt::format("device '{}' belongs to none of the plan's {} hosts",
+                               printable(device), plan.target.hosts.size())};
     }
     if (gpu) names.insert(target::name_on_host(device));
   }

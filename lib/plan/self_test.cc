@@ -183,8 +183,7 @@ Result<SelfTest> read_self_test(const PlanView& plan) {
                                          &SectionEntry::id);
   if (section == plan.sections.end() || section->size == 0) {
     return Error{
-        "the plan has no self-test; ktx-compile PLAN --selftest 2 -o PLAN, with the rules and "
-        "options of before, makes one with it"};
+        "the plan has no self-test; add one, with the rules and options used before: ktx-compile PLAN --selftest 2 -o PLAN"};
   }
   const auto bytes = plan.file.subspan(section->offset, section->size);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

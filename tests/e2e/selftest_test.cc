@@ -440,7 +440,7 @@ TEST_F(SelftestCommand, SaysHowToMakeOne) {
         std::vector<std::string>{"serve", plain, "--port", "0", "--selftest"}}) {
     const Finished test = run(words);
     EXPECT_EQ(test.status, 1);
-    EXPECT_THAT(test.err, HasSubstr("plain.ktxplan: the plan has no self-test; ktx-compile"));
+    EXPECT_THAT(test.err, HasSubstr("plain.ktxplan: the plan has no self-test; add one"));
   }
   EXPECT_EQ(run({"doctor", plain}).status, 0);
 }
@@ -480,7 +480,7 @@ TEST_F(SelftestCommand, IsRefusedWhereItsAnswersWouldNotBeThePlans) {
   const Finished lossy =
       run_program({ktx_compile(), model_gguf("qwen3moe"), rounded, "--selftest", "1", "-o", plan_});
   EXPECT_EQ(lossy.status, 1);
-  EXPECT_THAT(lossy.err, HasSubstr("no --selftest where a rule had weights rounded"));
+  EXPECT_THAT(lossy.err, HasSubstr("no --selftest: a rule had weights rounded"));
 }
 
 }  // namespace

@@ -336,9 +336,10 @@ TEST(StreamedExperts, WorkWithAWarningWhereMemoryCannotBePinned) {
   Streamed streamed("qwen2moe", "moe-experts-on-cpu.yaml", "stream-experts=4");
   const auto engine = streamed.open({}, {.refuses_to_pin = true});
   ASSERT_TRUE(engine) << streamed.error;
-  EXPECT_THAT(engine->notes(), Contains(HasSubstr("warning: experts are streamed from memory that "
-                                                  "cannot be pinned, at a part of the speed: this "
-                                                  "memory cannot be pinned")));
+  EXPECT_THAT(engine->notes(),
+              Contains(HasSubstr("warning: experts are streamed from memory that "
+                                 "cannot be pinned, at a fraction of the speed: this "
+                                 "memory cannot be pinned")));
   Comparison result;
   compare_case(*engine, reference_cases(model_dir("qwen2moe"))[0], 7, result);
   EXPECT_EQ(result.equal, result.cases);

@@ -172,8 +172,8 @@ Status write_parts(Reporter& reporter, const std::string& path) {
   const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(path));
   const std::vector<std::string> parts = KTX_TRY(plan::write_host_parts(plan));
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    reporter.say(fmt::format("{}: the part of host {}, which reads it in the place of {}",
-                             parts[rank], plan->target.hosts[rank].name, path));
+    reporter.say(fmt::format("{}: the part of host {}, which reads it instead of {}", parts[rank],
+                             plan->target.hosts[rank].name, path));
   }
   return {};
 }

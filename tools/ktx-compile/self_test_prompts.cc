@@ -41,10 +41,9 @@ Result<std::string> make_self_test(const Options& options, const input::ModelSou
   const std::string why = plan::no_text_reason(facts);
   if (!why.empty()) return Error{fmt::format("{}: no --selftest: {}", options.model, why)};
   if (facts.lossy) {
-    return Error{
-        fmt::format("{}: no --selftest where a rule had weights rounded: the answers of the "
-                    "source's weights are not theirs",
-                    options.model)};
+    return Error{fmt::format(
+        "{}: no --selftest: a rule had weights rounded, and the source's answers are those of its own weights",
+        options.model)};
   }
   const text::Tokenizer tokenizer = KTX_TRY(text::Tokenizer::create(source.tokenizer));
   const auto prompts = prompts_of(tokenizer, static_cast<size_t>(options.self_tests));

@@ -33,8 +33,7 @@ runtime::DraftVocabulary vocabulary_of(const text::Tokenizer& model, const text:
   const auto known =
       std::count_if(map.back.begin(), map.back.end(), [](int32_t id) { return id >= 0; });
   note = fmt::format(
-      "its tokenizer is another one: {} of its {} tokens have the same text as one of the model's, and "
-      "drafting ends at the others",
+      "its tokenizer differs: {} of its {} tokens have the text of a token of the model, and drafting stops at the others",
       known, map.back.size());
   vocabulary.to_draft = std::move(map.forth);
   vocabulary.from_draft = std::move(map.back);

@@ -59,8 +59,7 @@ std::string about_room(const std::string& folder, uint64_t needed) {
   const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
   if (free >= needed) return "";
   return fmt::format(
-      "; {} are free where plans are kept ({}): `ktx-run plans --keep-below SIZE` removes what was "
-      "not used for longest, KTX_CACHE=FOLDER keeps them elsewhere",
+      "; {} are free where plans are kept ({}): `ktx-run plans --keep-below SIZE` removes the least recently used ones, KTX_CACHE=FOLDER keeps them elsewhere",
       human_bytes(free), folder);
 }
 

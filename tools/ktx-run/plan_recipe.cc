@@ -103,8 +103,7 @@ Status check_words(const std::vector<std::string>& words) {
     for (const std::string_view no : kNot) {
       if (name != no) continue;
       return Error{fmt::format(
-          "--compile has {}, with which the compiler writes no plan, or another one; leave it out, "
-          "or call ktx-compile itself",
+          "--compile has {}, which does not write this plan; leave it out, or run ktx-compile yourself",
           no)};
     }
   }

@@ -2,7 +2,7 @@
 //
 //   ktx-run plans                      names, sizes, last use, sources
 //   ktx-run plans rm llama             removes one
-//   ktx-run plans --keep-below 200GB   removes those that were not used for longest
+//   ktx-run plans --keep-below 200GB   removes the least recently used
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 

@@ -40,8 +40,8 @@ Result<SelfTestOutcome> run_self_test(runtime::Engine& engine, const std::atomic
 
 std::string answers_text(const runtime::SelfTestRun& run) {
   return fmt::format(
-      "{} answers are {:.3g} from the source's in the median, of at most {:g}, and the "
-      "worst {:.3g}, of {:g} (prompt {}, token {}{})",
+      "{} answers: {:.3g} from the source's in the median (at most {:g}), {:.3g} at worst "
+      "(at most {:g}; prompt {}, token {}{})",
       run.answers, run.median, run.bound.median, run.worst, run.bound.worst, run.prompt, run.token,
       run.as_a_whole ? ", the prompt as a whole" : "");
 }

@@ -2,7 +2,7 @@
 // if not, which step is wrong.
 //
 //   weights   ok      93 weights in memory are those of the plan
-//   answers   ok      34 answers are 0.0021 from the source's in the median, of at most 0.02 ...
+//   answers   ok      34 answers: 0.0021 from the source's in the median (at most 0.02) ...
 //   steps     FAILED  step 13 (rope of model.layers.0.self_attn on cpu) gives 0.41 of it otherwise
 //                     than the scalar kernel, of at most 0.02
 #include <fmt/format.h>
@@ -58,14 +58,15 @@ Line weights_line(const SelfTestOutcome& outcome, size_t weights) {
 Line steps_line(const runtime::FaultSearch& search, const plan::PlanView& plan) {
   if (search.wrong_step) {
     return {"steps", false,
-            fmt::format("{} gives {:.3g} of it otherwise than the scalar kernel, of at most {:g}",
+            fmt::format("{} differs from the scalar kernel by {:.3g}, at most {:g} is allowed",
                         step_text(plan, search.wrong_step->step), search.wrong_step->difference,
                         search.most_difference)};
   }
   return {"steps", true,
-          fmt::format("{} runs of steps of the CPU, each beside the scalar kernel: {:.3g} apart at "
-                      "most, of {:g}",
-                      search.steps, search.worst_step.difference, search.most_difference)};
+          fmt::format(
+              "{} steps of the CPU compared with the scalar kernel: at most {:.3g} apart, {:g} is "
+              "allowed",
+              search.steps, search.worst_step.difference, search.most_difference)};
 }
 
 // The steps of a layer, where no single one could be told.
@@ -84,15 +85,15 @@ std::string steps_of_layer(const plan::PlanView& plan, int32_t layer) {
 // Says where; whether, say the other lines.
 Line layers_line(const runtime::FaultSearch& search, const plan::PlanView& plan, bool failed) {
   if (!failed || !search.parting_layer) {
-    return {"layers", true,
-            fmt::format("what each layer gives is {:.3g} from the source's at most",
-                        search.worst_stream)};
+    return {
+        "layers", true,
+        fmt::format("each layer's output is within {:.3g} of the source's", search.worst_stream)};
   }
-  return {"layers", false,
-          fmt::format("what layers give is up to {:.3g} from the source's, and parts from it most "
-                      "at layer {}: {}",
-                      search.worst_stream, *search.parting_layer,
-                      steps_of_layer(plan, *search.parting_layer))};
+  return {
+      "layers", false,
+      fmt::format(
+          "layers' outputs differ from the source's by up to {:.3g}, and drift most at layer {}: {}",
+          search.worst_stream, *search.parting_layer, steps_of_layer(plan, *search.parting_layer))};
 }
 
 Result<Report> test(const Options& options) {

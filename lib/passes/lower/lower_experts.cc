@@ -71,17 +71,16 @@ Result<Lowering::Terms> Lowering::lower_routed(const Module& router, const Modul
   const BlobId bias = KTX_TRY(optional_blob(router, "correction_bias"));
   const BlobId factors = KTX_TRY(optional_blob(router, "factors"));
   if (factors != kAbsent && experts.param("down_bias")) {
-    return Error{fmt::format("module '{}' has factors and biases of down, which is not known",
+    return Error{fmt::format("module '{}' has factors and biases of down, which is not supported",
                              experts.path)};
   }
   const BlobId table = KTX_TRY(optional_blob(router, "table"));
   emit(router, StepOp::Router, {scores}, {ids, weights}, present({bias, factors, table}, 1), r);
   if (info->scales_input) {
     if (bias != kAbsent || factors != kAbsent) {
-      return Error{
-          fmt::format("module '{}' scales its input and has a bias or factors, which is "
-                      "not known",
-                      router.path)};
+      return Error{fmt::format(
+          "module '{}' scales its input and has a bias or factors, which is not supported",
+          router.path)};
     }
     in = KTX_TRY(scaled_input(router, r, scores, in));
   }

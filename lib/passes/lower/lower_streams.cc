@@ -21,7 +21,7 @@ Status Lowering::spread_streams(const Module& model) {
   if (!head) return {};
   if (!taps_.empty()) {
     return Error{
-        "drafters that read hidden states of a model with several residual streams are not known"};
+        "drafters that read hidden states of a model with several residual streams are not supported"};
   }
   const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(*head));
   const View one = x_;

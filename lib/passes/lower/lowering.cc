@@ -161,7 +161,7 @@ Status Lowering::apply_factor(const Module& module, View out) {
   if (linear_info == nullptr || linear_info->factor == 1) return {};
   if (module.param("bias")) {
     return Error{
-        fmt::format("module '{}' has a factor and a bias, which is not known", module.path)};
+        fmt::format("module '{}' has a factor and a bias, which is not supported", module.path)};
   }
   scale_by(module, out, linear_info->factor);
   return {};

@@ -250,12 +250,14 @@ Status pin_streamed(GpuState& s, std::span<const program::Stream> streams) {
   s.pins.push_back(std::make_unique<PinnedMemory>());
   const Status pinned =
       s.pins.back()->pin_read_only(*s.devices[0].gpu, s.plan.file.data() + begin, end - begin);
-  s.notes.push_back(pinned ? fmt::format("experts of {} pinned for prompts of {} tokens and more "
-                                         "in {:.2f} s",
-                                         human_bytes(end - begin), s.stream_tokens, timer.seconds())
-                           : fmt::format("warning: experts are streamed from memory that cannot be "
-                                         "pinned, at a part of the speed: {}",
-                                         pinned.error().message));
+  s.notes.push_back(
+      pinned
+          ? fmt::format("experts of {} pinned for prompts of {} tokens and more "
+                        "in {:.2f} s",
+                        human_bytes(end - begin), s.stream_tokens, timer.seconds())
+          : fmt::format(
+                "warning: experts are streamed from memory that cannot be pinned, at a fraction of the speed: {}",
+                pinned.error().message));
   return {};
 }
 

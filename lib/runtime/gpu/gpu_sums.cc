@@ -43,8 +43,7 @@ Status join_team(GpuState& s) {
   }
   if (s.team) return {};
   s.notes.push_back(fmt::format(
-      "{} and {} more cannot read each other's memory: what they add up is copied, at a part of the "
-      "speed",
+      "{} and {} more cannot read each other's memory: their sums are copied by the host, at a fraction of the speed",
       s.devices[numbers[0]].name, numbers.size() - 1));
   return {};
 }

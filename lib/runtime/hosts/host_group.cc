@@ -287,10 +287,9 @@ Result<MessageBytes> HostGroup::wait_for(int from, MessageKind kind) {
   };
   MessageBytes message = KTX_TRY(wait(from, {}, pick));
   if (head_of(message).kind == kind) return message;
-  const std::string why = fmt::format(
-      "{} has answered something else than was wanted (message {} in "
-      "the place of {})",
-      name(from), static_cast<int>(head_of(message).kind), static_cast<int>(kind));
+  const std::string why =
+      fmt::format("{} sent message {} where {} was expected", name(from),
+                  static_cast<int>(head_of(message).kind), static_cast<int>(kind));
   fail(why);
   return Error{why};
 }

@@ -85,8 +85,9 @@ TEST_F(PlanHosts, DevicesOfNoHostAreRefused) {
     ASSERT_TRUE(written.ok()) << written.error().message;
     const auto plan = PlanFile::open(dir_.path("q"));
     ASSERT_FALSE(plan.ok());
-    EXPECT_THAT(plan.error().message,
-                HasSubstr(fmt::format("device '{}' is of none of the plan's 2 hosts", device)));
+    EXPECT_THAT(
+        plan.error().message,
+        HasSubstr(fmt::format("device '{}' belongs to none of the plan's 2 hosts", device)));
   }
 }
 
