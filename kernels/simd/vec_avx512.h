@@ -5,12 +5,7 @@
 
 #include <cstdint>
 
-#define KTX_INLINE __attribute__((always_inline)) static inline
-#ifdef __clang__
-#define KTX_UNROLL _Pragma("unroll")
-#else
-#define KTX_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "kernels/simd/inline.h"
 
 namespace ktx::kernels {
 namespace {  // one copy per file: see README.md

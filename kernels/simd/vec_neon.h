@@ -8,14 +8,9 @@
 #include <cstdint>
 
 #include "kernels/simd/avx2.h"
+#include "kernels/simd/inline.h"
 
-#define KTX_INLINE __attribute__((always_inline)) static inline
 #define KTX_LANES __attribute__((always_inline))
-#ifdef __clang__
-#define KTX_UNROLL _Pragma("unroll")
-#else
-#define KTX_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 namespace ktx::kernels {
 namespace {  // one copy per file: see README.md
