@@ -5,11 +5,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "lib/plan/expert_memory.h"
 #include "lib/plan/plan_format.h"
 #include "lib/runtime/cpu/cpu_step.h"
+#include "lib/runtime/experts/expert_cache.h"
 #include "lib/runtime/quality/locate_fault.h"
 #include "lib/runtime/quality/replay_answers.h"
 #include "tests/support/host_gpu.h"
@@ -335,6 +338,41 @@ TEST(FlippedBits, InMainMemoryAreFoundWithTheStepsThatReadThem) {
     }
   }
   EXPECT_EQ(found, 20);
+}
+
+// Experts that come from disk past the page cache: the bits of the slot that kernels read.
+TEST(FlippedBits, InSlotsOfExpertsFromDiskAreFound) {
+  TestedPlan tested("qwen3moe");
+  for (const int flipped : {0, 5, 13, 29, 40}) {
+    std::atomic<int> reads = 0;
+    std::atomic<uint64_t> place = 0;  // in the file
+    runtime::ExpertCacheOptions cache;
+    cache.reader.fault = [&](const runtime::DirectRead& read) {
+      if (reads++ == flipped) {
+        read.to[read.needed - 9] ^= std::byte{4};
+        place = read.offset + read.needed - 9;
+      }
+      return 0;
+    };
+    EngineOptions options = tested.options(Precision::Fast);
+    options.expert_cache = &cache;
+    const auto file = plan::PlanFile::open(tested.path());
+    ASSERT_TRUE(file.ok());
+    options.expert_memory_bytes =
+        static_cast<int64_t>(plan::expert_memory(*file->view().program).most_bytes());
+    const auto engine = tested.open(options);
+    ASSERT_TRUE(engine);
+    const auto test = plan::read_self_test(engine->plan());
+    ASSERT_TRUE(test.ok());
+    ASSERT_TRUE(runtime::replay(*engine, *test).ok());
+    ASSERT_GT(reads, flipped);
+    const auto damaged = engine->check_weights();
+    ASSERT_TRUE(damaged.ok()) << damaged.error().message;
+    ASSERT_EQ(damaged->size(), 1u) << flipped;
+    const plan::BlobRecord& blob = engine->plan().blobs[damaged->front()];
+    EXPECT_GE(place, blob.offset);
+    EXPECT_LT(place, blob.offset + blob.size);
+  }
 }
 
 // A GPU of the stand-in that flips a bit of what it was given.

@@ -31,10 +31,12 @@ std::string step_text(const plan::PlanView& plan, uint32_t step) {
 Result<SelfTestOutcome> run_self_test(runtime::Engine& engine, const std::atomic<bool>* stop) {
   SelfTestOutcome outcome;
   outcome.test = KTX_TRY(plan::read_self_test(engine.plan()));
+  auto answers = runtime::replay(engine, outcome.test, stop);
+  // Behind them: slots of experts that come from disk have what gave these answers.
   for (const uint32_t blob : KTX_TRY(engine.check_weights(stop))) {
     outcome.damaged.push_back(weight_text(engine.plan(), blob));
   }
-  outcome.answers = KTX_TRY(runtime::replay(engine, outcome.test, stop));
+  outcome.answers = KTX_TRY(std::move(answers));
   return outcome;
 }
 

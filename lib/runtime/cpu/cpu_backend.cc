@@ -83,12 +83,13 @@ class CpuBackend final : public Backend {
     return {};
   }
 
-  // In the mapping, which threads of the CPU and streams to GPUs read.
+  // In the mapping, which threads of the CPU and streams to GPUs read, and in slots of experts.
   bool has_weight(uint32_t blob) const override {
     return plan_.program->blobs[blob].device == "cpu";
   }
   Status read_weight(uint32_t blob, uint64_t offset, std::span<std::byte> out) override {
     std::memcpy(out.data(), plan_.blob_bytes(blob).data() + offset, out.size());
+    if (experts_) experts_->copy_slots(static_cast<program::BlobId>(blob), offset, out);
     return {};
   }
 

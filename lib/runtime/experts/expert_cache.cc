@@ -57,12 +57,10 @@ void ExpertCache::add_layers(const plan::PlanView& plan) {
     uint64_t place = 0;
     for (const program::BlobId blob : layer.blobs()) {
       const uint64_t bytes = plan::expert_bytes(*plan.program, blob);
-      own->slices_.push_back({plan.blobs[blob].offset, bytes, place});
+      own->slices_.push_back({blob, plan.blobs[blob].offset, bytes, place});
       own->places_.emplace_back(static_cast<size_t>(layer.experts));
       place += plan::slice_room(bytes);
     }
-    own->gate_blob_ = layer.gate_up.front();
-    own->down_blob_ = layer.down;
     layer_of_.insert(layer_of_.end(), static_cast<size_t>(layer.experts), own.get());
     first += layer.experts;
     layers_.push_back(std::move(own));
@@ -87,10 +85,33 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::open(const plan::PlanView& pla
   return cache;
 }
 
-CachedExperts* ExpertCache::of(program::BlobId blob) {
-  const auto found = std::ranges::find_if(
-      layers_, [&](const auto& l) { return l->gate_blob_ == blob || l->down_blob_ == blob; });
-  return found == layers_.end() ? nullptr : found->get();
+CachedExperts* ExpertCache::of(program::BlobId blob) const {
+  for (const auto& layer : layers_) {
+    if (std::ranges::count(layer->slices_, blob, &CachedExperts::Slice::blob) > 0) {
+      return layer.get();
+    }
+  }
+  return nullptr;
+}
+
+void ExpertCache::copy_slots(program::BlobId blob, uint64_t offset,
+                             std::span<std::byte> out) const {
+  const CachedExperts* const layer = of(blob);
+  if (!layer) return;
+  const auto slice = std::ranges::find(layer->slices_, blob, &CachedExperts::Slice::blob);
+  const auto number = static_cast<size_t>(slice - layer->slices_.begin());
+  const std::lock_guard lock(mutex_);
+  for (int32_t e = 0; e < layer->experts_; ++e) {
+    const uint64_t begin = std::max(offset, static_cast<uint64_t>(e) * slice->bytes);
+    const uint64_t end = std::min(offset + out.size(), static_cast<uint64_t>(e + 1) * slice->bytes);
+    const int32_t expert = layer->first_ + e;
+    if (begin >= end || slots_.slot_of(expert) < 0) continue;
+    if (!is_read(expert) || experts_[static_cast<size_t>(expert)].broken) continue;
+    std::memcpy(out.data() + (begin - offset),
+                layer->places_[number][static_cast<size_t>(e)] +
+                    (begin - static_cast<uint64_t>(e) * slice->bytes),
+                end - begin);
+  }
 }
 
 void CachedExperts::need(std::span<const int32_t> offsets, int64_t tokens) {

@@ -94,6 +94,7 @@ class CachedExperts {
  private:
   friend class ExpertCache;
   struct Slice {
+    program::BlobId blob = program::kAbsent;
     uint64_t offset = 0;  // of expert 0 in the file
     uint64_t bytes = 0;   // of one expert
     uint64_t place = 0;   // in a slot
@@ -103,8 +104,7 @@ class CachedExperts {
   size_t number_ = 0;  // among the layers
   int32_t first_ = 0;  // its expert 0 among those of all layers
   int32_t experts_ = 0;
-  int32_t layer_ = 0;  // of the model
-  program::BlobId gate_blob_ = program::kAbsent, down_blob_ = program::kAbsent;
+  int32_t layer_ = 0;                                  // of the model
   size_t gate_up_ = 0;                                 // slices of these
   std::vector<Slice> slices_;                          // gate, up, down
   std::function<void(const Batch&)> guess_;            // empty: it does not
@@ -119,9 +119,12 @@ class ExpertCache {
                                                    const ExpertCacheOptions& options);
   ~ExpertCache();
 
-  // The layer whose gates, or whose down, are in `blob`; null: none of the cache's.
-  CachedExperts* of(program::BlobId blob);
+  // The layer that has experts' gates, ups or downs in `blob`; null: none of the cache's.
+  CachedExperts* of(program::BlobId blob) const;
   std::span<const std::unique_ptr<CachedExperts>> layers() const { return layers_; }
+  // Replaces in `out`, the bytes of a weight from `offset` on, those of experts that are in slots:
+  // with what kernels read there.
+  void copy_slots(program::BlobId blob, uint64_t offset, std::span<std::byte> out) const;
   // Begins to read what the next layer is expected to need: at most as many as there are slots
   // that may be refilled. Guessed experts are counted (ExpertCacheUse).
   void ahead(CachedExperts& layer, std::span<const int32_t> experts, bool guessed);
