@@ -267,6 +267,17 @@ class TargetParser {
             [&](const YamlNode& n) { gpu.pcie_gbps = number_of(n, "pcie_gbps", 0.001, 1e5); }},
            {"peer_gbps",
             [&](const YamlNode& n) { gpu.peer_gbps = number_of(n, "peer_gbps", 0.001, 1e5); }},
+           {"peer_write_gbps",
+            [&](const YamlNode& n) {
+              gpu.peer_write_gbps = number_of(n, "peer_write_gbps", 0.001, 1e5);
+            }},
+           {"peer_both_gbps",
+            [&](const YamlNode& n) {
+              gpu.peer_both_gbps = number_of(n, "peer_both_gbps", 0.001, 1e5);
+            }},
+           {"sum_us", [&](const YamlNode& n) { gpu.sum_us = number_of(n, "sum_us", 0.01, 1e6); }},
+           {"sum_mib_us",
+            [&](const YamlNode& n) { gpu.sum_mib_us = number_of(n, "sum_mib_us", 0.01, 1e7); }},
            {"read_gbps",
             [&](const YamlNode& n) { gpu.read_gbps = number_of(n, "read_gbps", 0.001, 1e6); }},
            {"tflops", [&](const YamlNode& n) { gpu.tflops = number_of(n, "tflops", 0.001, 1e6); }},

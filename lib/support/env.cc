@@ -18,6 +18,7 @@ constexpr EnvVariable kVariables[] = {
     {"XDG_CACHE_HOME", "its place where KTX_CACHE is not set: a folder ktx in it"},
     {"PATH", "where ktx-compile is looked for, if it is not beside ktx-run"},
     {"TERM", "dumb: the chat edits no lines"},
+    {"KTX_PEER_ACCESS", "off: GPUs do not read each other's memory, and add up by way of the host"},
 };
 
 }  // namespace

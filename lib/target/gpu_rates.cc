@@ -1,11 +1,9 @@
 #include "lib/target/gpu_rates.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "lib/support/timer.h"
+#include "lib/target/driver_calls.h"
 
 namespace ktx::target {
 namespace {
@@ -33,10 +31,6 @@ struct RateCalls {
 constexpr size_t kHostBytes = size_t{256} << 20, kGpuBytes = size_t{512} << 20;
 constexpr int kRounds = 5;
 
-Status check(Code code, const char* what) {
-  return code == 0 ? Status() : Error{fmt::format("{}: the driver says {}", what, code)};
-}
-
 // The primary context of a device, current on this thread, and the buffers of the measurement.
 class Buffers {
  public:
@@ -54,16 +48,21 @@ class Buffers {
   Buffers& operator=(const Buffers&) = delete;
 
   Status open(int number) {
-    KTX_TRY(check(calls_.init(0), "cuInit"));
-    KTX_TRY(check(calls_.get(&device_, number), "cuDeviceGet"));
-    KTX_TRY(check(calls_.retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
-    KTX_TRY(check(calls_.enter(context_), "cuCtxSetCurrent"));
-    for (Pointer& memory : gpu_) KTX_TRY(check(calls_.allocate(&memory, kGpuBytes), "cuMemAlloc"));
-    return check(calls_.pin(&host_, kHostBytes, 0), "cuMemHostAlloc");
+    KTX_TRY(check_call(calls_.init(0), "cuInit"));
+    KTX_TRY(check_call(calls_.get(&device_, number), "cuDeviceGet"));
+    KTX_TRY(check_call(calls_.retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
+    KTX_TRY(check_call(calls_.enter(context_), "cuCtxSetCurrent"));
+    for (Pointer& memory : gpu_)
+      KTX_TRY(check_call(calls_.allocate(&memory, kGpuBytes), "cuMemAlloc"));
+    return check_call(calls_.pin(&host_, kHostBytes, 0), "cuMemHostAlloc");
   }
-  Status upload() const { return check(calls_.upload(gpu_[0], host_, kHostBytes), "cuMemcpyHtoD"); }
-  Status copy() const { return check(calls_.copy(gpu_[1], gpu_[0], kGpuBytes), "cuMemcpyDtoD"); }
-  Status wait() const { return check(calls_.synchronize(), "cuCtxSynchronize"); }
+  Status upload() const {
+    return check_call(calls_.upload(gpu_[0], host_, kHostBytes), "cuMemcpyHtoD");
+  }
+  Status copy() const {
+    return check_call(calls_.copy(gpu_[1], gpu_[0], kGpuBytes), "cuMemcpyDtoD");
+  }
+  Status wait() const { return check_call(calls_.synchronize(), "cuCtxSynchronize"); }
 
  private:
   const RateCalls& calls_;
@@ -87,16 +86,10 @@ Result<double> best_rate(const Buffers& buffers, double bytes, const Work& work)
   return best;
 }
 
-template <class Fn>
-bool find_call(void* library, const char* symbol, Fn& out) {
-  out = reinterpret_cast<Fn>(dlsym(library, symbol));
-  return out != nullptr;
-}
-
 }  // namespace
 
 Status measure_gpu(int number, GpuTarget& gpu) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed: gpu_driver.cc
+  void* library = open_driver();
   RateCalls calls;
   const bool found = library && find_call(library, "cuInit", calls.init) &&
                      find_call(library, "cuDeviceGet", calls.get) &&

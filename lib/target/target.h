@@ -50,6 +50,13 @@ struct GpuTarget {
   double pcie_gbps = 0;       // from pinned host memory; 0: not stated
   // From the memory of the GPUs beside it, by kernels; 0: not known to be reached.
   double peer_gbps = 0;
+  // Into that, and each way where two copy at once, by way of the host where it is not reached; 0:
+  // not stated.
+  double peer_write_gbps = 0;
+  double peer_both_gbps = 0;
+  // What a sum of 16 KiB and of 1 MiB over all GPUs takes; 0: not stated.
+  double sum_us = 0;
+  double sum_mib_us = 0;
   int multiprocessors = 0;  // SMs; 0: not stated
   // Measured; 0: not measured.
   double read_gbps = 0;     // of its memory

@@ -42,7 +42,9 @@ std::string gpu_text(const GpuTarget& gpu) {
                                 static_cast<double>(gpu.memory_bytes) / kGiB);
   if (gpu.multiprocessors > 0) out += fmt::format(", sms: {}", gpu.multiprocessors);
   return out + rate("bandwidth_gbps", gpu.bandwidth_gbps) + rate("pcie_gbps", gpu.pcie_gbps) +
-         rate("peer_gbps", gpu.peer_gbps) + rate("read_gbps", gpu.read_gbps) +
+         rate("peer_gbps", gpu.peer_gbps) + rate("peer_write_gbps", gpu.peer_write_gbps) +
+         rate("peer_both_gbps", gpu.peer_both_gbps) + rate("sum_us", gpu.sum_us) +
+         rate("sum_mib_us", gpu.sum_mib_us) + rate("read_gbps", gpu.read_gbps) +
          rate("tflops", gpu.tflops) + rate("launch_us", gpu.launch_us) +
          rate("hand_over_us", gpu.hand_over_us) + "}";
 }

@@ -123,6 +123,7 @@ struct HostGpuLog {
   std::vector<std::vector<runtime::SequenceRun>>
       runs_of_sequences;  // of each launch of many tokens
   int64_t waits = 0;
+  int64_t sums = 0;  // made by GPUs that add up
   int64_t sent = 0;  // by links
   int64_t retiles = 0;
   // Allocated, and its bytes. GPUs may outlive the log.
@@ -144,6 +145,8 @@ struct HostGpuOptions {
   // The step whose first output gets an infinity in its first element.
   int64_t overflow_at_launch = -1;
   bool refuses_to_pin = false;  // any memory
+  bool adds_up = false;         // with others of this process, without the host between
+  bool reaches_others = false;  // their memory
   bool links = false;           // to others of this process
   bool refuses_links = false;   // when they are made
   std::string refused = {};     // what an allocation is for that finds no memory
@@ -279,6 +282,28 @@ class HostGpu final : public Gpu {
     KTX_TRY(finish());  // the sender may write its value again as soon as this returns
     std::memcpy(to, from, bytes);
     return {};
+  }
+  Result<bool> reaches(Gpu&) override { return options_.reaches_others; }
+  Result<bool> join_team(std::span<Gpu* const> team, size_t, bool by_host) override {
+    EXPECT_EQ(by_host, !options_.reaches_others);
+    for (Gpu* const gpu : team) team_.push_back(static_cast<HostGpu*>(gpu));
+    return options_.adds_up;
+  }
+  // When its turn comes the others are brought to theirs, as a kernel would wait for them: one
+  // whose sum is not queued by then would be waited for in vain.
+  Status sum(const runtime::GpuSum& sum) override {
+    const std::vector<const float*> parts(sum.parts.begin(), sum.parts.end());
+    return queue([=, this]() -> Status {
+      ++sums_begun_;
+      ++log_->sums;
+      for (HostGpu* const other : team_) KTX_TRY(other->come_to(sums_begun_));
+      for (int64_t i = 0; i < sum.rows * sum.width; ++i) {
+        float y = sum.accumulate ? sum.y[i] : 0;
+        for (const float* part : parts) y += part[i];
+        sum.y[i] = y;
+      }
+      return {};
+    });
   }
   Status clear(std::byte* data, uint64_t bytes) override {
     return queue([=] {
@@ -571,10 +596,21 @@ class HostGpu final : public Gpu {
     std::copy(tokens.begin(), tokens.end(), a.best + r * a.count);
   }
   Status work_until(int64_t end) {
-    while (done_ < end) {
-      KTX_TRY(work_.front()());
-      work_.pop_front();
-      ++done_;
+    while (done_ < end) KTX_TRY(work_once());
+    return {};
+  }
+  Status work_once() {
+    KTX_TRY(work_.front()());
+    work_.pop_front();
+    ++done_;
+    return {};
+  }
+  Status come_to(int64_t sum) {
+    if (sums_begun_ >= sum) return {};
+    const std::lock_guard lock(mutex_);
+    while (sums_begun_ < sum) {
+      if (work_.empty()) return Error{facts_.name + " does not come to a sum"};
+      KTX_TRY(work_once());
     }
     return {};
   }
@@ -594,6 +630,8 @@ class HostGpu final : public Gpu {
   std::mutex mutex_;
   std::deque<Work> work_;
   int64_t done_ = 0;  // pieces of work so far
+  std::vector<HostGpu*> team_;
+  int64_t sums_begun_ = 0;
   std::vector<int64_t> marks_;
   std::vector<double> stamps_;
   Timer timer_;

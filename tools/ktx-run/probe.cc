@@ -7,7 +7,9 @@
 // Under mpirun it measures all machines and the network (probe_hosts.h).
 #include <fmt/format.h>
 
+#include "lib/runtime/gpu/measure_sums.h"
 #include "lib/support/write_file.h"
+#include "lib/target/gpu_links.h"
 #include "lib/target/gpu_rates.h"
 #include "lib/target/target_text.h"
 #include "tools/ktx-run/commands.h"
@@ -20,6 +22,30 @@ namespace {
 
 // Of the peak of the instructions, what products with weights reach (docs/performance.md).
 constexpr double kProductShare = 0.6;
+
+// Between GPUs, by kernels.
+Status measure_sums(std::vector<target::GpuTarget>& gpus) {
+  std::vector<std::unique_ptr<runtime::Gpu>> open;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    open.push_back(KTX_TRY(runtime::open_gpu(static_cast<int>(i))));
+  }
+  const runtime::SumTimes times = KTX_TRY(runtime::measure_sums(open));
+  for (target::GpuTarget& gpu : gpus) {
+    gpu.sum_us = times.seconds_16k * 1e6;
+    gpu.sum_mib_us = times.seconds_mib * 1e6;
+    gpu.peer_gbps = times.read / 1e9;
+  }
+  return {};
+}
+
+void measure_between(std::vector<target::GpuTarget>& gpus) {
+  if (gpus.size() < 2) return;
+  for (const Status& measured : {target::measure_gpu_links(gpus), measure_sums(gpus)}) {
+    if (measured) continue;
+    fmt::print(stderr, "ktx-run: warning: what goes between GPUs was not measured: {}\n",
+               measured.error().message);
+  }
+}
 
 }  // namespace
 
@@ -41,6 +67,7 @@ target::Target measure_machine() {
     fmt::print(stderr, "ktx-run: warning: cuda:{} was not measured; rated figures are used: {}\n",
                i, measured.error().message);
   }
+  measure_between(machine.gpus);
   return machine;
 }
 

@@ -62,7 +62,7 @@ __device__ __forceinline__ void meet_team(const CudaTeam& team, uint32_t sum) {
 }
 
 // The last block counts the sum.
-__device__ __forceinline__ void end_sum(CudaTeamMemory& own, uint32_t sum) {
+__device__ __forceinline__ void end_sum(CudaTeamCounts& own, uint32_t sum) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   if (atomicAdd(&own.finished, 1) + 1 < gridDim.x) return;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
                  const __grid_constant__ CudaTeam team) {
   constexpr int kLoads = 16 / kParts;
   begin_kernel();
-  CudaTeamMemory& own = *team.memory[team.rank];
+  CudaTeamCounts& own = *team.counts;
   const uint32_t sum = __ldcg(&own.sums) + 1;
   meet_team(team, sum);
   const int64_t groups = a.elems / 4, step = int64_t{gridDim.x} * kThreads;
@@ -118,12 +118,12 @@ __global__ void __launch_bounds__(kThreads)
   end_sum(own, sum);
 }
 
-// A thread has two elements.
+// A thread has two elements. GPUs without a part send zeros, so that all wait for all.
 __global__ void __launch_bounds__(kThreads)
     send_and_add(const __grid_constant__ CudaAllReduceArgs a,
                  const __grid_constant__ CudaTeam team) {
   begin_kernel();
-  CudaTeamMemory& own = *team.memory[team.rank];
+  CudaTeamCounts& own = *team.counts;
   const uint32_t sum = __ldcg(&own.sums) + 1;
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (2 * i < a.elems) {
@@ -140,30 +140,51 @@ __global__ void __launch_bounds__(kThreads)
     }
     float2 y = {};
     if (a.accumulate) y = reinterpret_cast<const float2*>(a.y)[i];
-    for (int p = 0; p < a.count; ++p) {
+    const auto receive = [&](int rank) {
       float2 part = mine;
-      if (a.ranks[p] != team.rank) {
-        const uint4* const from = place(team.rank, a.ranks[p]);
-        wait_for(team, a.ranks[p], [&] {
-          const uint4 v = look(from);
-          part = {__uint_as_float(v.x), __uint_as_float(v.z)};
-          return v.y == sum && v.w == sum;
-        });
-      }
+      if (rank == team.rank) return part;
+      const uint4* const from = place(team.rank, rank);
+      wait_for(team, rank, [&] {
+        const uint4 v = look(from);
+        part = {__uint_as_float(v.x), __uint_as_float(v.z)};
+        return v.y == sum && v.w == sum;
+      });
+      return part;
+    };
+    uint32_t others = (1u << team.gpus) - 1;
+    for (int p = 0; p < a.count; ++p) {
+      const float2 part = receive(a.ranks[p]);
       y.x += part.x, y.y += part.y;
+      others &= ~(1u << a.ranks[p]);
+    }
+    for (int rank = 0; others != 0 && rank < team.gpus; ++rank) {
+      if ((others >> rank & 1) != 0) receive(rank);
     }
     reinterpret_cast<float2*>(a.y)[i] = y;
   }
   end_sum(own, sum);
 }
 
+// Slices of sums that go by the host.
+Status send_in_slices(CudaAllReduceArgs a, const CudaTeam& team, CudaStream stream) {
+  if (a.elems % 2 != 0) return Error{"a sum of an odd number of elements"};
+  int64_t left = a.elems;
+  while (left > 0) {
+    a.elems = left < kMostSmallSum ? left : kMostSmallSum;
+    const dim3 grid(static_cast<unsigned>(ceil_div(a.elems / 2, int64_t{kThreads})));
+    KTX_TRY(launch("sum over GPUs", send_and_add, grid, kThreads, 0, stream, a, team));
+    a.y += a.elems;
+    for (int p = 0; p < a.count; ++p) a.parts[p] += a.elems;
+    left -= a.elems;
+  }
+  return {};
+}
+
 }  // namespace
 
 Status launch_all_reduce(const CudaAllReduceArgs& a, const CudaTeam& team, CudaStream stream) {
-  if (a.elems <= kMostSmallSum && a.elems % 2 == 0 && a.count == team.gpus) {
-    const dim3 grid(static_cast<unsigned>(ceil_div(a.elems / 2, int64_t{kThreads})));
-    return launch("sum over GPUs", send_and_add, grid, kThreads, 0, stream, a, team);
-  }
+  const bool small = a.elems <= kMostSmallSum && a.elems % 2 == 0 && a.count == team.gpus;
+  if (small || team.by_host) return send_in_slices(a, team, stream);
   const int64_t blocks = ceil_div(a.elems / 4 + 1, int64_t{kThreads});
   const int64_t most = int64_t{8} * sm_count();
   const dim3 grid(static_cast<unsigned>(blocks < most ? blocks : most));

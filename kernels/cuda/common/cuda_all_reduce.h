@@ -4,7 +4,9 @@
 //
 // Small sums (a few tokens) go in one way: each GPU writes its part into the memory of the others,
 // each float with the number of the sum behind it, and reads what comes until all have that number
-// (NCCL's LL protocol). Large ones, and those to which not all have a part, are read:
+// (NCCL's LL protocol). Where GPUs do not reach each other's memory, what they write and read
+// stands in pinned memory of the host, and larger sums go in slices. Over peers large ones, and
+// those to which not all have a part, are read:
 //
 //   GPU 0                                  GPU 1
 //   its part is written                    its part is written
@@ -16,6 +18,8 @@
 // behind the next sum, and what was written into another GPU's memory behind the one after that.
 #pragma once
 
+#include <vector_types.h>
+
 #include <cstdint>
 
 #include "kernels/cuda/common/cuda_stream.h"
@@ -26,17 +30,24 @@ namespace ktx::kernels {
 inline constexpr int kMostTeam = 8;
 inline constexpr int64_t kMostSmallSum = 128 << 10;  // elements
 
-// A GPU's own memory for its team, zero at the start: what GPU r writes is at [r].
+// What the others of a team write for a GPU, in its own memory or in that of the host, zero at the
+// start: what GPU r writes is at [r].
 struct CudaTeamMemory {
   uint32_t flags[kMostTeam];
-  uint32_t sums;      // that it has made
-  uint32_t finished;  // blocks of the one at hand
   // Of small sums with an even and an odd number: {float, number} for each element.
   alignas(16) uint2 small[2][kMostTeam][kMostSmallSum];
 };
 
+// In a GPU's own memory, zero at the start.
+struct CudaTeamCounts {
+  uint32_t sums;      // that it has made
+  uint32_t finished;  // blocks of the one at hand
+};
+
 struct CudaTeam {
   CudaTeamMemory* memory[kMostTeam] = {};  // of each GPU
+  CudaTeamCounts* counts = nullptr;        // of this one
+  bool by_host = false;                    // parts cannot be read where they are
   int gpus = 0;
   int rank = 0;
   // In pinned host memory: number of the GPU that did not come within 20 s, and 1; 0: all came.
@@ -52,7 +63,8 @@ struct CudaAllReduceArgs {
   int64_t elems = 0;
 };
 
-// Every GPU of the team launches the same sums in the same order.
+// Every GPU of the team launches the same sums in the same order. Parts of an even number of
+// elements, where they go by the host.
 Status launch_all_reduce(const CudaAllReduceArgs& args, const CudaTeam& team, CudaStream stream);
 
 }  // namespace ktx::kernels

@@ -85,7 +85,28 @@ DeviceRates gpu_rates(const target::GpuTarget& gpu) {
   rates.hand_over = gpu.hand_over_us > 0 ? gpu.hand_over_us * 1e-6 : kHandOverSeconds;
   rates.pcie = gpu.pcie_gbps > 0 ? gpu.pcie_gbps * 1e9 : kPcieRate;
   rates.peer = gpu.peer_gbps * 1e9;
+  rates.between = rates.peer > 0           ? rates.peer
+                  : gpu.peer_both_gbps > 0 ? gpu.peer_both_gbps * 1e9
+                                           : rates.pcie;
+  rates.sum = gpu.sum_us * 1e-6;
+  rates.sum_mib = gpu.sum_mib_us * 1e-6;
   return rates;
+}
+
+// Sums of `bytes` on each GPU, of which a GPU takes those of `others`. Through the host's memory
+// each float has a number beside it, and goes there and back.
+double small_sum(const DeviceRates& rates, double bytes, double others) {
+  constexpr double kSmall = 16 << 10, kLarge = 1 << 20;  // of sum and sum_mib
+  if (rates.sum > 0) {
+    const double more = std::max(0.0, bytes - kSmall) / (kLarge - kSmall);
+    return kSumWaitSeconds + rates.sum + more * std::max(0.0, rates.sum_mib - rates.sum);
+  }
+  if (rates.peer > 0) return kSmallSumSeconds + bytes * others / rates.peer;
+  return kHostSumSeconds + 4 * bytes * others / std::max(rates.pcie, 1.0);
+}
+double large_sum(const DeviceRates& rates, double bytes, double others) {
+  const double start = rates.peer > 0 ? kSumSeconds : kCopiedSumSeconds;
+  return start + bytes * others / std::max(rates.between, 1.0);
 }
 
 // Of the matrices of a step: bytes that a pass of some tokens reads, and operations.
@@ -144,6 +165,7 @@ class Predictor {
         add_network(part);
         continue;
       }
+      if (together && part.kind == Part::Kind::Peer) add_peer_copies(part, at(device));
       if (stream != streams_.end()) {
         add_streamed(part, at(device));
       } else if (part.kind == Part::Kind::Cpu) {
@@ -186,12 +208,19 @@ class Predictor {
       const program::Value& value = program_.values[static_cast<size_t>(step.outputs[0].value)];
       const double rows = value.rows == RowKind::Token ? static_cast<double>(tokens_) : 1;
       const double others = static_cast<double>(step.inputs.size()) - 1;
-      const double bytes = rows * static_cast<double>(row_bytes(value)) * others;
-      const bool reaches = device.rates.peer > 0;
-      const double start = !reaches                       ? kCopiedSumSeconds
-                           : tokens_ <= kMostSkinnyTokens ? kSmallSumSeconds
-                                                          : kSumSeconds;
-      device.seconds += start + bytes / (reaches ? device.rates.peer : device.rates.pcie);
+      const double bytes = rows * static_cast<double>(row_bytes(value));
+      device.seconds += tokens_ <= kMostSkinnyTokens ? small_sum(device.rates, bytes, others)
+                                                     : large_sum(device.rates, bytes, others);
+    });
+  }
+
+  // What one GPU of a team gives another.
+  void add_peer_copies(const Part& part, DeviceTime& device) const {
+    for_steps(part, [&](const Step& step, int32_t) {
+      const program::Value& value = program_.values[static_cast<size_t>(step.outputs[0].value)];
+      const double rows = value.rows == RowKind::Token ? static_cast<double>(tokens_) : 1;
+      const double bytes = rows * static_cast<double>(row_bytes(value));
+      device.seconds += kPeerCopySeconds + over(bytes, device.rates.between);
     });
   }
 

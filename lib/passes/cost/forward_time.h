@@ -46,8 +46,14 @@ inline constexpr double kGpuExpertShare = 0.35;
 inline constexpr double kHandOverSeconds = 16e-6;
 
 // A sum of what several GPUs have, beside the way of its bytes: of a few tokens, of prompts (H200
-// over NVLink); where GPUs do not reach each other, copies by way of the host.
-inline constexpr double kSmallSumSeconds = 5e-6, kSumSeconds = 40e-6, kCopiedSumSeconds = 100e-6;
+// over NVLink); where GPUs do not reach each other, through the host's memory by kernels, and of
+// prompts by copies (both assumed).
+inline constexpr double kSmallSumSeconds = 5e-6, kSumSeconds = 40e-6;
+inline constexpr double kHostSumSeconds = 20e-6, kCopiedSumSeconds = 100e-6;
+// Of a small sum whose time the target has (sum_us): how long GPUs wait until all have come to it.
+inline constexpr double kSumWaitSeconds = 2.5e-6;
+// From one GPU of a team to another, beside the way of the bytes; assumed.
+inline constexpr double kPeerCopySeconds = 10e-6;
 
 // What a prediction computes with; 0: not known.
 struct DeviceRates {
@@ -57,6 +63,9 @@ struct DeviceRates {
   double hand_over = 0;   // seconds, from the device to the CPU or back
   double pcie = 0;        // bytes a second, from host memory
   double peer = 0;        // from the memory of the GPUs beside it; 0: it does not reach that
+  double between = 0;     // bytes a second from GPU to GPU while all copy, reached or not
+  double sum = 0;         // seconds, of 16 KiB over all GPUs; 0: not measured
+  double sum_mib = 0;     // of 1 MiB
   bool read_measured = false;
 };
 // A GPU that the target lacks has no rates.

@@ -13,6 +13,7 @@
 #include "lib/runtime/cuda/cuda_check.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/runtime/cuda/nccl_link.h"
+#include "lib/support/env.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -88,6 +89,8 @@ CudaGpu::~CudaGpu() {
   for (cudaEvent_t event : marks_) cudaEventDestroy(event);
   for (cudaEvent_t event : stamps_) cudaEventDestroy(event);
   team_memory_ = {};
+  team_counts_ = {};
+  if (team_host_memory_) cudaFreeHost(team_host_memory_);
   if (team_.missing) cudaFreeHost(team_.missing);
   if (peer_) cudaEventDestroy(peer_);
   if (uploads_) cudaStreamDestroy(uploads_);
@@ -229,36 +232,55 @@ Status CudaGpu::add(float* to, const float* from, int64_t rows, int64_t width) {
   return kernels::find_cuda_rows(StepOp::Add)(args, stream_);
 }
 
-Result<kernels::CudaTeamMemory*> CudaGpu::team_memory() {
+Result<kernels::CudaTeamMemory*> CudaGpu::team_memory(bool by_host) {
+  constexpr size_t kBytes = sizeof(kernels::CudaTeamMemory);
+  use();
+  if (by_host && team_host_memory_ == nullptr) {
+    void* memory = nullptr;
+    KTX_TRY(cuda_status(cudaHostAlloc(&memory, kBytes, cudaHostAllocPortable | cudaHostAllocMapped),
+                        "taking host memory for sums"));
+    std::memset(memory, 0, kBytes);
+    team_host_memory_ = static_cast<kernels::CudaTeamMemory*>(memory);
+  }
+  if (by_host) return team_host_memory_;
   if (team_memory_.size() == 0) {
-    team_memory_ = KTX_TRY(allocate(sizeof(kernels::CudaTeamMemory), "flags of sums"));
+    team_memory_ = KTX_TRY(allocate(kBytes, "flags of sums"));
     KTX_TRY(clear(team_memory_.data(), team_memory_.size()));
     KTX_TRY(finish());
   }
   return reinterpret_cast<kernels::CudaTeamMemory*>(team_memory_.data());
 }
 
-Result<bool> CudaGpu::join_team(std::span<Gpu* const> team, size_t rank) {
+Result<bool> CudaGpu::reaches(Gpu& other) {
+  const int number = static_cast<CudaGpu&>(other).number_;
+  if (number == number_) return true;
+  if (env("KTX_PEER_ACCESS") == "off") return false;
+  int reached = 0;
+  KTX_TRY(
+      cuda_status(cudaDeviceCanAccessPeer(&reached, number_, number), "asking for peer access"));
+  return reached != 0;
+}
+
+Result<bool> CudaGpu::join_team(std::span<Gpu* const> team, size_t rank, bool by_host) {
   if (team.size() > kernels::kMostTeam) return false;
-  for (Gpu* const gpu : team) {
-    const int other = static_cast<CudaGpu*>(gpu)->number_;
-    if (other == number_) continue;
-    int reaches = 0;
-    KTX_TRY(
-        cuda_status(cudaDeviceCanAccessPeer(&reaches, number_, other), "asking for peer access"));
-    if (reaches == 0) return false;
+  team_ = {.gpus = static_cast<int>(team.size()), .rank = static_cast<int>(rank)};
+  team_.by_host = by_host;
+  for (size_t r = 0; r < team.size(); ++r) {
+    auto& other = static_cast<CudaGpu&>(*team[r]);
+    team_numbers_.push_back(other.number_);
+    team_.memory[r] = KTX_TRY(other.team_memory(by_host));
+    if (by_host || other.number_ == number_) continue;
     use();
-    const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+    const cudaError_t code = cudaDeviceEnablePeerAccess(other.number_, 0);
     (void)cudaGetLastError();
     if (code != cudaErrorPeerAccessAlreadyEnabled) {
       KTX_TRY(cuda_status(code, "getting access to another GPU's memory"));
     }
   }
-  team_ = {.gpus = static_cast<int>(team.size()), .rank = static_cast<int>(rank)};
-  for (size_t r = 0; r < team.size(); ++r) {
-    team_.memory[r] = KTX_TRY(static_cast<CudaGpu*>(team[r])->team_memory());
-  }
   use();
+  team_counts_ = KTX_TRY(allocate(sizeof(kernels::CudaTeamCounts), "numbers of sums"));
+  KTX_TRY(clear(team_counts_.data(), team_counts_.size()));
+  team_.counts = reinterpret_cast<kernels::CudaTeamCounts*>(team_counts_.data());
   void* missing = nullptr;
   KTX_TRY(cuda_status(cudaHostAlloc(&missing, sizeof(uint32_t), cudaHostAllocPortable),
                       "taking host memory"));
@@ -323,8 +345,12 @@ Status CudaGpu::finish() {
   use();
   KTX_TRY(cuda_status(cudaStreamSynchronize(stream_), "waiting for the GPU"));
   if (team_.missing == nullptr || *team_.missing == 0) return {};
-  return Error{fmt::format("GPU {} of {} that compute together did not come to a sum within 20 s",
-                           *team_.missing, team_.gpus)};
+  const uint32_t rank = *team_.missing - 1;
+  const int other = rank < team_numbers_.size() ? team_numbers_[rank] : -1;
+  return Error{
+      fmt::format("cuda:{}, one of {} GPUs that compute together, did not come to a sum "
+                  "within 20 s",
+                  other, team_.gpus)};
 }
 
 Status CudaGpu::stamp(int64_t number, GpuLane lane) {

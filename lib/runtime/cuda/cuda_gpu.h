@@ -31,7 +31,8 @@ class CudaGpu final : public Gpu {
   Status copy_from(Gpu& other, std::byte* to, const std::byte* from, uint64_t bytes) override;
   Status clear(std::byte* data, uint64_t bytes) override;
   Status add(float* to, const float* from, int64_t rows, int64_t width) override;
-  Result<bool> join_team(std::span<Gpu* const> team, size_t rank) override;
+  Result<bool> reaches(Gpu& other) override;
+  Result<bool> join_team(std::span<Gpu* const> team, size_t rank, bool by_host) override;
   Status sum(const GpuSum& sum) override;
   Status copy_small(std::span<const GpuCopy> copies) override;
   Result<GpuMark> new_mark() override;
@@ -68,11 +69,14 @@ class CudaGpu final : public Gpu {
   GpuFacts facts_;
   cudaStream_t stream_ = nullptr;
   cudaStream_t uploads_ = nullptr;
-  Result<kernels::CudaTeamMemory*> team_memory();
+  Result<kernels::CudaTeamMemory*> team_memory(bool by_host);
 
   std::vector<cudaEvent_t> marks_;
-  GpuMemory team_memory_;  // its CudaTeamMemory
+  GpuMemory team_memory_;  // its CudaTeamMemory, where the others reach it
+  kernels::CudaTeamMemory* team_host_memory_ = nullptr;  // that of the host in its place
+  GpuMemory team_counts_;
   kernels::CudaTeam team_;
+  std::vector<int> team_numbers_;  // of GPUs, by rank
   std::vector<cudaEvent_t> stamps_;
   cudaEvent_t peer_ = nullptr;  // for copies between GPUs
 };

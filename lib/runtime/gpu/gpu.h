@@ -225,9 +225,15 @@ class Gpu {
   virtual Status clear(std::byte* data, uint64_t bytes) = 0;  // to zero
   // to += from, rows of floats one behind the other; both aligned to 16 bytes.
   virtual Status add(float* to, const float* from, int64_t rows, int64_t width) = 0;
-  // Lets the kernels of these GPUs, this one among them, read each other's memory and wait for each
-  // other: `rank` is its number. False: they cannot, and sums are copied (gpu_sums.h).
-  virtual Result<bool> join_team(std::span<Gpu* const> /*team*/, size_t /*rank*/) { return false; }
+  // Whether its kernels can read and write the other's memory.
+  virtual Result<bool> reaches(Gpu& /*other*/) { return false; }
+  // Lets the kernels of these GPUs, this one among them, wait for each other and add up what they
+  // have: `rank` is its number. They read each other's memory or, `by_host`, write to that of the
+  // host. False: they cannot, and sums are copied (gpu_sums.h).
+  virtual Result<bool> join_team(std::span<Gpu* const> /*team*/, size_t /*rank*/,
+                                 bool /*by_host*/) {
+    return false;
+  }
   // Queues this GPU's share of a sum of its team. All of the team queue the same sums in the same
   // order; each waits on the GPU until all have come to it. It may be captured.
   virtual Status sum(const GpuSum&) { return Error{"this GPU has no team"}; }

@@ -26,7 +26,8 @@ void join_parts(GpuState& s) {
   const std::vector<Part>& parts = s.parts.parts;
   for (size_t p = 0; p < parts.size(); ++p) s.graph_of_part.push_back(p);
   s.run_of_part = s.graph_of_part;
-  for (size_t first = 0; s.team && first < parts.size(); ++first) {
+  const bool joined = s.sums != GpuState::Sums::Copied;
+  for (size_t first = 0; joined && first < parts.size(); ++first) {
     if (!can_be_graph(s, parts[first])) continue;
     const size_t end = end_of_run(s, first);
     std::map<int, size_t> of_device;

@@ -14,7 +14,7 @@ Status capture_graphs(GpuState& state);
 // Whether a part can be one graph: not a part of the CPU, nor one with copies that involve the
 // host.
 inline bool can_be_graph(const GpuState& s, const Part& part) {
-  if (part.kind == Part::Kind::Reduce) return s.team;
+  if (part.kind == Part::Kind::Reduce) return s.sums != GpuState::Sums::Copied;
   return part.kind == Part::Kind::Gpu && (!part.crosses || s.pinned);
 }
 

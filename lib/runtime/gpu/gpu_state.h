@@ -168,8 +168,10 @@ struct GpuState {
   std::optional<GpuLogits> logits;
   std::vector<std::unique_ptr<PinnedMemory>> pins;
   bool pinned =
-      true;           // the host's values; else kernels cannot reach them, and no graph copies them
-  bool team = false;  // GPUs add up what all of them have by kernels (gpu_sums.h)
+      true;  // the host's values; else kernels cannot reach them, and no graph copies them
+  // How GPUs add up what all of them have (gpu_sums.h): by copies, or by kernels over the host's
+  // memory or each other's.
+  enum class Sums { Copied, Host, Peers } sums = Sums::Copied;
   std::vector<int> gpu_of_buffer;                // of a plan with such sums
   std::vector<size_t> rank_of_gpu;               // of those that add up: their number among these
   std::vector<GpuMark> marks;                    // by part

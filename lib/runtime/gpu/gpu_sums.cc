@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/runtime/gpu/skinny_graphs.h"
 
 namespace ktx::runtime {
 namespace {
@@ -34,24 +35,41 @@ Status join_team(GpuState& s) {
   }
   std::vector<Gpu*> team;
   for (const size_t number : numbers) team.push_back(s.devices[number].gpu.get());
-  s.team = true;
+  bool reach = true;
+  for (const size_t number : numbers) {
+    GpuDevice& device = s.devices[number];
+    for (Gpu* const other : team)
+      reach = KTX_TRY(device.named(device.gpu->reaches(*other))) && reach;
+  }
+  bool joined = true;
   s.rank_of_gpu.resize(s.devices.size());
   for (size_t rank = 0; rank < team.size(); ++rank) {
     GpuDevice& device = s.devices[numbers[rank]];
     s.rank_of_gpu[numbers[rank]] = rank;
-    s.team = KTX_TRY(device.named(device.gpu->join_team(team, rank))) && s.team;
+    joined = KTX_TRY(device.named(device.gpu->join_team(team, rank, !reach))) && joined;
   }
-  if (s.team) return {};
+  using Sums = GpuState::Sums;
+  s.sums = !joined ? Sums::Copied : reach ? Sums::Peers : Sums::Host;
+  if (s.sums == Sums::Peers) return {};
   s.notes.push_back(fmt::format(
-      "{} and {} more cannot read each other's memory: their sums are copied by the host, at a fraction of the speed",
-      s.devices[numbers[0]].name, numbers.size() - 1));
+      "{} and {} more cannot read each other's memory: their sums {}, at a fraction of the speed",
+      s.devices[numbers[0]].name, numbers.size() - 1,
+      s.sums == Sums::Host ? "go through the host's memory" : "are copied by the host"));
   return {};
+}
+
+// Of passes that may be graphs; sums of more tokens are faster as copies than through the host's
+// memory.
+bool sums_by_kernels(const GpuState& s, const GpuShape& shape) {
+  const int64_t most = std::max(s.buckets.largest_batch(), SkinnyGraphs::kMostTokens);
+  return s.sums == GpuState::Sums::Peers ||
+         (s.sums == GpuState::Sums::Host && shape.tokens <= most);
 }
 
 int64_t sum_bytes(const GpuState& s, const GpuShape& shape) {
   int64_t most = 0;
   for (const Part& part : s.parts.parts) {
-    if (part.kind != Part::Kind::Reduce || s.team) continue;
+    if (part.kind != Part::Kind::Reduce || sums_by_kernels(s, shape)) continue;
     for (const program::Step& step : part.steps(s.program)) {
       const program::ValueId y = step.outputs[0].value;
       most = std::max(most, rows_of(s, y, shape) * width_of(s, y) * 4);
@@ -73,6 +91,7 @@ Status queue_sum(GpuState& s, const Part& part, const program::Step& step, const
   const auto bytes = static_cast<uint64_t>(sum.rows * sum.width) * sizeof(float);
   std::vector<const float*> parts;
   std::vector<size_t> ranks;
+  const bool by_kernels = sums_by_kernels(s, shape);
   bool first = !sum.accumulate;
   for (const program::View& operand : step.inputs) {
     if (operand.value == program::kAbsent) continue;
@@ -80,7 +99,7 @@ Status queue_sum(GpuState& s, const Part& part, const program::Step& step, const
     const std::byte* from = s.place(other, operand.value);
     parts.push_back(reinterpret_cast<const float*>(from));
     ranks.push_back(s.rank_of_gpu[static_cast<size_t>(other)]);
-    if (s.team) continue;
+    if (by_kernels) continue;
     std::byte* const to = first ? reinterpret_cast<std::byte*>(sum.y) : device.workspace.data();
     if (other != part.device) {
       KTX_TRY(gpu.copy_from(*s.devices[static_cast<size_t>(other)].gpu, to, from, bytes));
@@ -93,7 +112,7 @@ Status queue_sum(GpuState& s, const Part& part, const program::Step& step, const
     }
     first = false;
   }
-  if (!s.team) return {};
+  if (!by_kernels) return {};
   sum.parts = parts;
   sum.ranks = ranks;
   return gpu.sum(sum);

@@ -40,7 +40,8 @@ void put_gpu(MessageWriter& out, const target::GpuTarget& gpu) {
   out.put_text(gpu.name).put(static_cast<int32_t>(gpu.compute_major));
   out.put(static_cast<int32_t>(gpu.compute_minor)).put(gpu.memory_bytes);
   out.put(static_cast<int32_t>(gpu.multiprocessors)).put(gpu.bandwidth_gbps).put(gpu.pcie_gbps);
-  out.put(gpu.peer_gbps);
+  out.put(gpu.peer_gbps).put(gpu.peer_write_gbps).put(gpu.peer_both_gbps);
+  out.put(gpu.sum_us).put(gpu.sum_mib_us);
   out.put(gpu.read_gbps).put(gpu.tflops).put(gpu.launch_us).put(gpu.hand_over_us);
 }
 
@@ -51,7 +52,8 @@ target::GpuTarget get_gpu(MessageReader& in) {
   gpu.compute_minor = in.get<int32_t>();
   gpu.memory_bytes = in.get<uint64_t>();
   gpu.multiprocessors = in.get<int32_t>();
-  for (double* rate : {&gpu.bandwidth_gbps, &gpu.pcie_gbps, &gpu.peer_gbps, &gpu.read_gbps,
+  for (double* rate : {&gpu.bandwidth_gbps, &gpu.pcie_gbps, &gpu.peer_gbps, &gpu.peer_write_gbps,
+                       &gpu.peer_both_gbps, &gpu.sum_us, &gpu.sum_mib_us, &gpu.read_gbps,
                        &gpu.tflops, &gpu.launch_us, &gpu.hand_over_us}) {
     *rate = in.get<double>();
   }

@@ -25,6 +25,10 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   machine.gpus[0].multiprocessors = 132;
   machine.gpus[0].pcie_gbps = 55.25;
   machine.gpus[0].peer_gbps = 340;
+  machine.gpus[0].peer_write_gbps = 390;
+  machine.gpus[0].peer_both_gbps = 330;
+  machine.gpus[0].sum_us = 2.5;
+  machine.gpus[0].sum_mib_us = 7.25;
   machine.gpus[0].read_gbps = 4300;
   machine.gpus[0].tflops = 340;
   machine.gpus[0].launch_us = 4.4;
@@ -44,6 +48,10 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   ASSERT_EQ(read.gpus.size(), 2u);
   EXPECT_EQ(read.gpus[0].pcie_gbps, 55.25);
   EXPECT_EQ(read.gpus[0].peer_gbps, 340);
+  EXPECT_EQ(read.gpus[0].peer_write_gbps, 390);
+  EXPECT_EQ(read.gpus[0].peer_both_gbps, 330);
+  EXPECT_EQ(read.gpus[0].sum_us, 2.5);
+  EXPECT_EQ(read.gpus[0].sum_mib_us, 7.25);
   EXPECT_EQ(read.gpus[0].multiprocessors, 132);
   EXPECT_EQ(read.gpus[1].compute_minor, 9);
 }
