@@ -140,7 +140,10 @@ class OpCheck {
   void vector(const char* what, const OpWeight& weight, int64_t elems) {
     const int64_t have = weight.rows * weight.cols * weight.matrices;
     require(have == elems, "{} has {} elements, expected {}", what, have, elems);
-    matrices(what, weight, 1, 1, elems);
+    // Of a part of a vector that is made of several runs, rows are pieces of it.
+    require(weight.matrices == 1 && (weight.rows == 1 || weight.dtype == DType::F32),
+            "{} is {}, expected {}", what, shape_text(weight.cols, weight.rows, weight.matrices),
+            shape_text(elems, 1));
   }
   void matrices(const char* what, const OpWeight& weight, int64_t count, int64_t rows,
                 int64_t cols) {

@@ -13,6 +13,7 @@
 #include "lib/input/hf_config.h"
 #include "lib/ir/module_graph.h"
 #include "lib/passes/stream_trial.h"
+#include "lib/passes/team_trial.h"
 #include "lib/plan/expert_profile.h"
 #include "lib/plan/memory.h"
 #include "lib/program/launch_choice.h"
@@ -70,6 +71,7 @@ struct CompileState {
   // Of streamed experts; none: the largest that fit.
   std::optional<plan::StreamSlots> stream_slots;
   std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice
+  std::vector<TeamTrial> team_trials;      // what GPUs would divide; empty: there was no choice
   // How often experts are chosen; null: all alike. Its layers fit the model's.
   std::shared_ptr<const plan::ExpertProfile> expert_profile;
   const input::HfConfig* config = nullptr;  // may be null: its keys are then not checked

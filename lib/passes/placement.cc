@@ -29,7 +29,8 @@ Placement placement_of(const CompileState& state) {
   placement.of_module.reserve(state.modules.modules.size());
   for (const ir::Module& module : state.modules.modules) {
     ModulePlace& place = placement.of_module.emplace_back(place_of(module));
-    place.divided = !place.team.empty() && unit_of(state.modules, module) != nullptr;
+    place.divided =
+        !place.team.empty() && unit_of(state.modules, module) != nullptr && has_parts(module);
   }
   return placement;
 }
@@ -61,13 +62,16 @@ std::map<int32_t, DeviceId> attention_devices(const ir::ModuleGraph& modules,
 }
 
 std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& modules,
-                                                         const Placement& placement) {
+                                                         const Placement& placement, Kept kept) {
   std::map<int32_t, std::vector<DeviceId>> teams;
   for (size_t i = 0; i < modules.modules.size(); ++i) {
     const ir::Module& module = modules.modules[i];
     const std::vector<DeviceId>& team = placement.of_module[i].team;
     const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
-    if (attention && !team.empty()) teams[module.layer] = team;
+    const bool states = std::holds_alternative<ir::DeltaNetInfo>(module.info) ||
+                        std::holds_alternative<ir::StateSpaceInfo>(module.info) ||
+                        std::holds_alternative<ir::ShortConvInfo>(module.info);
+    if (attention && states == (kept == Kept::States) && !team.empty()) teams[module.layer] = team;
   }
   return teams;
 }

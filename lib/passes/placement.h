@@ -70,9 +70,11 @@ void write_placement(const Placement& placement, ir::ModuleGraph& modules);
 std::map<int32_t, DeviceId> attention_devices(const ir::ModuleGraph& modules,
                                               const Placement& placement);
 
-// The GPUs that compute a layer's attention together, for layers where several do.
+// The GPUs that compute a layer's attention together, for layers where several do: that with keys
+// in a cache, or that with a state of a fixed size. (A layer may have both.)
+enum class Kept { Keys, States };
 std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& modules,
-                                                         const Placement& placement);
+                                                         const Placement& placement, Kept kept);
 
 // How many experts of a module are on `device`; also before it is known which.
 int32_t experts_on(const ModulePlace& place, const DeviceId& device);

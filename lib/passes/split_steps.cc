@@ -7,11 +7,15 @@
 //   o = matmul(a)                columns of the weight: each GPU has a part of the sum
 //   x += all_reduce(o, o@cuda:1) on each GPU, the same parts in the same order
 //
-// Gate and up are divided by rows and down by columns in the same way. Experts come as groups, each
-// on one GPU (expert_groups.h): what each gives is a part of the sum, too. Norms, routers and other
-// small steps are computed on all GPUs. A part of a layer that cannot be divided (uneven heads,
-// blocks of weights that would be cut) is computed by one GPU, and its result is a sum of one part.
-// Bits are the same on all GPUs, as all add the same numbers in the same order.
+// Gate and up are divided by rows and down by columns in the same way. So are the heads of MLA,
+// over a copy of the latents of which each GPU makes and keeps all, and the heads of delta nets and
+// state spaces with their states. Experts come as groups, each on one GPU (expert_groups.h): what
+// each gives is a part of the sum, too. Norms, routers and other small steps are computed on all
+// GPUs. A part of a layer that cannot be divided (uneven heads, blocks of weights that would be
+// cut) is computed by one GPU, and its result is a sum of one part. Bits are the same on all GPUs,
+// as all add the same numbers in the same order.
+//
+// Logits are divided by vocabulary and come together on the first GPU.
 //
 // Steps are put out GPU by GPU between two sums, so that each stretch is one part of the plan
 // (lib/program/parts.h), and the sums of all GPUs together: a GPU that waits in a sum for another
@@ -26,6 +30,7 @@
 #include <map>
 #include <span>
 
+#include "lib/passes/lower/divided_units.h"
 #include "lib/passes/lower/divided_weights.h"
 #include "lib/passes/pass.h"
 
@@ -41,17 +46,24 @@ using program::Step;
 using program::ValueId;
 using program::View;
 
-bool is_column(Role role) {
-  static constexpr Role kRoles[] = {
-      Role::QProj,    Role::KProj,  Role::VProj,      Role::QkvProj,
-      Role::GateProj, Role::UpProj, Role::GateUpProj, Role::AttentionGateProj};
-  return std::ranges::find(kRoles, role) != std::end(kRoles);
-}
-
 // Steps that give the same whether a sum is made before or behind them.
 bool keeps_sums(StepOp op) {
   return op == StepOp::Scale || op == StepOp::SigmoidScale || op == StepOp::RowScale;
 }
+
+// What a GPU has of the weights of an op that reads heads or channels of its own: a matrix for each
+// of its heads, a number for each, what belongs to each of its channels; of norms the weights of
+// its heads where these have weights of their own.
+enum class Of { All, Matrices, Heads, Channels, NormedHeads };
+struct OpWeights {
+  StepOp op;
+  Of of;
+};
+constexpr OpWeights kWeights[] = {
+    {StepOp::MatmulHeads, Of::Matrices}, {StepOp::CausalConv, Of::Channels},
+    {StepOp::DeltaRule, Of::Heads},      {StepOp::StateSpace, Of::Heads},
+    {StepOp::Attention, Of::Heads},      {StepOp::RmsNorm, Of::NormedHeads},
+    {StepOp::LayerNorm, Of::NormedHeads}};
 
 // Of the first module that several GPUs compute; empty: none.
 std::vector<std::string> team_of(const ir::ModuleGraph& modules) {
@@ -85,7 +97,9 @@ class Splitter {
     }
     std::vector<Step> old = std::move(program_.steps);
     program_.steps.clear();
+    const Step last = old.empty() ? Step() : old.back();
     for (Step& step : old) KTX_TRY(place(step));
+    if (!last.outputs.empty()) join_output(last);
     // The last step stays the last: what it gives is the model's output.
     std::rotate(queues_.begin(), queues_.begin() + static_cast<ptrdiff_t>(last_gpu_) + 1,
                 queues_.end());
@@ -95,13 +109,13 @@ class Splitter {
   }
 
  private:
-  using How = DividedWeights::How;
   struct Place {
     // Here: on a device beside the team, as lowering has it. Copies: the same on each GPU of the
     // team. Divided: each GPU has its part of the columns. Parts: of a sum, on some of the GPUs.
     enum class Kind { Here, Copies, Divided, Parts } kind = Kind::Here;
     std::vector<ValueId> of = {};  // by GPU; kAbsent where it has none
     ValueId here = kAbsent;        // Here: in which value it is; kAbsent: itself
+    Division division = {};        // Divided: of a row
   };
   using Kind = Place::Kind;
 
@@ -133,18 +147,18 @@ class Splitter {
     places_.emplace_back();
     return static_cast<ValueId>(program_.values.size()) - 1;
   }
+  Division even(int64_t width) const { return Division::even(width, static_cast<int64_t>(gpus())); }
   // A value for each GPU that `value` is now spread over: of the first, itself.
-  void spread(ValueId value, Kind kind) {
+  void spread(ValueId value, Kind kind, Division division = {}) {
     if (places_[value].kind == kind && !places_[value].of.empty()) return;
     const program::Value old = program_.values[value];
-    const bool divided = kind == Kind::Divided;
-    const int64_t width = divided ? old.width / static_cast<int64_t>(gpus()) : old.width;
+    const int64_t width = kind == Kind::Divided ? division.part() : old.width;
     std::vector<ValueId> of{value};
     for (size_t gpu = 1; gpu < gpus(); ++gpu) {
       of.push_back(new_value(value, old.name + "/" + team_[gpu], width));
     }
     program_.values[value].width = width;
-    places_[value] = {kind, std::move(of)};
+    places_[value] = {.kind = kind, .of = std::move(of), .division = std::move(division)};
   }
 
   static Step like(const Step& step, StepOp op, std::vector<View> inputs, View output,
@@ -172,6 +186,20 @@ class Splitter {
                      AllReduceAttrs{accumulate ? 1 : 0}));
     }
     flush();
+  }
+
+  // Brings a divided output of the model to the first GPU, where the rows have room for all of it.
+  // (insert-transfers adds the way there.)
+  void join_output(const Step& last) {
+    const ValueId value = last.outputs[0].value;
+    const Place place = places_[value];
+    if (place.kind != Kind::Divided) return;
+    flush();
+    for (size_t gpu = 1; gpu < gpus(); ++gpu) {
+      const Run run = place.division.runs(static_cast<int64_t>(gpu), std::ssize(team_))[0];
+      emit(0, like(last, StepOp::Scale, {program_.whole(place.of[gpu])},
+                   {value, run.first, run.count}, ScaleAttrs{1}));
+    }
   }
 
   // Lets each GPU have the value.
@@ -206,17 +234,23 @@ class Splitter {
     if (view.value == kAbsent) return view;
     const Place& place = places_[view.value];
     const ValueId value = place.of.empty() ? here(view.value) : place.of[gpu];
-    return place.kind == Kind::Divided ? program_.whole(value)
-                                       : View{value, view.offset, view.width};
+    if (place.kind != Kind::Divided) return {value, view.offset, view.width};
+    const int64_t begin = place.division.place_of(view.offset);
+    return {value, begin, place.division.place_of(view.offset + view.width) - begin};
   }
 
-  // The step on one GPU, with its own values and weights.
-  Step of_gpu(const Step& step, size_t gpu, How how) {
+  // The step on one GPU, with its own values, and copies of the weights.
+  Step of_gpu(const Step& step, size_t gpu) {
     Step own = step;
     for (std::vector<View>* views : {&own.inputs, &own.outputs}) {
       for (View& view : *views) view = on(view, gpu);
     }
-    for (BlobId& blob : own.weights) blob = weights_.of_gpu(blob, gpu, how);
+    for (BlobId& blob : own.weights) blob = weights_.copy(blob, gpu);
+    std::visit(
+        [&](auto& a) {
+          if constexpr (requires { a.slot; }) a.slot = weights_.slot(a.slot, gpu);
+        },
+        own.attrs);
     return own;
   }
 
@@ -241,7 +275,12 @@ class Splitter {
     }
     if (module.decision.team.empty()) return place_alone(step);
     if (reads(step, Kind::Divided)) return place_divided(step, module);
-    return place_on_all(step, step.op == StepOp::Matmul && is_column(module.role));
+    if (step.op != StepOp::Matmul) return place_on_all(step);
+    const int64_t rows = program_.blobs[step.weights[0]].rows;
+    KTX_TRY(place_on_all(step, divided_rows(modules_, module, rows, gpus())));
+    // Its rows are those of all (join_output).
+    if (module.role == Role::Head) program_.values[step.outputs[0].value].width = rows;
+    return {};
   }
 
   ValueId here(ValueId value) const {
@@ -303,68 +342,138 @@ class Splitter {
     }
     const Place place = places_[step.inputs[0].value];
     for (size_t gpu = 0; gpu < gpus(); ++gpu) {
-      if (place.of[gpu] != kAbsent) emit(gpu, of_gpu(step, gpu, How::Whole));
+      if (place.of[gpu] != kAbsent) emit(gpu, of_gpu(step, gpu));
     }
     return {};
   }
 
-  Status place_on_all(const Step& step, bool by_rows) {
+  // `rows`: of a product, those of the weights that GPUs have; nothing: each has all.
+  Status place_on_all(const Step& step, const std::optional<Division>& rows = {}) {
     for (const View& view : step.inputs) {
       if (view.value != kAbsent) KTX_TRY(copy_to_all(view.value, step));
     }
     for (const View& view : step.outputs) {
-      if (places_[view.value].kind != Kind::Copies) {
-        spread(view.value, by_rows ? Kind::Divided : Kind::Copies);
-      }
+      if (places_[view.value].kind == Kind::Copies) continue;
+      spread(view.value, rows ? Kind::Divided : Kind::Copies, rows.value_or(Division()));
     }
     for (size_t gpu = 0; gpu < gpus(); ++gpu) {
-      emit(gpu, of_gpu(step, gpu, by_rows ? How::Rows : How::Whole));
+      Step own = of_gpu(step, gpu);
+      for (size_t i = 0; rows && i < step.weights.size(); ++i) {
+        own.weights[i] = weights_.rows(step.weights[i], gpu, *rows);
+      }
+      emit(gpu, std::move(own));
     }
     return {};
   }
 
   // What reads heads or columns that are divided.
   Status place_divided(const Step& step, const Module& module) {
-    const bool product = step.op == StepOp::Matmul;
-    if (product && module.role != Role::OProj && module.role != Role::DownProj) {
-      return Error{fmt::format("'{}' reads a divided value", step.module)};
+    if (step.op == StepOp::Matmul) return place_columns(step, module);
+    for (const View& view : step.inputs) {
+      const bool divided = view.value == kAbsent || places_[view.value].kind == Kind::Divided;
+      if (!divided) KTX_TRY(copy_to_all(view.value, step));
     }
-    for (const View& view : step.outputs) {
-      if (product) spread(view.value, Kind::Parts);
-      if (!product) spread(view.value, Kind::Divided);
-    }
+    for (const View& view : step.outputs)
+      spread(view.value, Kind::Divided, division_of(step, view));
     for (size_t gpu = 0; gpu < gpus(); ++gpu) {
-      Step own = of_gpu(step, gpu, product ? How::Columns : How::Whole);
-      if (product && own.weights.size() > 1) {  // a bias is added once
-        own.weights[1] = gpu == 0 ? weights_.of_gpu(step.weights[1], 0, How::Whole) : kAbsent;
+      Step own = of_gpu(step, gpu);
+      for (size_t i = 0; i < step.weights.size(); ++i) {
+        if (step.weights[i] != kAbsent) own.weights[i] = divided_weight(step, i, gpu);
       }
-      for (size_t i = 0; i < step.weights.size() && !product; ++i) {
-        if (has_heads(step, i)) own.weights[i] = weights_.of_gpu(step.weights[i], gpu, How::Rows);
-      }
-      divide_attrs(own.attrs, gpu);
+      divide_attrs(own, gpu);
       emit(gpu, std::move(own));
     }
     return {};
   }
 
-  // Whether a step's weight is a vector with a part for each head: sinks, and norms whose heads
-  // have weights of their own.
-  bool has_heads(const Step& step, size_t weight) const {
-    if (step.weights[weight] == kAbsent || step.op == StepOp::Rope) return false;
-    const Blob& blob = program_.blobs[step.weights[weight]];
-    return step.op == StepOp::Attention || blob.rows * blob.cols == step.inputs[0].width;
+  // A product with columns of the weight gives a part of a sum.
+  Status place_columns(const Step& step, const Module& module) {
+    if (module.role != Role::OProj && module.role != Role::DownProj) {
+      return Error{fmt::format("'{}' reads a divided value", step.module)};
+    }
+    spread(step.outputs[0].value, Kind::Parts);
+    for (size_t gpu = 0; gpu < gpus(); ++gpu) {
+      Step own = of_gpu(step, gpu);
+      const View in = own.inputs[0];
+      if (own.weights.size() > 1 && gpu != 0) own.weights[1] = kAbsent;  // a bias is added once
+      int64_t begin = 0;
+      for (const Run& run : division_in(step).runs(static_cast<int64_t>(gpu), std::ssize(team_))) {
+        own.inputs[0] = {in.value, in.offset + begin, run.count};
+        own.weights[0] = weights_.columns(step.weights[0], gpu, run);
+        emit(gpu, own);
+        begin += run.count;
+        // What follows is added.
+        if (own.weights.size() > 1) own.weights[1] = kAbsent;
+        std::get<MatmulAttrs>(own.attrs).accumulate = 1;
+      }
+    }
+    return {};
   }
 
-  void divide_attrs(StepAttrs& attrs, size_t gpu) {
+  Division heads_of(const Step& step, int64_t width) const {
+    return divided_heads(modules_, *by_path_.at(step.module), width, gpus());
+  }
+  const Division& division_in(const Step& step) const {
+    return places_[step.inputs[0].value].division;
+  }
+
+  // Of what a step writes: that of as many elements that it reads (norms, convolutions); all else
+  // is heads, or elements of as many.
+  Division division_of(const Step& step, const View& output) const {
+    const int64_t width = program_.values[output.value].width;
+    if (step.op == StepOp::DeltaRule) return heads_of(step, width);
+    const View& in = step.inputs[0];
+    const bool as_read = in.width == width && output == program_.whole(output.value) &&
+                         places_[in.value].kind == Kind::Divided;
+    return as_read ? division_in(step).of(in.offset, in.width) : even(width);
+  }
+
+  // What a GPU has of a weight that reads a divided value.
+  BlobId divided_weight(const Step& step, size_t weight, size_t gpu) {
+    const BlobId whole = step.weights[weight];
+    const Blob& blob = program_.blobs[whole];
+    const View& in = step.inputs[0];
+    const auto* const row = std::ranges::find(kWeights, step.op, &OpWeights::op);
+    switch (row == std::end(kWeights) ? Of::All : row->of) {
+      case Of::All:
+        return weights_.copy(whole, gpu);
+      case Of::Matrices:
+        return weights_.matrices(whole, gpu);
+      case Of::Heads:
+        return weights_.rows(whole, gpu, heads_of(step, blob.cols));
+      case Of::Channels:
+        return weights_.rows(whole, gpu, division_in(step).of(in.offset, in.width));
+      case Of::NormedHeads:
+        break;
+    }
+    if (blob.rows * blob.cols != in.width) return weights_.copy(whole, gpu);
+    const auto n = static_cast<int64_t>(gpus());
+    return weights_.rows(whole, gpu,
+                         blob.rows > 1 ? Division::heads(1, blob.rows, n) : division_in(step));
+  }
+
+  // `step` has its own values.
+  void divide_attrs(Step& step, size_t gpu) {
     const auto n = static_cast<int32_t>(gpus());
+    const auto share = [&](int32_t& count) {
+      count = static_cast<int32_t>(heads_of_one(count, n));
+    };
     std::visit(
         [&](auto& a) {
-          if constexpr (requires { a.heads; }) a.heads /= n;
-          if constexpr (requires { a.kv_heads; }) a.kv_heads /= n;
-          if constexpr (requires { a.groups; }) a.groups /= n;
-          if constexpr (requires { a.slot; }) a.slot = weights_.slot_of(a.slot, gpu);
+          if constexpr (requires { a.heads; }) share(a.heads);
+          if constexpr (requires { a.kv_heads; }) share(a.kv_heads);
+          if constexpr (requires { a.groups; }) share(a.groups);
+          if constexpr (std::is_same_v<decltype(a), CausalConvAttrs&>) {
+            a.channels = static_cast<int32_t>(step.inputs[0].width);
+          }
+          if constexpr (requires { a.value_heads; }) {
+            share(a.value_heads);
+            const auto heads = static_cast<int32_t>(step.inputs[0].width / a.head_dim);
+            a.key_heads = (heads - a.value_heads) / 2;
+          }
+          if constexpr (requires { a.state; }) a.state = weights_.state(a.state, gpu);
         },
-        attrs);
+        step.attrs);
   }
 
   // ---- Sums.
@@ -376,7 +485,7 @@ class Splitter {
     const Kind to = places_[sum].kind, kind = places_[term].kind;
     if (to == Kind::Parts) return add_to_parts(step);
     if (to == Kind::Here && kind == Kind::Here) return place_alone(step);
-    if (kind == Kind::Copies || kind == Kind::Divided) return place_on_all(step, false);
+    if (kind == Kind::Copies || kind == Kind::Divided) return place_on_all(step);
     terms_[sum].push_back(step);
     return {};
   }

@@ -154,6 +154,41 @@ std::string deferral_text(const PlanView& plan) {
                      some, top_k, layers, layers == 1 ? "" : "s");
 }
 
+// "cuda:0, cuda:1 compute 47 layers together, with 95 sums a token; divided: attention, head"; of
+// feed-forward parts it does not say.
+std::string team_text(const PlanView& plan) {
+  static constexpr struct {
+    StepOp op;
+    bool in_layers;
+    std::string_view of;
+  } kDivided[] = {
+      {StepOp::Attention, true, "attention"},  {StepOp::SparseAttention, true, "attention"},
+      {StepOp::DeltaRule, true, "delta nets"}, {StepOp::StateSpace, true, "state spaces"},
+      {StepOp::ExpertsDown, true, "experts"},  {StepOp::Matmul, false, "head"}};
+  std::vector<std::string> gpus;
+  std::set<int32_t> layers;
+  int64_t sums = 0;
+  for (const program::Step& step : plan.program->steps) {
+    if (step.op != StepOp::AllReduce) continue;
+    if (std::ranges::find(gpus, step.device) == gpus.end()) gpus.push_back(step.device);
+    sums += step.device == gpus.front() ? 1 : 0;
+    layers.insert(step.layer);
+  }
+  if (gpus.empty()) return "";
+  std::vector<std::string_view> divided;
+  for (const auto& row : kDivided) {
+    const bool there = std::ranges::any_of(plan.program->steps, [&](const program::Step& step) {
+      return step.op == row.op && (step.layer >= 0) == row.in_layers && step.device == gpus.back();
+    });
+    const bool known = std::ranges::find(divided, row.of) != divided.end();
+    if (there && !known) divided.push_back(row.of);
+  }
+  return fmt::format("{} compute {} layer{} together, with {} sums a token; divided: {}",
+                     printable(fmt::format("{}", fmt::join(gpus, ", "))), layers.size(),
+                     layers.size() == 1 ? "" : "s", sums,
+                     divided.empty() ? "nothing" : fmt::format("{}", fmt::join(divided, ", ")));
+}
+
 std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& formats) {
   const PlanFacts& f = plan.facts;
   std::string out;
@@ -182,6 +217,7 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
     line("experts", fmt::format("{:.1f} % of the activations are expected on GPUs",
                                 static_cast<double>(f.gpu_expert_ppm) / 1e4));
   }
+  if (const std::string team = team_text(plan); !team.empty()) line("together", team);
   if (const std::string deferral = deferral_text(plan); !deferral.empty()) {
     line("deferred", deferral);
   }

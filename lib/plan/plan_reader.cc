@@ -240,8 +240,10 @@ Status PlanFile::State::read_header() {
 // Sections lie inside the file, aligned, without overlap, with zeros between.
 Status PlanFile::State::check_places() const {
   std::vector<SectionEntry> sorted(view.sections.begin(), view.sections.end());
-  std::sort(sorted.begin(), sorted.end(),
-            [](const SectionEntry& a, const SectionEntry& b) { return a.offset < b.offset; });
+  // An empty one is where the next one begins.
+  std::sort(sorted.begin(), sorted.end(), [](const SectionEntry& a, const SectionEntry& b) {
+    return std::pair(a.offset, a.size) < std::pair(b.offset, b.size);
+  });
   uint64_t at = header.bytes().size();
   for (const SectionEntry& section : sorted) {
     const std::string label = section_label(section.id);

@@ -31,12 +31,17 @@ std::vector<TensorPart> tensor_parts(const PlanView& plan) {
   std::sort(parts.begin(), parts.end(), [](const TensorPart& a, const TensorPart& b) {
     return a.tensor != b.tensor ? a.tensor < b.tensor : a.begin < b.begin;
   });
-  parts.erase(std::unique(parts.begin(), parts.end(),
-                          [](const TensorPart& a, const TensorPart& b) {
-                            return a.tensor == b.tensor && a.begin == b.begin && a.size == b.size;
-                          }),
-              parts.end());
-  return parts;
+  // GPUs may share rows: what another part has is left out.
+  std::vector<TensorPart> once;
+  for (TensorPart part : parts) {
+    const bool same = !once.empty() && once.back().tensor == part.tensor;
+    const uint64_t end = same ? once.back().begin + once.back().size : part.begin;
+    const uint64_t known = end > part.begin ? end - part.begin : 0;
+    if (known >= part.size) continue;
+    once.push_back(
+        {part.tensor, part.begin + known, part.size - known, part.blob, part.offset + known});
+  }
+  return once;
 }
 
 bool cover_tensor(const PlanView& plan, uint32_t tensor, std::span<const TensorPart> parts) {

@@ -212,6 +212,7 @@ class RuleParser {
     replace.loc = node.loc;
     const auto& defaults = file_.defaults;
     replace.lossy_allowed = defaults.lossy_allowed;
+    std::optional<SourceLoc> split;
     parse_map(
         node, Level::Replace,
         {{"class", [&](const auto&, const auto& n) { take_class(values_, n, replace); }},
@@ -222,6 +223,16 @@ class RuleParser {
               values_.wrong(key, "`device` and `generate_device` are the same; write one of them");
             }
             values_.take_device(n, "device", replace.device, replace.place);
+          }},
+         {"devices",
+          [&](const auto& key, const auto& n) {
+            if (replace.device) values_.wrong(key, "`device` and `devices`; write one of them");
+            values_.take_devices(n, replace.device, replace.place);
+          }},
+         {"split",
+          [&](const auto& key, const auto& n) {
+            values_.take_split(n, replace.splits);
+            split = key.loc;
           }},
          {"experts",
           [&](const auto&, const auto& n) { take_experts(values_, n, replace.experts); }},
@@ -237,6 +248,11 @@ class RuleParser {
           }}});
     if (replace.class_name && replace.class_name->text.starts_with("ktransformers.")) {
       file_.names_ktransformers = true;
+    }
+    const bool together = replace.place && replace.place->kind == DeviceSpec::Kind::Split;
+    if (split && !together) {
+      diags_.error(*split, "Y003", "`split` says what several GPUs divide, and the rule names none")
+          .help("name them: `devices: [cuda:0, cuda:1]`, or all: `device: split`");
     }
     if (!replace.device && defaults.device) {
       replace.device = defaults.device;
@@ -262,8 +278,9 @@ class RuleParser {
     bool match_is_whole = true;
     match_is_empty_ = is_empty_beside(node, "match", {"name", "class", "layers", "kind"});
     replace_line_ = node.is_map() && node.find("replace") ? node.find("replace")->loc.line : 0;
-    replace_is_empty_ = is_empty_beside(node, "replace",
-                                        {"class", "kwargs", "device", "experts", "deferred", "op"});
+    replace_is_empty_ = is_empty_beside(
+        node, "replace",
+        {"class", "kwargs", "device", "devices", "split", "experts", "deferred", "op"});
     Rule rule;
     rule.file = static_cast<int>(set_.files.size());
     rule.number = number;

@@ -76,6 +76,11 @@ struct ExpertsOn {
   std::vector<int32_t> experts;  // rising; empty: any `count` of them
 };
 
+// What of modules on several GPUs together is divided: heads of attention and of layers with
+// states, columns of feed-forward parts and of the head, whole experts.
+enum class Split { Heads, Columns, Experts };
+inline constexpr const char* kSplitNames[] = {"heads", "columns", "experts"};
+
 struct Replace {
   SourceLoc loc;
   std::optional<Located> class_name;  // as written
@@ -87,6 +92,7 @@ struct Replace {
   // What these amount to, `defaults` of the file included.
   std::optional<Located> device;  // generate_device, or our `device`
   std::optional<DeviceSpec> place;
+  std::vector<Split> splits;  // empty: whatever can be divided
   std::optional<Located> op;  // generate_op, or our `op`
   const OpInfo* op_info = nullptr;
   std::optional<Located> layout;

@@ -108,6 +108,37 @@ void RuleValues::take_device_list(const YamlNode& node, std::string_view key,
   place = spread;
 }
 
+void RuleValues::take_devices(const YamlNode& node, std::optional<Located>& text,
+                              std::optional<DeviceSpec>& place) {
+  if (!node.is_list() || node.items.size() < 2) {
+    wrong(node, "`devices` lists two GPUs or more that compute together: [cuda:0, cuda:1]");
+    return;
+  }
+  std::optional<DeviceSpec> listed;
+  take_device_list(node, "devices", text, listed);
+  if (!listed) return;
+  listed->kind = DeviceSpec::Kind::Split;
+  text = Located{to_string(*listed), node.loc};
+  place = listed;
+}
+
+void RuleValues::take_split(const YamlNode& node, std::vector<Split>& out) {
+  std::vector<const YamlNode*> values;
+  if (!node.is_list()) values.push_back(&node);
+  for (const YamlRef& item : node.items) values.push_back(&*item);
+  for (const YamlNode* value : values) {
+    const auto* const found =
+        std::find(std::begin(kSplitNames), std::end(kSplitNames), value->text);
+    if (value->is_scalar() && found != std::end(kSplitNames)) {
+      out.push_back(static_cast<Split>(found - std::begin(kSplitNames)));
+      continue;
+    }
+    const std::vector<std::string> known(std::begin(kSplitNames), std::end(kSplitNames));
+    wrong(*value, fmt::format("`split` is heads, columns or experts, or a list of these{}",
+                              suggestion(nearest_name(value->text, known))));
+  }
+}
+
 void RuleValues::bad_device(const Located& value) {
   const std::string nearest = nearest_device(value.text);
   Diagnostic& diag = diags_.error(

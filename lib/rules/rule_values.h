@@ -40,6 +40,10 @@ class RuleValues {
   void take_bool(const YamlNode& node, std::string_view key, bool& out);
   void take_device(const YamlNode& node, std::string_view key, std::optional<Located>& text,
                    std::optional<DeviceSpec>& place);
+  // GPUs that compute together: two and more.
+  void take_devices(const YamlNode& node, std::optional<Located>& text,
+                    std::optional<DeviceSpec>& place);
+  void take_split(const YamlNode& node, std::vector<Split>& out);
   void take_layout(const YamlNode& node, std::optional<Located>& out);
   void take_lossy(const YamlNode& node, std::optional<Located>& out, bool& allowed);
   void take_op(const YamlNode& node, std::string_view key, std::optional<Located>& text,

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/rules/operators.h"
+#include "lib/rules/rule.h"
 #include "lib/rules/rule_keys.h"
 
 namespace ktx::rules {
@@ -98,6 +99,16 @@ Json value_type(const KeyInfo& key) {
   if (type == "layout") return {{"enum", layout_names()}};
   if (type == "lossy") return {{"enum", {"allow", "deny"}}};
   if (type == "pattern") return {{"type", "string"}, {"format", "regex"}};
+  if (type == "devices") {
+    return {{"type", "array"},
+            {"minItems", 2},
+            {"uniqueItems", true},
+            {"items", {{"type", "string"}, {"pattern", "^cuda(:[0-9]+)?$"}}}};
+  }
+  if (type == "split") {
+    const Json one = {{"enum", kSplitNames}};
+    return {{"anyOf", {one, {{"type", "array"}, {"minItems", 1}, {"items", one}}}}};
+  }
   if (type == "count") return {{"type", "integer"}, {"minimum", 1}};
   if (type == "experts") {
     const Json which = {{"anyOf", {range, {{"type", "array"}, {"items", range}}}}};

@@ -93,10 +93,17 @@ class Compiled {
   TempDir dir_;
 };
 
+// How GPUs that compute layers together add up.
+enum class Sums { Copied, Host, Peers };
+HostGpuOptions gpus_with(Sums sums) {
+  return {.adds_up = sums != Sums::Copied, .reaches_others = sums == Sums::Peers};
+}
+
 struct Placement {
   const char* name;
   const char* rules;
   int gpus;
+  Sums sums = Sums::Copied;
 };
 const Placement kPlacements[] = {{"all_gpu", "all-gpu.yaml", 1},
                                  {"experts_on_cpu", "moe-experts-on-cpu.yaml", 1},
@@ -104,7 +111,8 @@ const Placement kPlacements[] = {{"all_gpu", "all-gpu.yaml", 1},
                                  {"two_gpus", "spread-gpus.yaml", 2},
                                  {"two_gpus_experts_on_cpu", "spread-gpus-experts-on-cpu.yaml", 2},
                                  {"two_gpus_together", "split-gpus.yaml", 2},
-                                 {"three_gpus_together", "split-gpus.yaml", 3}};
+                                 {"three_gpus_together", "split-gpus.yaml", 3, Sums::Host},
+                                 {"four_gpus_together", "split-gpus.yaml", 4, Sums::Peers}};
 
 class MixedPlan : public ::testing::TestWithParam<std::tuple<const char*, Placement>> {};
 
@@ -116,7 +124,7 @@ TEST_P(MixedPlan, GivesTheReferencesTokensInDecodeInChunksAndInBatches) {
   const nlohmann::json few(cases.begin(), cases.begin() + 2);
   runtime::EngineOptions options;
   options.max_batch = 3;
-  const auto engine = compiled.open(options);
+  const auto engine = compiled.open(options, gpus_with(placement.sums));
   ASSERT_TRUE(engine) << compiled.error;
   Comparison result;
   compare_case(*engine, cases[0], 7, result);

@@ -1,6 +1,7 @@
 // Models that tests/models has no weights of, made of a config by the synthetic generator:
 // compiled, run in exact precision on the CPU and on a GPU in host memory, and compared with the
 // interpreter.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,6 +147,15 @@ class SyntheticModels : public ::testing::TestWithParam<SyntheticModel> {
     }
   }
 
+  std::string some_gpus(int count) {
+    return dir_.write("some.yaml", fmt::format(R"(name: some
+gpus:
+  - {{name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: {}}}
+cpu: {{isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}}
+)",
+                                               count));
+  }
+
   void compare_row(std::span<const float> found, size_t t) {
     const std::vector<float>& wanted = wanted_[t];
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -232,23 +242,28 @@ TEST_P(SyntheticModels, GiveTheInterpretersLogitsOnAGpu) {
 }
 
 TEST_P(SyntheticModels, GiveTheInterpretersLogitsOverDevices) {
-  const std::string two = dir_.write("two.yaml", R"(name: two
-gpus:
-  - {name: A, compute_capability: 9.0, memory_gib: 80, bandwidth_gbps: 3000, pcie_gbps: 50, count: 2}
-cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
-)");
-  for (const char* rules : {"moe-experts-on-cpu.yaml", "spread-gpus.yaml", "split-gpus.yaml"}) {
+  HostGpuLog log;
+  runtime::EngineOptions options;
+  options.open_gpu = HostGpu::opener({}, &log);
+  for (const char* rules : {"moe-experts-on-cpu.yaml", "spread-gpus.yaml"}) {
+    compare(rules, options, "m.gguf", some_gpus(2));
+  }
+}
+
+TEST_P(SyntheticModels, GiveTheInterpretersLogitsOfGpusTogether) {
+  for (const int gpus : {2, 3, 4}) {
+    SCOPED_TRACE(gpus);
     HostGpuLog log;
     runtime::EngineOptions options;
-    options.open_gpu = HostGpu::opener({}, &log);
-    compare(rules, options, "m.gguf", two);
+    options.open_gpu = HostGpu::opener({.adds_up = gpus != 2, .reaches_others = gpus == 4}, &log);
+    compare("split-gpus.yaml", options, "m.gguf", some_gpus(gpus));
+    // Of columns and rows that are divided or shared, too.
+    ASSERT_EQ(run_program({ktx_run(), "inspect", dir_.path("m.ktxplan"), "--export-gguf",
+                           dir_.path("out.gguf")})
+                  .status,
+              0);
+    EXPECT_TRUE(read_file(dir_.path("out.gguf")) == read_file(dir_.path("m.gguf")));
   }
-  // Of columns and rows that are divided over GPUs, too.
-  ASSERT_EQ(run_program({ktx_run(), "inspect", dir_.path("m.ktxplan"), "--export-gguf",
-                         dir_.path("out.gguf")})
-                .status,
-            0);
-  EXPECT_TRUE(read_file(dir_.path("out.gguf")) == read_file(dir_.path("m.gguf")));
 }
 
 TEST_P(SyntheticModels, GiveTheSameLogitsFromFusedTensors) {

@@ -14,6 +14,7 @@
 #include "lib/passes/cost/launched_steps.h"
 #include "lib/passes/cost/module_bytes.h"
 #include "lib/passes/lower/deferred_experts.h"
+#include "lib/passes/lower/division.h"
 #include "lib/passes/lower/prefill_device.h"
 #include "lib/plan/expert_memory.h"
 #include "lib/plan/state_layout.h"
@@ -225,7 +226,8 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   Sums sums(model);
   add_weights(model, placement, sums);
   auto attention_device = attention_devices(model.modules, placement);
-  const auto teams = attention_teams(model.modules, placement);
+  const auto teams = attention_teams(model.modules, placement, Kept::Keys);
+  const auto state_teams = attention_teams(model.modules, placement, Kept::States);
   KTX_TRY(count_blocks(model, formulas, estimate));
   const plan::KvBlocks& blocks = estimate.blocks;
   for (const program::KvSlot& slot : formulas.kv_slots) {
@@ -235,13 +237,20 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
       continue;
     }
     program::KvSlot part = slot;
-    part.kv_heads /= static_cast<int32_t>(team->second.size());
+    const auto gpus = static_cast<int64_t>(team->second.size());
+    part.kv_heads = static_cast<int32_t>(heads_of_one(slot.kv_heads, gpus));
     for (const DeviceId& gpu : team->second) add_slot(part, shape, blocks, sums.at(gpu));
   }
   add_copied_slots(model, placement, formulas.kv_slots, blocks, sums);
   std::map<DeviceId, plan::StateLayout> states;
   for (const State& state : formulas.states) {
-    states[attention_device[state.layer]].add(state.number, state.floats);
+    const auto team = state_teams.find(state.layer);
+    if (team == state_teams.end()) {
+      states[attention_device[state.layer]].add(state.number, state.floats);
+      continue;
+    }
+    const auto gpus = static_cast<int64_t>(team->second.size());
+    for (const DeviceId& gpu : team->second) states[gpu].add(state.number, state.floats / gpus);
   }
   for (const auto& [device, layout] : states) {
     sums.at(device).state_bytes += times(layout.bytes(), blocks.states);
@@ -344,6 +353,7 @@ Result<Estimate> estimate_of(const CompileState& state) {
   const MemoryFormulas formulas = KTX_TRY(MemoryFormulas::make(model));
   Estimate estimate = KTX_TRY(estimate_of(model, formulas, placement_of(state)));
   estimate.stream_trials = state.stream_trials;
+  estimate.team_trials = state.team_trials;
   return estimate;
 }
 

@@ -64,6 +64,7 @@ struct Estimate {
   int64_t forwards_in_flight = 1;          // over hosts (forwards_over_hosts.h)
   int64_t chunks_in_flight = 1;            // of one prompt
   std::vector<StreamTrial> stream_trials;  // of the state
+  std::vector<TeamTrial> team_trials;      // likewise
   ExpertsOnDisk disk;                      // where the CPU's memory is too small
   double disk_gbps = kDiskGbps;
 };

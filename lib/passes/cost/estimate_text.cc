@@ -228,6 +228,7 @@ std::string speed_notes(const Estimate& estimate) {
         static_cast<double>(estimate.short_chunk.tokens) / estimate.short_chunk.seconds);
   }
   out += flight_text(estimate);
+  out += team_table(estimate.team_trials);
   out += trials_table(estimate.stream_trials);
   return out;
 }

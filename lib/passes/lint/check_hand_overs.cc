@@ -138,6 +138,13 @@ class HandOverChecker {
     return 1;
   }
 
+  // Several GPUs compute it together: its parts lie on all of them.
+  bool is_together(int32_t layer) const {
+    return std::ranges::any_of(modules(), [&](const ir::Module& module) {
+      return module.layer == layer && !module.decision.team.empty();
+    });
+  }
+
   // No rule could spare the way to the CPU and back.
   bool has_cpu_steps(int32_t layer) const {
     return std::ranges::any_of(modules(), [&](const ir::Module& module) {
@@ -154,7 +161,7 @@ class HandOverChecker {
     std::erase_if(within, [&](const auto& entry) {
       const bool few = entry.second <= kThereAndBack * expert_hosts(entry.first);
       const bool whole = (few || has_cpu_steps(entry.first)) && split.count(entry.first) == 0;
-      return whole || is_open(entry.first);
+      return whole || is_open(entry.first) || is_together(entry.first);
     });
     if (within.empty()) return;
     int total = 0;

@@ -40,6 +40,26 @@ DeviceId spread(const PricedModel& model, const ir::Module& module,
   return gpus[share_of(model.target, module, {0, model.modules.facts.layers}, gpus)];
 }
 
+// What the module's rule divides; a rule that does not say: all kinds.
+DividedKinds kinds_of_rule(const PricedModel& model, const ir::Module& module) {
+  const int32_t number = module.decision.rule;
+  if (number < 0) return kAllDivided;
+  const auto& splits = model.rules.rules[static_cast<size_t>(number)].replace.splits;
+  if (splits.empty()) return kAllDivided;
+  using rules::Split;
+  const auto has = [&](Split split) { return std::ranges::find(splits, split) != splits.end(); };
+  DividedKinds kinds;
+  const auto set = [&](DividedKind kind, Split split) {
+    kinds.set(static_cast<size_t>(kind), has(split));
+  };
+  set(DividedKind::Attention, Split::Heads);
+  set(DividedKind::States, Split::Heads);
+  set(DividedKind::FeedForward, Split::Columns);
+  set(DividedKind::Head, Split::Columns);
+  set(DividedKind::Experts, Split::Experts);
+  return kinds;
+}
+
 // What rules say; all else is on the CPU and `open`.
 Placement placed_by_rules(const PricedModel& model, Modules& open) {
   Placement placement{{}, model.streams};
@@ -55,7 +75,7 @@ Placement placed_by_rules(const PricedModel& model, Modules& open) {
     const std::vector<DeviceId> gpus = named_gpus(model, device->gpus);
     if (device->kind == Kind::Spread) place.device = spread(model, module, gpus);
     if (device->kind == Kind::Split && !gpus.empty()) {
-      place = split_over_gpus(model.modules, module, gpus);
+      place = split_over_gpus(model.modules, module, gpus, kinds_of_rule(model, module));
     }
   }
   return placement;
@@ -152,14 +172,14 @@ class ExpertSearch {
 };
 
 FoundPlacement fill_hosts(const PricedModel& model, const MemoryFormulas& formulas, Hosts hosts,
-                          Placement placement) {
+                          Placement placement, std::vector<TeamTrial>& teams) {
   assume_streams(model, placement.streams, stream_ways(model).front());
   const Hosts all = hosts;
   std::erase_if(hosts, [&](const HostGpus& host) {
     Placement spread = placement;
     const bool fewer = fit_on_fewer(model, formulas, host, spread);
     if (!fewer) place_early(model, host, spread);
-    if (split_where_faster(model, formulas, host, spread)) {
+    if (split_where_faster(model, formulas, host, spread, teams)) {
       placement = std::move(spread);
       return true;
     }
@@ -190,7 +210,9 @@ FoundPlacement find_placement(const PricedModel& model) {
     Hosts hosts;
     if (model.check.target_given) hosts = hosts_with_gpus(model, found.placement, open);
     if (formulas && !hosts.empty()) {
-      found = fill_hosts(model, *formulas, std::move(hosts), std::move(found.placement));
+      std::vector<TeamTrial> teams;
+      found = fill_hosts(model, *formulas, std::move(hosts), std::move(found.placement), teams);
+      found.teams = std::move(teams);
     }
   }
   choose_experts(model, found.placement);

@@ -2,7 +2,8 @@
 //
 // Rules that name a device win, also for the modules around theirs (asked_devices.h); `cuda:0-3`
 // spreads layers over these GPUs. Everything else, and modules with `auto`, are placed by bytes: on
-// as few GPUs of the target as hold all of it. Where all are too few, layers are spread over them
+// as few GPUs of the target as hold all of it, or divided over all where that is faster
+// (split_over_gpus.h). Where all are too few, layers are spread over them
 // in equal shares, then the embedding and the experts of as many layers as still fit, of one more
 // layer as many experts as fit; the rest stays on the CPU. With a profile of experts the most used
 // ones of all layers go to the GPUs instead, where that is faster. Whether room is kept to stream
@@ -18,12 +19,14 @@
 #include <vector>
 
 #include "lib/passes/cost/priced_model.h"
+#include "lib/passes/team_trial.h"
 
 namespace ktx::passes {
 
 struct FoundPlacement {
   Placement placement;
-  std::vector<StreamTrial> trials;  // the best for each slots; empty: there was no choice
+  std::vector<StreamTrial> trials;    // the best for each slots; empty: there was no choice
+  std::vector<TeamTrial> teams = {};  // what GPUs would divide; empty: there was no choice
 };
 
 // Devices that a rule names stay, also where the target lacks them (runnable_placement.h).

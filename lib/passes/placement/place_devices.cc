@@ -24,6 +24,8 @@ FoundPlacement place_model(const PricedModel& model, DiagSink& diags) {
   }
   const std::string note = settle_streams(model, found.placement, found.trials);
   if (!note.empty()) diags.note({}, "", note);
+  const std::string refusal = team_refusal(found.teams);
+  if (!refusal.empty() && model.check.dialect == rules::Dialect::Ktx) diags.note({}, "", refusal);
   return found;
 }
 
@@ -36,6 +38,7 @@ Status place_devices(CompileState& state) {
   state.prefer.stream_tokens = streams.tokens;
   state.prefer.joint_tokens = streams.joint;
   state.stream_trials = std::move(found.trials);
+  state.team_trials = std::move(found.teams);
   return {};
 }
 

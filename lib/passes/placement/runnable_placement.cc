@@ -155,10 +155,25 @@ void warn_of_old_gpus(const target::Target& target, DiagSink& diags) {
   }
 }
 
+// Whether a GPU of the head's team has all of its weight for the embedding.
+bool has_table_whole(const PricedModel& model, const Placement& placement, const ir::Module& head) {
+  const std::vector<DeviceId>& team = placement.at(model.modules, head).team;
+  const ir::Param* weight = head.param("weight");
+  return std::ranges::any_of(model.modules.modules, [&](const ir::Module& module) {
+    const ir::Param* table = module.role == ir::Role::Embedding ? module.param("weight") : nullptr;
+    if (table == nullptr || weight == nullptr) return false;
+    const DeviceId& device = placement.at(model.modules, module).device;
+    return table->sources[0].tensor == weight->sources[0].tensor &&
+           std::ranges::find(team, device) != team.end();
+  });
+}
+
 // A part of a layer that GPUs would divide, and of which a module has gone to the CPU, is computed
 // by the first GPU.
 void keep_units_whole(const PricedModel& model, Placement& placement) {
   std::set<const ir::Module*> broken;
+  const ir::Module* head = model.modules.child(model.modules.root(), ir::Role::Head);
+  if (head != nullptr && has_table_whole(model, placement, *head)) broken.insert(head);
   for (const ir::Module& module : model.modules.modules) {
     const ir::Module* unit = unit_of(model.modules, module);
     const bool has_work = !module.params.empty() || &module == unit;

@@ -35,37 +35,92 @@ std::vector<ExpertSplit> shares_of(const ir::Module& experts, std::span<const De
 }  // namespace
 
 ModulePlace split_over_gpus(const ir::ModuleGraph& modules, const ir::Module& module,
-                            std::span<const DeviceId> gpus) {
+                            std::span<const DeviceId> gpus, const DividedKinds& kinds) {
   ModulePlace place = place_of(module);
   place.device = is_embedding(module) ? DeviceId{} : gpus.front();
-  if (module.layer < 0 || gpus.size() < 2) return place;
+  if (gpus.size() < 2) return place;
   const ir::Module* unit = unit_of(modules, module);
+  if (module.role == ir::Role::FinalNorm) unit = modules.child(modules.root(), ir::Role::Head);
+  if (module.layer < 0 && (unit == nullptr || unit->role != ir::Role::Head)) return place;
+  if (unit != nullptr && !kinds[static_cast<size_t>(kind_of_unit(*unit))]) return place;
   if (module.role == ir::Role::Experts) {
     place.splits = shares_of(module, gpus);
   } else if (unit == nullptr || can_divide(modules, *unit, gpus.size())) {
     place.team.assign(gpus.begin(), gpus.end());
-    place.divided = unit != nullptr;
+    place.divided = unit != nullptr && has_parts(module);
   }
   return place;
 }
 
-bool split_where_faster(const PricedModel& model, const MemoryFormulas& formulas,
-                        const HostGpus& host, Placement& placement) {
-  const bool reach = std::ranges::all_of(
-      host.gpus, [&](const DeviceId& gpu) { return rates_of(model.target, gpu).peer > 0; });
-  if (host.gpus.size() < 2 || !reach || has_hosts(model.target)) return false;
-  Placement together = placement;
+namespace {
+
+// Whether GPUs can add up what all of them have, by each other's memory or that of the host, at a
+// rate that the target knows.
+bool can_add_up(const PricedModel& model, const HostGpus& host) {
+  return host.gpus.size() > 1 && !has_hosts(model.target) &&
+         std::ranges::all_of(host.gpus, [&](const DeviceId& gpu) {
+           const DeviceRates rates = rates_of(model.target, gpu);
+           return rates.peer > 0 || rates.sum > 0;
+         });
+}
+
+// The kinds that the open modules have.
+DividedKinds kinds_of(const PricedModel& model, const HostGpus& host) {
+  DividedKinds kinds;
   for (const ir::Module* module : host.open) {
-    together.at(model.modules, *module) = split_over_gpus(model.modules, *module, host.gpus);
+    const ir::Module* unit = unit_of(model.modules, *module);
+    const bool goes = unit == module && (module->role == ir::Role::Experts ||
+                                         can_divide(model.modules, *unit, host.gpus.size()));
+    if (goes) kinds.set(static_cast<size_t>(kind_of_unit(*unit)));
   }
-  choose_experts(model, together);
-  DiagSink unheard;
-  keep_runnable(model, together, unheard);
-  if (!fits(model, formulas, together, host)) return false;
-  const ConversationTime time = price(model, together), alone = price(model, placement);
-  if (time.token == 0 || alone.token == 0 || time.seconds() >= alone.seconds()) return false;
-  placement = std::move(together);
-  return true;
+  return kinds;
+}
+
+}  // namespace
+
+bool split_where_faster(const PricedModel& model, const MemoryFormulas& formulas,
+                        const HostGpus& host, Placement& placement,
+                        std::vector<TeamTrial>& trials) {
+  if (!can_add_up(model, host)) return false;
+  const TeamTrial alone{{}, price(model, placement), false};
+  if (alone.time.token == 0) return false;
+  Placement best;
+  const TeamTrial* chosen = nullptr;
+  std::vector<TeamTrial> tried;
+  tried.reserve(kDividedKinds + 2);
+  const auto attempt = [&](const DividedKinds& kinds) {
+    Placement together = placement;
+    for (const ir::Module* module : host.open) {
+      together.at(model.modules, *module) =
+          split_over_gpus(model.modules, *module, host.gpus, kinds);
+    }
+    choose_experts(model, together);
+    DiagSink unheard;
+    keep_runnable(model, together, unheard);
+    if (!fits(model, formulas, together, host)) return;
+    tried.push_back({kinds, price(model, together), false});
+    const ConversationTime& time = tried.back().time;
+    if (time.token == 0) return;
+    if (chosen != nullptr && time.seconds() >= chosen->time.seconds()) return;
+    best = std::move(together);
+    chosen = &tried.back();
+  };
+  const DividedKinds all = kinds_of(model, host);
+  attempt(all);
+  // Without each kind that is not worth its sums.
+  for (size_t kind = 0; kind < kDividedKinds; ++kind) {
+    DividedKinds fewer = chosen != nullptr ? chosen->kinds : all;
+    if (!fewer[kind]) continue;
+    fewer.reset(kind);
+    if (fewer.any()) attempt(fewer);
+  }
+  tried.push_back(alone);
+  const bool faster = chosen != nullptr && chosen->time.seconds() < alone.time.seconds();
+  tried[faster ? static_cast<size_t>(chosen - tried.data()) : tried.size() - 1].chosen = true;
+  if (faster) placement = std::move(best);
+  std::erase_if(tried, [](const TeamTrial& trial) { return trial.time.token == 0; });
+  trials = std::move(tried);
+  return faster;
 }
 
 }  // namespace ktx::passes

@@ -127,6 +127,7 @@ std::string fits_without_rules(const CompileState& state) {
   bare.fact = Fact::Built;
   bare.stream_slots.reset();
   bare.stream_trials.clear();
+  bare.team_trials.clear();
   for (ir::Module& module : bare.modules.modules) module.decision = {};
   PassOptions options;
   options.stop_after = "place-devices";

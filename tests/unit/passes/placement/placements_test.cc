@@ -334,7 +334,7 @@ TEST(PlacementsOnSeveralGpus, ComputeLayersTogetherWhereThatIsFaster) {
                              "Qwen3-235B-A22B", "GLM-4.5-Air"}) {
     for (const bool reach : {true, false}) {
       target::Target two = profile("h200");
-      if (!reach) two.gpus[0].peer_gbps = 0;
+      if (!reach) two.gpus[0].peer_gbps = two.gpus[0].sum_us = 0;
       two.gpus.push_back(two.gpus[0]);
       const Placed one_gpu(config, profile("h200")), two_gpus(config, two);
       const bool together = std::ranges::any_of(
@@ -350,6 +350,31 @@ TEST(PlacementsOnSeveralGpus, ComputeLayersTogetherWhereThatIsFaster) {
     }
   }
   ktx::testing::expect_golden("placements/gpus-together.golden", text);
+}
+
+// Cards that do not reach each other's memory add up by way of the host, where that is predicted to
+// be faster than layers that take turns: large models, not those of which a token takes little.
+TEST(PlacementsOnSeveralGpus, OfConsumerCardsComputeTogetherByWayOfTheHost) {
+  std::string text;
+  for (const char* machine : {"rtx-4090-x2", "rtx-4090-x4", "rtx-5090-x2", "rtx-5090-x4"}) {
+    for (const char* config : {"Llama-3.1-8B-Instruct", "EXAONE-4.0-32B", "Qwen3-30B-A3B",
+                               "Qwen3.5-35B-A3B", "c4ai-command-r-plus"}) {
+      target::Target turns = profile(machine);
+      for (target::GpuTarget& gpu : turns.gpus) gpu.sum_us = 0;
+      const Placed placed(config, profile(machine)), apart(config, turns);
+      EXPECT_LE(conversation_seconds(placed), 1.001 * conversation_seconds(apart)) << config;
+      const Estimate here = placed.predict(), there = apart.predict();
+      for (const DeviceUse& use : here.devices) EXPECT_FALSE(use.name != "cpu" && use.too_small());
+      std::string divided = "nothing";
+      for (const TeamTrial& trial : here.team_trials) {
+        if (trial.chosen) divided = names_of(trial.kinds);
+      }
+      text +=
+          fmt::format("{:11} {:21} decode {:5.1f} tokens/s, taking turns {:5.1f}; divided: {}\n",
+                      machine, config, 1 / here.token.seconds, 1 / there.token.seconds, divided);
+    }
+  }
+  ktx::testing::expect_golden("placements/consumer-gpus-together.golden", text);
 }
 
 // What rules say of the device of prompts, beside the CPU for tokens: never a GPU, or a GPU even
