@@ -100,6 +100,13 @@ class CudaAllReduce : public CudaTest, public ::testing::WithParamInterface<bool
       ASSERT_TRUE(queued.ok()) << queued.error().message;
     }
   }
+  // Copies and fills of a GPU's memory, which another one's device may not wait for.
+  void settle() {
+    for (const Member& m : members_) {
+      cudaSetDevice(m.device);
+      cudaDeviceSynchronize();
+    }
+  }
   void finish() {
     for (Member& m : members_) {
       cudaSetDevice(m.device);
@@ -134,10 +141,11 @@ TEST_P(CudaAllReduce, BothHaveTheBitsOfTheSumInOrder) {
         }
         for (int rank = 0; rank < 2; ++rank) {
           const Member& m = members_[rank];
+          cudaSetDevice(m.device);
           cudaMemcpy(m.part, part[rank].data(), n * 4, cudaMemcpyDefault);
           cudaMemcpy(m.y, y.data(), n * 4, cudaMemcpyDefault);
         }
-        cudaDeviceSynchronize();
+        settle();
         add(elems, accumulate, parts);
         finish();
         std::vector<float> want(n);
@@ -163,10 +171,11 @@ TEST_P(CudaAllReduce, FollowEachOther) {
     constexpr int kSums = 64;
     const std::vector<float> ones(static_cast<size_t>(elems), 1.0f);
     for (const Member& m : members_) {
+      cudaSetDevice(m.device);
       cudaMemcpy(m.part, ones.data(), ones.size() * 4, cudaMemcpyDefault);
       cudaMemset(m.y, 0, ones.size() * 4);
     }
-    cudaDeviceSynchronize();
+    settle();
     cudaSetDevice(members_[0].device);
     cudaEvent_t begin = nullptr, end = nullptr;
     cudaEventCreate(&begin);
