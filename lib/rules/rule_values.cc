@@ -92,9 +92,8 @@ void RuleValues::take_device_list(const YamlNode& node, std::string_view key,
     const bool again = !one->gpus.empty() && std::find(spread.gpus.begin(), spread.gpus.end(),
                                                        one->gpus[0]) != spread.gpus.end();
     if (one->kind != DeviceSpec::Kind::Cuda || again) {
-      wrong(*item, fmt::format("a list in `{}` spreads layers over GPUs: each of them once, and "
-                               "no other device",
-                               key));
+      wrong(*item,
+            fmt::format("a list in `{}` is of GPUs: each of them once, and no other device", key));
       return;
     }
     spread.gpus.push_back(one->gpus[0]);

@@ -40,8 +40,8 @@ gpus:
 cpu: {{isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}}
 )",
                                                                    gpus));
-    const std::string config = source_dir() + "/tests/models/" + model + "/config.json";
-    const auto read = input::HfConfig::parse(read_file(config), config);
+    const std::string config = model.starts_with("{") ? model : config_of(model);
+    const auto read = input::HfConfig::parse(config, "config.json");
     EXPECT_TRUE(read.ok());
     const auto writer = synth::synthesise(*read, {.types = "q8_0", .seed = 41, .strong = true});
     EXPECT_TRUE(writer.ok());
@@ -50,6 +50,9 @@ cpu: {{isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1
     const Finished run = run_program({ktx_compile(), "-q", dir_.path("m.gguf"), file,
                                       "--target=" + target, "-o", dir_.path("m.ktxplan")});
     EXPECT_EQ(run.status, 0) << run.err;
+  }
+  static std::string config_of(const std::string& model) {
+    return read_file(source_dir() + "/tests/models/" + model + "/config.json");
   }
   std::string plan() const { return dir_.path("m.ktxplan"); }
   std::unique_ptr<runtime::Engine> open(Sums sums, runtime::EngineOptions options = {},
@@ -97,15 +100,13 @@ std::vector<int32_t> greedy(runtime::Engine& engine, int64_t count) {
   return ids;
 }
 
-class TogetherAsOne : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(TogetherAsOne, GiveTheIdsOfOneGpu) {
-  Together one(GetParam(), 1, source_dir() + "/rules/all-gpu.yaml");
+void expect_ids_of_one_gpu(const std::string& model) {
+  Together one(model, 1, source_dir() + "/rules/all-gpu.yaml");
   const auto alone = one.open(Sums::Copied);
   ASSERT_TRUE(alone);
   const std::vector<int32_t> want = greedy(*alone, 24);
   for (const int gpus : {2, 3, 4}) {
-    Together some(GetParam(), gpus);
+    Together some(model, gpus);
     for (const Sums sums : {Sums::Copied, Sums::Host, Sums::Peers}) {
       if (gpus == 3 && sums != Sums::Host) continue;
       const auto engine = some.open(sums);
@@ -114,6 +115,38 @@ TEST_P(TogetherAsOne, GiveTheIdsOfOneGpu) {
       EXPECT_EQ(some.log.sums > 0, sums != Sums::Copied);
     }
   }
+}
+
+class TogetherAsOne : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TogetherAsOne, GiveTheIdsOfOneGpu) {
+  expect_ids_of_one_gpu(GetParam());
+}
+
+// Value head h has key head h % 4, of 12: two GPUs have half of each tile of four, four GPUs three
+// heads that follow each other.
+TEST(GpusTogether, DivideTiledDeltaNetsByTilesOrByHeadsThatFollow) {
+  const std::string config = R"({"architectures": ["Qwen3_5MoeForCausalLM"],
+    "model_type": "qwen3_5_moe_text", "full_attention_interval": 2, "head_dim": 64,
+    "hidden_act": "silu", "hidden_size": 256, "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 32, "linear_num_key_heads": 4, "linear_num_value_heads": 12,
+    "linear_value_head_dim": 32, "max_position_embeddings": 4096, "moe_intermediate_size": 64,
+    "num_attention_heads": 4, "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 4,
+    "num_key_value_heads": 1, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-06,
+    "rope_theta": 10000, "shared_expert_intermediate_size": 64, "tie_word_embeddings": false,
+    "vocab_size": 512})";
+  const Together two(config, 2);
+  const plan::PlanFile file = plan::PlanFile::open(two.plan()).take();
+  int64_t divided = 0;
+  for (const program::Step& step : file.view().program->steps) {
+    const auto* rule = std::get_if<DeltaRuleAttrs>(&step.attrs);
+    if (rule == nullptr) continue;
+    EXPECT_EQ(rule->key_heads, 2);
+    EXPECT_EQ(rule->value_heads, 6);
+    ++divided;
+  }
+  EXPECT_EQ(divided, 4) << "of two layers, on two GPUs";
+  expect_ids_of_one_gpu(config);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TogetherAsOne,

@@ -148,8 +148,8 @@ bool can_divide_children(const ModuleGraph& modules, const Module& parent, int64
   });
 }
 
-// Of a head each GPU has a multiple, so that its tiles are whole (kernels/matmul/marlin_layout.h).
-constexpr int64_t kHeadRows = 64;
+// Of a head each GPU has a multiple of the rows of a tile (kernels/matmul/marlin_layout.h).
+constexpr int64_t kHeadRows = 16;
 
 bool shares_keys(const ModuleGraph& modules) {
   return std::ranges::any_of(modules.modules, [](const Module& module) {

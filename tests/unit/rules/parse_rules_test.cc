@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "lib/rules/rule.h"
 
 namespace ktx::rules {
@@ -73,6 +75,36 @@ rules:
   EXPECT_TRUE(rule.optional);
   EXPECT_EQ(to_string(*parsed.rules.rules[1].replace.place), "cuda:0,1");
   EXPECT_EQ(parsed.rules.label(rule), "rules.yaml:5 (first)");
+}
+
+TEST(ParseRules, ReadsWhatSeveralGpusDivide) {
+  const Parsed parsed = parse(R"(
+- match: {kind: attention}
+  replace: {devices: [cuda:0, cuda:1], split: heads}
+- match: {kind: head}
+  replace: {device: split, split: [columns, experts]}
+)");
+  EXPECT_EQ(parsed.diags.errors(), 0) << first_message(parsed);
+  ASSERT_EQ(parsed.rules.rules.size(), 2u);
+  EXPECT_EQ(to_string(*parsed.rules.rules[0].replace.place), "cuda:0+1");
+  EXPECT_EQ(parsed.rules.rules[0].replace.splits, std::vector<Split>{Split::Heads});
+  EXPECT_EQ(parsed.rules.rules[1].replace.splits,
+            (std::vector<Split>{Split::Columns, Split::Experts}));
+  for (const auto& [wrong, message] : std::vector<std::pair<std::string, std::string>>{
+           {"{device: cuda:0, split: heads}",
+            "`split` says what several GPUs divide, and the rule names none"},
+           {"{device: split, split: head}",
+            "`split` is heads, columns or experts, or a list of these; did you mean 'heads'?"},
+           {"{devices: [cuda:0]}",
+            "`devices` lists two GPUs or more that compute together: [cuda:0, cuda:1]"},
+           {"{devices: [cuda:0, cpu]}",
+            "a list in `devices` is of GPUs: each of them once, and no other device"},
+           {"{device: cpu, devices: [cuda:0, cuda:1]}",
+            "`device` and `devices`; write one of them"}}) {
+    const Parsed bad = parse("- match: {kind: head}\n  replace: " + wrong + "\n");
+    EXPECT_EQ(bad.diags.errors(), 1) << wrong;
+    EXPECT_EQ(first_message(bad), message);
+  }
 }
 
 TEST(ParseRules, LaterFilesComeFirst) {
