@@ -78,8 +78,8 @@ AddedTokens added_tokens(const Json& config, const Json& added) {
                           key.find_first_not_of("0123456789") == std::string::npos;
       const std::string text = token_text(*decoder, key.c_str());
       if (!digits || text.empty()) continue;
-      const auto flag = [&](const char* name) {
-        const Json* found = json_member(value, name);
+      const auto flag = [&token = value](const char* name) {
+        const Json* found = json_member(token, name);
         return found && found->is_boolean() && found->get<bool>();
       };
       tokens[std::stoull(key)] = {text, flag("special"), flag("lstrip"), flag("rstrip"),
