@@ -11,6 +11,7 @@
 #include "lib/formats/dtype.h"
 #include "lib/formats/layout.h"
 #include "lib/plan/tensor_parts.h"
+#include "lib/plan/verify_weights.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
@@ -111,6 +112,9 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
     return Error{fmt::format("{}: {}", plan.path(), collected.error().message)};
   }
   const std::vector<TensorPart> parts = collected.take();
+  // Damage would be in the GGUF, and in plans that are made of it, under hashes of their own.
+  const Status weights = verify_weights(plan.view(), threads);
+  if (!weights) return Error{fmt::format("{}: {}", plan.path(), weights.error().message)};
 
   std::vector<std::string> paths;
   std::vector<WorkFile> files;

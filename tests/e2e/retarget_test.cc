@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 #include "lib/plan/plan_reader.h"
@@ -102,6 +103,16 @@ class Reuse : public ::testing::Test {
     command.insert(command.end(), words.begin(), words.end());
     return run_program(command);
   }
+  // The plan with a flipped bit in a weight.
+  std::string damaged() {
+    std::string bytes = read_file(old);
+    const auto opened = plan::PlanFile::open(old);
+    EXPECT_TRUE(opened.ok());
+    for (const plan::BlobRecord& blob : (*opened)->blobs) {
+      if ((*opened)->string(blob.name).starts_with("blk.0.attn_q.weight")) bytes[blob.offset] ^= 4;
+    }
+    return dir.write("damaged.ktxplan", bytes);
+  }
   // The numbers of "reused: 3 of 7 packed weights".
   static std::pair<int, int> counts(const Finished& run) {
     int count = -1, all = -1;
@@ -176,17 +187,25 @@ TEST_F(Reuse, RefusesPlansOfOtherModels) {
 
 // What is copied is hashed: a flipped bit does not get into the new plan.
 TEST_F(Reuse, RefusesDamagedWeights) {
-  std::string bytes = read_file(old);
-  const auto opened = plan::PlanFile::open(old);
-  ASSERT_TRUE(opened.ok());
-  for (const plan::BlobRecord& blob : (*opened)->blobs) {
-    if ((*opened)->string(blob.name).starts_with("blk.0.attn_q.weight")) bytes[blob.offset] ^= 4;
-  }
-  const Finished run = compile({model_gguf("qwen3moe"), target("sapphire-rapids"), "--reuse",
-                                dir.write("damaged.ktxplan", bytes), "-o", plan});
+  const Finished run = compile(
+      {model_gguf("qwen3moe"), target("sapphire-rapids"), "--reuse", damaged(), "-o", plan});
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("of the plan to reuse is damaged; compile without it"));
   EXPECT_EQ(read_file(plan), "");
+}
+
+// Nor does one of a plan in the place of its GGUF, or into a GGUF.
+TEST_F(Reuse, DamagedPlansAreNoSource) {
+  const std::string source = damaged(), gguf = dir.path("out.gguf");
+  const Finished runs[] = {compile({source, target("h200"), "-o", plan}),
+                           run_program({ktx_run(), "inspect", source, "--export-gguf", gguf})};
+  for (const Finished& run : runs) {
+    EXPECT_EQ(run.status, 1);
+    EXPECT_THAT(run.err, HasSubstr("damaged.ktxplan: weight 'blk.0.attn_q.weight"));
+    EXPECT_THAT(run.err, HasSubstr(" is damaged; compile again"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(plan));
+  EXPECT_FALSE(std::filesystem::exists(gguf));
 }
 
 }  // namespace
