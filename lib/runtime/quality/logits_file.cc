@@ -91,7 +91,13 @@ Status LogitsFile::read(int64_t context, int64_t place, std::span<float> out) co
   float form[2];
   std::memcpy(form, row, 8);
   const auto [scale, least] = form;
-  if (!(scale >= 0) || !(least <= 0) || !std::isfinite(scale * kMostCode + least)) {
+  // The likeliest token has at least its share of all, at most all.
+  constexpr float kRounding = 0.01f;
+  const float span = scale * kMostCode, most = least + span;
+  const float share = -std::log(static_cast<float>(head_.vocabulary));
+  const bool can_be =
+      scale >= 0 && span <= kRange + kRounding && most <= kRounding && most >= share - kRounding;
+  if (!can_be) {
     return Error{
         fmt::format("{}: place {} of context {} has a scale of {} and a least of {}; the "
                     "file is damaged",

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "lib/runtime/quality/divergence.h"
 #include "lib/runtime/sampling/random.h"
@@ -103,17 +104,25 @@ TEST(LogitsFile, RefusesHeadsThatCannotBe) {
   EXPECT_THAT(with(0, 0), HasSubstr("not a file of log-probabilities"));
 }
 
-TEST(LogitsFile, RefusesScalesThatAreNoNumbers) {
+TEST(LogitsFile, RefusesScalesAndLeastsThatNoLogitsGive) {
   const testing::TempDir dir;
   std::string bytes = testing::read_file(written(dir));
   const size_t first_row = 20 + 4 * 16;
-  for (const float bad : {std::nanf(""), -1.0f, 1e38f}) {
-    std::memcpy(bytes.data() + first_row, &bad, 4);
+  float form[2];
+  std::memcpy(form, bytes.data() + first_row, 8);
+  const auto [scale, least] = form;
+  const std::pair<float, float> bad[] = {
+      {std::nanf(""), least}, {-1.0f, least},  {1e38f, least}, {1e30f, least},
+      {scale * 1.1f, least},  {scale, 1.0f},   {0, -1e30f},    {scale, -40},
+      {scale, std::nanf("")}, {scale, -1e30f}, {0, 0.1f}};
+  for (const auto& pair : bad) {
+    std::memcpy(bytes.data() + first_row, &pair.first, 4);
+    std::memcpy(bytes.data() + first_row + 4, &pair.second, 4);
     const auto file = LogitsFile::open(dir.write("changed", bytes));
     ASSERT_TRUE(file);
     std::vector<float> out(7);
     const Status read = file->read(0, 0, out);
-    ASSERT_FALSE(read);
+    ASSERT_FALSE(read) << pair.first << " " << pair.second;
     EXPECT_THAT(read.error().message, HasSubstr("place 0 of context 0"));
     EXPECT_TRUE(file->read(0, 1, out));
   }
