@@ -14,7 +14,7 @@ namespace {
 
 // Memory that a step writes, and how numbers stand in it.
 struct Written {
-  enum class Form { F32, I32, Q8, BF16, CacheF16, CacheQ8, Bytes } form;
+  enum class Form { F32, I32, Q8, BF16, CacheF16, CacheQ8 } form;
   std::byte* data;
   uint64_t bytes;
   int64_t columns;  // Q8: of a row, which the bytes are
@@ -53,7 +53,6 @@ std::vector<float> numbers(const Written& written, std::span<const std::byte> by
     case Form::CacheQ8:
       return decoded(DType::Q8_0, bytes);
     case Form::I32:
-    case Form::Bytes:
       break;
   }
   return {};
@@ -104,7 +103,7 @@ Written::Form form_of(ValueType type) {
     case ValueType::BF16:
       return Written::Form::BF16;
   }
-  return Written::Form::Bytes;
+  return Written::Form::I32;
 }
 
 class WrittenMemory {
@@ -185,14 +184,16 @@ class WrittenMemory {
     }
   }
 
+  // Entries, whole blocks of them.
   void add_blocks(int32_t slot) {
+    const kernels::KvLayout& layout = setup_.kv.layout(slot);
     std::byte* last = nullptr;
     for (size_t token = 0; token < static_cast<size_t>(batch_.tokens); ++token) {
       std::byte* const begin = block(slot, token);
       if (begin == nullptr || begin == last) continue;
       last = begin;
-      all_.push_back({Written::Form::Bytes, begin,
-                      static_cast<uint64_t>(setup_.kv.layout(slot).slot_bytes()), 0});
+      all_.push_back(
+          {form_of_cache(layout.type), begin, static_cast<uint64_t>(layout.slot_bytes()), 0});
     }
   }
 

@@ -1,15 +1,17 @@
 #include "lib/runtime/quality/layer_streams.h"
 
 #include <cmath>
+#include <string_view>
 
 namespace ktx::runtime {
 
 void LayerStreams::take(const StepResult& result) {
-  if (result.value != "x" && !result.value.starts_with("x@")) return;
+  const std::string_view name = result.value.substr(0, result.value.find('@'));
+  if (name != "x" && name != "streams") return;
   // Behind the last layer the stream is only moved.
-  const bool moved = result.layer < 0 && !layers_.empty() && layers_.rbegin()->first >= 0;
+  if (result.layer < 0 && !layers_.empty() && layers_.rbegin()->first >= 0) return;
   width_ = result.stride;
-  if (!moved) layers_[result.layer].assign(result.rows.begin(), result.rows.end());
+  layers_[result.layer].assign(result.rows.begin(), result.rows.end());
 }
 
 void StreamDifferences::add(const LayerStreams& a, const LayerStreams& b) {

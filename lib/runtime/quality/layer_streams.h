@@ -4,7 +4,8 @@
 //   layer 11   0.0032      |b - a| / |a|, over all tokens
 //   layer 12   0.0410      here something is different
 //
-// A plan calls the stream "x", and a copy of it on another device "x@cuda:1"
+// A plan calls the stream "x", or where layers share several of them "streams", which begin as
+// copies of the embedding "x", and a copy on another device "x@cuda:1"
 // (lib/passes/lower/lower_to_steps.cc). Steps on other hosts are not seen.
 #pragma once
 

@@ -14,17 +14,26 @@ namespace ktx::runtime {
 double divergence_of(const plan::SelfTestAnswer& source, std::span<const float> logits) {
   const Result<LogSoftmax> softmax = log_softmax(logits);
   if (!softmax) return INFINITY;
-  double divergence = 0, rest = 1, own_rest = 1;
+  std::vector<double> log_p, log_q;
+  double sum_p = 0, sum_q = 0;
   for (size_t i = 0; i < source.ids.size(); ++i) {
-    const double log_p = source.logits[i] - source.log_sum;
-    const double log_q = softmax->logprob(logits[static_cast<size_t>(source.ids[i])]);
-    divergence += std::exp(log_p) * (log_p - log_q);
-    rest -= std::exp(log_p);
-    own_rest -= std::exp(log_q);
+    log_p.push_back(source.logits[i] - source.log_sum);
+    log_q.push_back(softmax->logprob(logits[static_cast<size_t>(source.ids[i])]));
+    sum_p += std::exp(log_p[i]);
+    sum_q += std::exp(log_q[i]);
   }
-  constexpr double kLeast = 1e-6;  // below it the rest is rounding
-  if (rest > kLeast) divergence += rest * std::log(rest / std::max(own_rest, kLeast));
-  return std::max(divergence, 0.0);
+  // What is left for all other tokens. Eight digits of a logit leave 1e-7 of it in its e^: where
+  // less than ten times that is left, these tokens count as all, and their shares are free of it.
+  const double least = 1e-6 * std::max(1.0, std::abs(source.log_sum));
+  const double rest = 1 - sum_p, own_rest = 1 - sum_q;
+  const double all_p = rest > least ? 0 : std::log(sum_p);
+  const double all_q = own_rest > least ? 0 : std::log(sum_q);
+  double divergence = rest > least ? rest * std::log(rest / std::max(own_rest, least)) : 0;
+  for (size_t i = 0; i < log_p.size(); ++i) {
+    const double log_share = log_p[i] - all_p;
+    divergence += std::exp(log_share) * (log_share - (log_q[i] - all_q));
+  }
+  return std::isnan(divergence) ? INFINITY : std::max(divergence, 0.0);
 }
 
 SelfTestBound self_test_bound(const Engine& engine) {
