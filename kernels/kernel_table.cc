@@ -11,10 +11,12 @@
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
 #include "kernels/norm/norm.h"
+#include "kernels/norm/row_statistics.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
+#include "kernels/state_space/selective_scan.h"
 #include "kernels/state_space/state_space.h"
 #include "kernels/streams/residual_streams.h"
 
@@ -67,6 +69,12 @@ Result<RmsNormFn> find_rms_norm(std::string_view family, Isa isa) {
 Result<LayerNormFn> find_layer_norm(std::string_view family, Isa isa) {
   return find<LayerNormArgs>(family, isa);
 }
+Result<MatchRmsFn> find_match_rms(std::string_view family, Isa isa) {
+  return find<MatchRmsArgs>(family, isa);
+}
+Result<GaussianTopKFn> find_gaussian_topk(std::string_view family, Isa isa) {
+  return find<GaussianTopKArgs>(family, isa);
+}
 Result<QuantizeFn> find_quantize(std::string_view family, Isa isa) {
   return find<QuantizeArgs>(family, isa);
 }
@@ -91,6 +99,9 @@ Result<CompressFn> find_compress(std::string_view family, Isa isa) {
 Result<StreamWeightsFn> find_stream_weights(std::string_view family, Isa isa) {
   return find<StreamWeightsArgs>(family, isa);
 }
+Result<AltUpWeightsFn> find_altup_weights(std::string_view family, Isa isa) {
+  return find<AltUpWeightsArgs>(family, isa);
+}
 Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa) {
   return find<CollapseStreamsArgs>(family, isa);
 }
@@ -108,6 +119,9 @@ Result<CausalConvFn> find_causal_conv(std::string_view family, Isa isa) {
 }
 Result<DeltaRuleFn> find_delta_rule(std::string_view family, Isa isa) {
   return find<DeltaRuleArgs>(family, isa);
+}
+Result<SelectiveScanFn> find_selective_scan(std::string_view family, Isa isa) {
+  return find<SelectiveScanArgs>(family, isa);
 }
 Result<StateSpaceFn> find_state_space(std::string_view family, Isa isa) {
   return find<StateSpaceArgs>(family, isa);

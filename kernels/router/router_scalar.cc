@@ -1,5 +1,6 @@
 // Choice of experts. There is one variant: a few hundred logits per token are
 // nothing beside the products, and double makes the scores plain.
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -94,13 +95,50 @@ void choose(const RouterArgs& a, const float* scores, float* choice, int32_t* id
   best_choices(choice, n, attrs.top_k, ids);
 }
 
+void weigh(const RouterArgs& a, const int32_t* ids, float* weights, double divisor) {
+  for (int64_t k = 0; k < a.attrs.top_k; ++k) {
+    weights[k] = static_cast<float>(weights[k] / divisor) * a.attrs.scale;
+    if (a.factors) weights[k] *= a.factors[ids[k]];
+  }
+}
+
+// (A NaN is below everything, and no part of a softmax.)
+void mix_sparsely(const RouterAttrs& attrs, const float* logits, float* left, int32_t* ids,
+                  float* weights) {
+  const int64_t n = attrs.experts;
+  for (int64_t e = 0; e < n; ++e) left[e] = logits[e];
+  for (int64_t k = 0; k < attrs.top_k; ++k) {
+    int64_t best = -1;
+    for (int64_t e = 0; e < n; ++e) {
+      const bool taken = std::find(ids, ids + k, e) != ids + k;
+      if (!taken && (best < 0 || better(logits[e], logits[best]))) best = e;
+    }
+    const double most = logits[best];
+    double sum = 0;
+    for (int64_t e = 0; e < n; ++e) {
+      const double x = left[e];
+      if (std::isnan(x) && e != best) continue;
+      const bool far = (most - x) / std::fmax(std::fabs(x), most) > kSparseMixerReach;
+      if (!far) sum += std::exp(x - most);
+    }
+    ids[k] = static_cast<int32_t>(best);
+    weights[k] = static_cast<float>(1 / sum);
+    left[best] = -INFINITY;
+  }
+}
+
 void route(const RouterArgs& a, int64_t token, int32_t* ids, float* weights) {
   constexpr void (*kScores[])(const float*, int64_t, float*) = {scores_softmax, scores_sigmoid,
                                                                 scores_sqrt_softplus};
-  static_assert(std::size(kScores) == kScorings);
+  static_assert(std::size(kScores) == kScorings - 1);
   const RouterAttrs& attrs = a.attrs;
+  const float* logits = a.logits + token * a.logits_stride;
   float* scores = a.scratch;
-  kScores[attrs.scoring](a.logits + token * a.logits_stride, attrs.experts, scores);
+  if (attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
+    mix_sparsely(attrs, logits, scores, ids, weights);
+    return weigh(a, ids, weights, 1);
+  }
+  kScores[attrs.scoring](logits, attrs.experts, scores);
   if (a.table) {
     const int32_t* row = a.table + a.tokens[token] * int64_t{attrs.top_k};
     for (int64_t k = 0; k < attrs.top_k; ++k) ids[k] = row[k];
@@ -109,11 +147,7 @@ void route(const RouterArgs& a, int64_t token, int32_t* ids, float* weights) {
   }
   double sum = 0;
   for (int64_t k = 0; k < attrs.top_k; ++k) sum += weights[k] = scores[ids[k]];
-  const double divisor = attrs.normalize ? sum + 1e-20 : 1;
-  for (int64_t k = 0; k < attrs.top_k; ++k) {
-    weights[k] = static_cast<float>(weights[k] / divisor) * attrs.scale;
-    if (a.factors) weights[k] *= a.factors[ids[k]];
-  }
+  weigh(a, ids, weights, attrs.normalize ? sum + 1e-20 : 1);
 }
 
 }  // namespace

@@ -17,7 +17,9 @@ inline StateSpaceToken state_space_token(const StateSpaceArgs& args, int64_t t) 
   const int64_t group = args.head / (a.heads / a.groups);
   const float rate = args.dt[t * args.dt_stride + args.head] + args.dt_bias[args.head];
   // softplus; above 20 it is its argument to the last bit.
-  const float step = rate > 20 ? rate : __builtin_log1pf(__builtin_expf(rate));
+  float step = rate > 20 ? rate : __builtin_log1pf(__builtin_expf(rate));
+  if (step < a.step_min) step = a.step_min;
+  if (a.step_max > 0 && step > a.step_max) step = a.step_max;
   return {x + args.head * a.head_dim, x + a.width() + group * a.state_dim,
           x + a.width() + (a.groups + group) * a.state_dim, step,
           __builtin_expf(args.decay[args.head] * step)};

@@ -3,6 +3,7 @@
 //
 //   stream_weights     weights = [pre | post | comb] of a row of mixes
 //   collapse_streams   y[h] = sum over s of weights[s] * x[s][h]
+//   altup_weights      weights = [post | comb] of a row of coefficients (AltUpWeightsAttrs)
 //   mix_streams        y[d][h] = post[d] * part[h] + sum over s of comb[s][d] * x[s][h],
 //                      weights = [post | comb], comb row by row
 //
@@ -10,7 +11,7 @@
 // own row alone. weights may be mixes, y of mix_streams x.
 //
 // Hyper-connections: Zhu et al. 2024 (arXiv 2409.19606); with matrices of Sinkhorn and Knopp as in
-// DeepSeek-V4.
+// DeepSeek-V4. AltUp: Baykal et al. 2023 (arXiv 2301.13310), as in Gemma 3n.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,18 @@ struct StreamWeightsArgs {
   int64_t token_end = 0;
 };
 using StreamWeightsFn = void (*)(const StreamWeightsArgs&);
+
+struct AltUpWeightsArgs {
+  const float* coefs = nullptr;  // [T, attrs.coefs()]
+  int64_t coefs_stride = 0;      // elements
+  float* y = nullptr;            // [T, attrs.width()]
+  int64_t y_stride = 0;
+  int64_t width = 0;  // attrs.width()
+  AltUpWeightsAttrs attrs;
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+};
+using AltUpWeightsFn = void (*)(const AltUpWeightsArgs&);
 
 struct CollapseStreamsArgs {
   const float* x = nullptr;  // [T, streams * width]
@@ -66,8 +79,9 @@ struct MixStreamsArgs {
 };
 using MixStreamsFn = void (*)(const MixStreamsArgs&);
 
-// Families: "stream_weights", "collapse_streams", "mix_streams".
+// Families: "stream_weights", "altup_weights", "collapse_streams", "mix_streams".
 Result<StreamWeightsFn> find_stream_weights(std::string_view family, Isa isa);
+Result<AltUpWeightsFn> find_altup_weights(std::string_view family, Isa isa);
 Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa);
 Result<MixStreamsFn> find_mix_streams(std::string_view family, Isa isa);
 

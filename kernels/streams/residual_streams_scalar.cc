@@ -1,5 +1,5 @@
-// Hyper-connections number by number. The weights have this variant alone: some hundred numbers
-// a row, and double makes the repeated normalisation plain.
+// Hyper-connections and AltUp number by number. The weights have this variant alone: some hundred
+// numbers a row, and double makes the repeated normalisation plain.
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +8,7 @@
 namespace ktx::kernels {
 
 void stream_weights_scalar(const StreamWeightsArgs& a);
+void altup_weights_scalar(const AltUpWeightsArgs& a);
 void collapse_streams_scalar(const CollapseStreamsArgs& a);
 void mix_streams_scalar(const MixStreamsArgs& a);
 
@@ -64,6 +65,24 @@ void weigh(const StreamWeightsArgs& a, const float* mixes, float* weights) {
 void stream_weights_scalar(const StreamWeightsArgs& a) {
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     weigh(a, a.mixes + t * a.mixes_stride, a.y + t * a.y_stride);
+  }
+}
+
+void altup_weights_scalar(const AltUpWeightsArgs& a) {
+  const int64_t n = a.attrs.streams;
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    const float* coefs = a.coefs + t * a.coefs_stride;
+    float* post = a.y + t * a.y_stride;
+    float* comb = post + n;
+    for (int64_t d = 0; d < n; ++d) post[d] = a.attrs.corrects != 0 ? 1 + coefs[d] : 0;
+    for (int64_t s = 0; s < n; ++s) {
+      for (int64_t d = 0; d < n; ++d) {
+        const float others = a.attrs.corrects == 0 ? coefs[d * n + s]
+                             : s == a.attrs.active ? -post[d]
+                                                   : 0;
+        comb[s * n + d] = others + (s == d ? 1.0f : 0.0f);
+      }
+    }
   }
 }
 

@@ -331,9 +331,52 @@ struct StreamWeightsAttrs {
 };
 inline constexpr int32_t kMaxStreams = 16;
 
-// SqrtSoftplus: sqrt(log(1 + exp(x))).
-enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1, SqrtSoftplus = 2 };
-inline constexpr int32_t kScorings = 3;
+// AltUp (Gemma 3n): a layer computes one of several residual streams, the active one. What it
+// reads is predicted of all streams before, and what it gives corrects all of them behind. Both are
+// mix_streams with weights [post | comb] made of a few coefficients a token:
+//
+//   predict   post = 0                   comb[s, d] = coefs[d, s] + (s == d)
+//   correct   post[d] = 1 + coefs[d]     comb[s, d] = (s == d) - (s == active) * post[d]
+//
+// so that a corrected stream d is x[d] + (1 + coefs[d]) * (part - x[active]).
+struct AltUpWeightsAttrs {
+  int32_t streams = 1;
+  int32_t active = 0;
+  int32_t corrects = 0;  // else it predicts
+  int64_t coefs() const { return corrects != 0 ? streams : int64_t{streams} * streams; }
+  int64_t width() const { return int64_t{streams} * (streams + 1); }
+  template <class F>
+  void fields(F&& f) {
+    f("streams", streams), f("active", active), f("corrects", corrects);
+  }
+};
+
+// The mean square of x is eps at least.
+struct MatchRmsAttrs {
+  float eps = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("eps", eps);
+  }
+};
+
+// For gates of which a share is left out, all alike were they spread normally (Gemma 3n):
+// deviations is the quantile of that share (lib/support/normal_quantile.h). The deviation is that
+// of all elements, the root of the mean of (x - mean)^2.
+struct GaussianTopKAttrs {
+  float deviations = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("deviations", deviations);
+  }
+};
+
+// SqrtSoftplus: sqrt(log(1 + exp(x))). SparseMixer (Phi-3.5-MoE): top_k rounds in the place of
+// steps 1 to 5, each of the experts that are left: the largest logit m wins, and its weight is its
+// share in the softmax of those logits x that are near, (m - x) / max(|x|, m) <= kSparseMixerReach.
+enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1, SqrtSoftplus = 2, SparseMixer = 3 };
+inline constexpr int32_t kScorings = 4;
+inline constexpr double kSparseMixerReach = 0.02;  // twice router_jitter_noise
 enum class GroupScore : int32_t { Best = 0, SumOfTwoBest = 1 };
 
 // 1. score = softmax(logits) over all experts, or a function of each.
@@ -538,22 +581,43 @@ struct DeltaRuleAttrs {
 // state_dim x head_dim matrix M for each head, zero before the first token. A token does, for each
 // head h with group h / (heads / groups):
 //
-//   step = softplus(dt[h] + dt_bias[h])
-//   M = M * exp(decay[h] * step) + in (step * value)^T     (decay < 0)
-//   y = out^T M + skip[h] * value
+//   step = softplus(dt[h] + dt_bias[h]), not below step_min and, where that is not 0, above
+//   step_max M = M * exp(decay[h] * step) + in (step * value)^T     (decay < 0) y = out^T M +
+//   skip[h] * value
 struct StateSpaceAttrs {
   int32_t state = 0;
   int32_t heads = 1;
   int32_t head_dim = 1;
   int32_t groups = 1;
   int32_t state_dim = 1;
+  float step_min = 0;
+  float step_max = 0;
+  static constexpr uint32_t kFirstBytes = 20;                  // without limits of steps
   int64_t width() const { return int64_t{heads} * head_dim; }  // of the values, and of y
   int64_t channels() const { return width() + int64_t{2} * groups * state_dim; }
   int64_t state_floats() const { return width() * state_dim; }
   template <class F>
   void fields(F&& f) {
     f("state", state), f("heads", heads), f("head_dim", head_dim), f("groups", groups),
-        f("state_dim", state_dim);
+        f("state_dim", state_dim), f("step_min", step_min), f("step_max", step_max);
+  }
+};
+
+// A state-space layer (Mamba-1): each channel has a state of state_dim numbers. A row of in_out is
+// [input vector | output vector]. State number `state` keeps M[state_dim, channels], zero before
+// the first token. A token does, for each channel c and number i of the state:
+//
+//   step = softplus(dt[c])
+//   M[i, c] = M[i, c] * exp(decay[c, i] * step) + in[i] * (step * x[c])     (decay < 0)
+//   y[c] = sum over i of out[i] * M[i, c] + skip[c] * x[c]
+struct SelectiveScanAttrs {
+  int32_t state = 0;
+  int32_t channels = 1;
+  int32_t state_dim = 1;
+  int64_t state_floats() const { return int64_t{channels} * state_dim; }
+  template <class F>
+  void fields(F&& f) {
+    f("state", state), f("channels", channels), f("state_dim", state_dim);
   }
 };
 
@@ -573,7 +637,8 @@ using StepAttrs =
                  DeltaRuleAttrs, LayerNormAttrs, ActivateAttrs, EmbedRowAttrs, ChoosePositionsAttrs,
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
                  CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
-                 HeadScaleAttrs>;
+                 HeadScaleAttrs, AltUpWeightsAttrs, MatchRmsAttrs, GaussianTopKAttrs,
+                 SelectiveScanAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

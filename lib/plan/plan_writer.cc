@@ -120,8 +120,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
 // experts or compute a whole delta net, norms whose groups have weights of their own, gates of
-// whole heads, bounded decays, launches of experts with a shared one and of attention that takes
-// several tokens with heads of 256.
+// whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a shared
+// one and of attention that takes several tokens with heads of 256.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
@@ -137,10 +137,16 @@ uint32_t reader_minor(const PlanContents& contents) {
         attrs_from_bytes<AttentionAttrs>(attrs.subspan(step.attrs_offset, step.attrs_size));
     return launch.most_tokens > 1 && attention.key_dim > 128;
   };
-  if (launches(FusedOp::DeltaNet) || launches(FusedOp::SharedExperts)) return 7;
-  if (std::ranges::any_of(contents.launches, has_wide_heads)) return 7;
-  uint32_t by_op = 0;
+  if (launches(FusedOp::SharedExperts)) return 8;
+  if (std::ranges::any_of(contents.launches, has_wide_heads)) return 8;
+  uint32_t by_op = launches(FusedOp::DeltaNet) ? 7 : 0;
   for (const StepRecord& step : contents.steps) {
+    static constexpr StepOp kLatest[] = {StepOp::AltUpWeights, StepOp::SelectiveScan};
+    if (std::ranges::count(kLatest, static_cast<StepOp>(step.op)) > 0) return 8;
+    if (step.op == static_cast<uint32_t>(StepOp::StateSpace) &&
+        step.attrs_size > StateSpaceAttrs::kFirstBytes) {
+      return 8;
+    }
     const bool sums = step.op == static_cast<uint32_t>(StepOp::SumExperts);
     static constexpr StepOp kNewest[] = {StepOp::StateSpace, StepOp::ChooseBlocks, StepOp::Compress,
                                          StepOp::StreamWeights};

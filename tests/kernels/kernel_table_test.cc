@@ -13,10 +13,12 @@
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
+#include "kernels/norm/row_statistics.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
 #include "kernels/rows/rows.h"
+#include "kernels/state_space/selective_scan.h"
 #include "kernels/state_space/state_space.h"
 #include "kernels/streams/residual_streams.h"
 #include "lib/formats/layout.h"
@@ -34,7 +36,9 @@ bool found_by_an_op(std::string_view family) {
          find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
          find_sum_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
          find_delta_rule(family, isa).ok() || find_state_space(family, isa).ok() ||
-         find_compress(family, isa).ok() || find_stream_weights(family, isa).ok() ||
+         find_selective_scan(family, isa).ok() || find_compress(family, isa).ok() ||
+         find_stream_weights(family, isa).ok() || find_altup_weights(family, isa).ok() ||
+         find_match_rms(family, isa).ok() || find_gaussian_topk(family, isa).ok() ||
          find_collapse_streams(family, isa).ok() || find_mix_streams(family, isa).ok() ||
          find_position_scores(family, isa).ok() || find_block_scores(family, isa).ok() ||
          find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
@@ -49,7 +53,9 @@ TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
     const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
                         op.op == StepOp::SumExperts || op.op == StepOp::Compress ||
                         op.op == StepOp::CompressedAttention || op.op == StepOp::StreamWeights ||
-                        op.op == StepOp::CollapseStreams || op.op == StepOp::MixStreams;
+                        op.op == StepOp::CollapseStreams || op.op == StepOp::MixStreams ||
+                        op.op == StepOp::AltUpWeights || op.op == StepOp::MatchRms ||
+                        op.op == StepOp::GaussianTopK || op.op == StepOp::SelectiveScan;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

@@ -146,6 +146,27 @@ TEST(Router, AgreesWithTheNaiveOneInAllVariants) {
   }
 }
 
+// By hand: of 4, 3.95, 3.9 and -5 the second is near the first (0.05 / 4), the third is not
+// (0.1 / 4), and -5 is far; without the first, 3.9 is near 3.95.
+TEST(Router, ASparseMixerWeighsWhatIsNearTheBestInARoundAnExpert) {
+  RouterAttrs attrs{4, 3, static_cast<int32_t>(Scoring::SparseMixer)};
+  const Routed found = route(attrs, {3.95f, 4, -5, 3.9f}, {});
+  EXPECT_EQ(found.ids, (std::vector<int32_t>{1, 0, 3}));
+  EXPECT_NEAR(found.weights[0], 1 / (1 + std::exp(-0.05)), 1e-6);
+  EXPECT_NEAR(found.weights[1], 1 / (1 + std::exp(-0.05)), 1e-6);
+  EXPECT_NEAR(found.weights[2], 1, 1e-6);
+  // Below 0 the reach is a share of the smaller logit's size; of equal ones the first wins.
+  const Routed below = route(attrs, {-4.05f, -4, -4.2f, -4}, {});
+  EXPECT_EQ(below.ids, (std::vector<int32_t>{1, 3, 0}));
+  EXPECT_NEAR(below.weights[0], 1 / (2 + std::exp(-0.05)), 1e-6);
+  EXPECT_NEAR(below.weights[1], 1 / (1 + std::exp(-0.05)), 1e-6);
+  attrs.scale = 2;
+  const Routed scaled = route(attrs, {0, NAN, 0, NAN}, {}, Isa::Scalar, {1, 1, 3, 1});
+  EXPECT_EQ(scaled.ids, (std::vector<int32_t>{0, 2, 1}));
+  EXPECT_NEAR(scaled.weights[0], 1, 1e-6);
+  EXPECT_NEAR(scaled.weights[1], 6, 1e-6);
+}
+
 TEST(Router, FactorsMultiplyTheWeightsOfTheChosen) {
   const RouterAttrs attrs{4, 2, 0, 1, 2.5f, 1, 1, 0};
   const std::vector<float> logits = {1, 3, 2, 0};

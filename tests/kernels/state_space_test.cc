@@ -33,7 +33,9 @@ struct SpaceText {
         const float* const row = &x[t * attrs.channels()];
         const float* const in = row + attrs.width() + group * rows;
         const float* const out = in + int64_t{attrs.groups} * rows;
-        const double step = std::log1p(std::exp(double{dt[t * attrs.heads + h]} + dt_bias[h]));
+        double step = std::log1p(std::exp(double{dt[t * attrs.heads + h]} + dt_bias[h]));
+        step = std::max<double>(step, attrs.step_min);
+        if (attrs.step_max > 0) step = std::min<double>(step, attrs.step_max);
         for (int64_t c = 0; c < dim; ++c) {
           const double value = row[h * dim + c];
           double read = skip[h] * value;
@@ -107,6 +109,22 @@ TEST(StateSpace, DoesNotDependOnPassesAndColumns) {
         }
       }
     }
+  }
+}
+
+TEST(StateSpace, StepsStayWithinTheirLimits) {
+  StateSpaceAttrs attrs = kShapes[1];
+  attrs.step_min = 0.5f, attrs.step_max = 0.75f;
+  const SpaceText text(attrs, 30, 5);
+  const std::vector<double> expected = text.expected();
+  SpaceText without = text;
+  without.attrs.step_min = without.attrs.step_max = 0;
+  for (Isa isa : usable_isas()) {
+    const std::vector<float> found = text.run(isa, 7, 16);
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_NEAR(found[i], expected[i], 2e-4 * (1 + std::abs(expected[i]))) << name(isa);
+    }
+    EXPECT_NE(found, without.run(isa, 7, 16));
   }
 }
 

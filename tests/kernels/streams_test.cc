@@ -69,6 +69,53 @@ TEST(StreamWeights, OfTheHeadAreSigmoidsAlone) {
   EXPECT_NEAR(w[2], 1, 1e-6);
 }
 
+// Three streams, of which the second is active: the weights are right where mixing with them gives
+// what AltUp's own formulas say.
+TEST(AltUpWeights, PredictAndCorrectByTheirFormulas) {
+  constexpr int64_t kStreams = 3, kActive = 1, kTokens = 2, kWidth = 5;
+  Random random(100);
+  const std::vector<float> x = random.normals(kTokens * kStreams * kWidth);
+  const std::vector<float> part = random.normals(kTokens * kWidth);
+  for (const bool corrects : {false, true}) {
+    AltUpWeightsArgs a;
+    a.attrs = {kStreams, kActive, corrects};
+    const std::vector<float> coefs = random.normals(kTokens * a.attrs.coefs());
+    std::vector<float> weights(static_cast<size_t>(kTokens * a.attrs.width()));
+    a.coefs = coefs.data(), a.coefs_stride = a.attrs.coefs();
+    a.y = weights.data(), a.y_stride = a.width = a.attrs.width();
+    a.token_end = kTokens;
+    (*find_altup_weights("altup_weights", Isa::Scalar))(a);
+    std::vector<float> mixed(x.size());
+    MixStreamsArgs m;
+    m.x = x.data(), m.x_stride = kStreams * kWidth;
+    m.part = part.data(), m.part_stride = kWidth;
+    m.weights = weights.data(), m.weights_stride = a.attrs.width();
+    m.y = mixed.data(), m.y_stride = m.width = kStreams * kWidth;
+    m.streams = kStreams;
+    m.token_end = kTokens;
+    (*find_mix_streams("mix_streams", Isa::Scalar))(m);
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const float* own = &coefs[static_cast<size_t>(t * a.attrs.coefs())];
+      for (int64_t d = 0; d < kStreams; ++d) {
+        for (int64_t h = 0; h < kWidth; ++h) {
+          const auto stream = [&](int64_t s) {
+            return double{x[static_cast<size_t>((t * kStreams + s) * kWidth + h)]};
+          };
+          double expected = stream(d);
+          if (corrects) {
+            const double change = part[static_cast<size_t>(t * kWidth + h)] - stream(kActive);
+            expected += (1 + double{own[d]}) * change;
+          } else {
+            for (int64_t s = 0; s < kStreams; ++s) expected += own[d * kStreams + s] * stream(s);
+          }
+          const size_t at = static_cast<size_t>((t * kStreams + d) * kWidth + h);
+          EXPECT_NEAR(mixed[at], expected, 1e-5) << corrects << " " << d;
+        }
+      }
+    }
+  }
+}
+
 class Streams : public ::testing::TestWithParam<Isa> {};
 
 TEST_P(Streams, AreSummedAndMixedByTheirWeights) {

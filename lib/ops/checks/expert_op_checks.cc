@@ -53,6 +53,10 @@ void check_router(OpCheck& s) {
   s.require(s.out(0).whole(), "ids are a part of a value");
   if (s.weight(0).present()) s.vector("bias", s.weight(0), a.experts);
   if (s.weight(1).present()) s.vector("factors", s.weight(1), a.experts);
+  if (a.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
+    s.require(a.normalize == 0 && a.groups == 1 && !s.weight(0).present() && !s.weight(2).present(),
+              "a sparse mixer with normalised weights, groups, a bias or a table");
+  }
   if (!s.weight(2).present()) return;
   const OpWeight& table = s.weight(2);
   s.require(table.dtype == DType::I32 && table.matrices == 1 && table.cols == a.top_k &&

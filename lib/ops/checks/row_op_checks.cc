@@ -132,4 +132,18 @@ void check_gather_rows(OpCheck& s) {
   s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
 }
 
+void check_match_rms(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.require(s.attrs<MatchRmsAttrs>().eps >= 0, "eps is {}", s.attrs<MatchRmsAttrs>().eps);
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("like", s.in(1), ValueType::F32, s.in(1).width, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
+void check_gaussian_topk(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
 }  // namespace ktx::op_checks

@@ -65,12 +65,29 @@ void check_state_space(OpCheck& s) {
     return;
   }
   s.require(a.heads % a.groups == 0, "{} heads share {} groups", a.heads, a.groups);
+  s.require(a.step_min >= 0 && a.step_max >= 0 && (a.step_max == 0 || a.step_max >= a.step_min),
+            "steps are limited to {} and {}", a.step_min, a.step_max);
   s.shape("x", s.in(0), ValueType::F32, a.channels());
   s.shape("dt", s.in(1), ValueType::F32, a.heads);
   s.vector("decay", s.weight(0), a.heads);
   s.vector("skip", s.weight(1), a.heads);
   s.vector("dt_bias", s.weight(2), a.heads);
   s.shape("y", s.out(0), ValueType::F32, a.width());
+  check_state(s, a.state, a.state_floats());
+}
+
+void check_selective_scan(OpCheck& s) {
+  const auto& a = s.attrs<SelectiveScanAttrs>();
+  if (!s.in_range("channels", a.channels, 1, kMaxDim) ||
+      !s.in_range("state_dim", a.state_dim, 1, kMaxDeltaHead)) {
+    return;
+  }
+  s.shape("x", s.in(0), ValueType::F32, a.channels);
+  s.shape("dt", s.in(1), ValueType::F32, a.channels);
+  s.shape("in_out", s.in(2), ValueType::F32, int64_t{2} * a.state_dim);
+  s.matrices("decay", s.weight(0), 1, a.channels, a.state_dim);
+  s.vector("skip", s.weight(1), a.channels);
+  s.shape("y", s.out(0), ValueType::F32, a.channels);
   check_state(s, a.state, a.state_floats());
 }
 

@@ -1,4 +1,4 @@
-// Residual streams of hyper-connections.
+// Residual streams of hyper-connections and of AltUp.
 #include "lib/ops/checks/op_checks.h"
 
 #include <algorithm>
@@ -36,6 +36,15 @@ void check_mix_streams(OpCheck& s) {
   s.shape("part", s.in(1), ValueType::F32, s.in(1).width, x.rows);
   s.shape("weights", s.in(2), ValueType::F32, streams * (streams + 1), x.rows);
   s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
+}
+
+void check_altup_weights(OpCheck& s) {
+  const auto& a = s.attrs<AltUpWeightsAttrs>();
+  if (!s.in_range("streams", a.streams, 1, kMaxStreams)) return;
+  s.in_range("active", a.active, 0, a.streams - 1);
+  s.in_range("corrects", a.corrects, 0, 1);
+  s.shape("coefs", s.in(0), ValueType::F32, a.coefs(), s.in(0).rows);
+  s.shape("weights", s.out(0), ValueType::F32, a.width(), s.in(0).rows);
 }
 
 }  // namespace ktx::op_checks

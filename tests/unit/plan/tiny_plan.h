@@ -221,9 +221,9 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   const uint32_t up_e = t.weight("ffn_up_exps.weight", DType::Q4_0, kWidth, kHidden, kExperts);
   const uint32_t down_e = t.weight("ffn_down_exps.weight", DType::Q8_0, kHidden, kWidth, kExperts);
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
-  uint32_t conv_w = kNone, decay_w = kNone, skip_w = kNone, dt_w = kNone, layer_w = kNone,
-           layer_b = kNone, ape_w = kNone, entry_norm_w = kNone, mix_w = kNone, mix_scale = kNone,
-           mix_base = kNone;
+  uint32_t conv_w = kNone, decay_w = kNone, skip_w = kNone, scan_decay_w = kNone, dt_w = kNone,
+           layer_w = kNone, layer_b = kNone, ape_w = kNone, entry_norm_w = kNone, mix_w = kNone,
+           mix_scale = kNone, mix_base = kNone;
   if (every_op) {
     ape_w = t.weight("attn_compressor_ape.weight", DType::F32, 4, 32);
     entry_norm_w = t.weight("attn_compressor_norm.weight", DType::F32, 1, 16);
@@ -233,6 +233,7 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     conv_w = t.weight("ssm_conv1d.weight", DType::F32, kHidden, 4);
     decay_w = t.weight("ssm_a", DType::F32, 1, 2);
     skip_w = t.weight("ssm_d", DType::F32, 1, 2);
+    scan_decay_w = t.weight("ssm_a1", DType::F32, 2, 16);
     dt_w = t.weight("ssm_dt.bias", DType::F32, 1, 2);
     layer_w = t.weight("ffn_norm.weight", DType::F32, 1, kHidden);
     layer_b = t.weight("ffn_norm.bias", DType::F32, 1, kHidden);
@@ -348,7 +349,9 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     t.step(StepOp::DeltaRule, 1, {{mixed}, {x, 0, 4}}, {{read}}, {decay_w, dt_w},
            DeltaRuleAttrs{1, 1, 2, 16, 0});
     t.step(StepOp::StateSpace, 1, {{mixed}, {x, 0, 2}}, {{read}}, {decay_w, skip_w, dt_w},
-           StateSpaceAttrs{2, 2, 16, 1, 16});
+           StateSpaceAttrs{2, 2, 16, 1, 16, 0.001f, 4});
+    t.step(StepOp::SelectiveScan, 1, {{mixed, 0, 2}, {x, 0, 2}, {x, 0, 32}}, {{read, 0, 2}},
+           {scan_decay_w, decay_w}, SelectiveScanAttrs{3, 2, 16});
     t.step(StepOp::LayerNorm, 1, {{x}}, {{x}}, {layer_w, layer_b}, LayerNormAttrs{1e-5f, 1});
     t.step(StepOp::Activate, 1, {{x}}, {{x}}, {}, ActivateAttrs{});
     // Two heads of 16 choose 8 positions for the latent attention.
@@ -382,6 +385,11 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
            StreamWeightsAttrs{2, 20, 1e-6f});
     t.step(StepOp::CollapseStreams, 1, {{x}, {mixes, 0, 2}}, {{collapsed}}, {}, NoAttrs{});
     t.step(StepOp::MixStreams, 1, {{x}, {collapsed}, {mixes, 2, 6}}, {{x}}, {}, NoAttrs{});
+    const uint32_t altup = t.f32("altup", 6);
+    t.step(StepOp::AltUpWeights, 1, {{x, 0, 4}}, {{altup}}, {}, AltUpWeightsAttrs{2, 1, 0});
+    t.step(StepOp::MixStreams, 1, {{x}, {collapsed}, {altup}}, {{x}}, {}, NoAttrs{});
+    t.step(StepOp::MatchRms, 1, {{x}, {collapsed}}, {{x}}, {}, MatchRmsAttrs{1e-5f});
+    t.step(StepOp::GaussianTopK, 1, {{x}}, {{x}}, {}, GaussianTopKAttrs{0.5f});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

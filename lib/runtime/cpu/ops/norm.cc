@@ -1,6 +1,7 @@
-// rms_norm and layer_norm.
+// rms_norm and layer_norm; match_rms and gaussian_topk.
 #include "kernels/norm/norm.h"
 
+#include "kernels/norm/row_statistics.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
@@ -44,9 +45,31 @@ struct LayerNormStep final : NormStep<kernels::LayerNormArgs, kernels::LayerNorm
   SmallWeight bias_;
 };
 
+struct MatchRmsStep final : RowStep<kernels::MatchRmsArgs, kernels::MatchRmsFn> {
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.x, args_.x_stride);
+    point_to(context.input(1), args_.like, args_.like_stride);
+    args_.like_width = context.input(1).width;
+    args_.attrs = context.attrs<MatchRmsAttrs>();
+    return bind_output(context, kernels::find_match_rms);
+  }
+};
+
+struct GaussianTopKStep final : RowStep<kernels::GaussianTopKArgs, kernels::GaussianTopKFn> {
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.x, args_.x_stride);
+    args_.attrs = context.attrs<GaussianTopKAttrs>();
+    return bind_output(context, kernels::find_gaussian_topk);
+  }
+};
+
 }  // namespace
 
 const MakeStep make_rms_norm = make_step<RmsNormStep>;
 const MakeStep make_layer_norm = make_step<LayerNormStep>;
+
+const MakeStep make_match_rms = make_step<MatchRmsStep>;
+
+const MakeStep make_gaussian_topk = make_step<GaussianTopKStep>;
 
 }  // namespace ktx::runtime

@@ -1,4 +1,4 @@
-// stream_weights, collapse_streams and mix_streams: hyper-connections.
+// stream_weights, collapse_streams and mix_streams: hyper-connections; altup_weights.
 #include "kernels/streams/residual_streams.h"
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
@@ -23,6 +23,14 @@ struct StreamWeightsStep final : RowStep<kernels::StreamWeightsArgs, kernels::St
     return {};
   }
   SmallWeight scale_, base_;
+};
+
+struct AltUpWeightsStep final : RowStep<kernels::AltUpWeightsArgs, kernels::AltUpWeightsFn> {
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.coefs, args_.coefs_stride);
+    args_.attrs = context.attrs<AltUpWeightsAttrs>();
+    return bind_output(context, kernels::find_altup_weights);
+  }
 };
 
 struct CollapseStreamsStep final
@@ -50,6 +58,7 @@ struct MixStreamsStep final : RowStep<kernels::MixStreamsArgs, kernels::MixStrea
 }  // namespace
 
 const MakeStep make_stream_weights = make_step<StreamWeightsStep>;
+const MakeStep make_altup_weights = make_step<AltUpWeightsStep>;
 const MakeStep make_collapse_streams = make_step<CollapseStreamsStep>;
 const MakeStep make_mix_streams = make_step<MixStreamsStep>;
 
