@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "kernels/matmul/marlin_blob.h"
 #include "kernels/matmul/marlin_layout.h"
@@ -79,7 +80,7 @@ class ContentsBuilder {
                                    .offset = tensor.offset_in_file,
                                    .size = tensor.size_bytes});
     }
-    used_.assign(out_.gguf.tensors.size(), false);
+    used_.resize(out_.gguf.tensors.size());
   }
 
   // Devices in order of their first blob.
@@ -141,7 +142,11 @@ class ContentsBuilder {
                         .first_row = slice.first_row,
                         .row_count = slice.row_count < 0 ? rows : slice.row_count,
                         .blob_row = 0});
-      used_[tensor->second] = true;
+      // Parts of rows are read by all of a team.
+      const bool whole_rows = blob.cols == record.row_elems;
+      used_[tensor->second].push_back(
+          whole_rows ? std::pair{slices.back().first_row, slices.back().row_count}
+                     : std::pair{int64_t{0}, record.rows});
     }
     const bool rounded = std::any_of(slices.begin(), slices.end(), [&](const auto& slice) {
       return out_.gguf.tensors[slice.tensor].dtype != static_cast<uint16_t>(blob.dtype);
@@ -166,27 +171,38 @@ class ContentsBuilder {
     return {};
   }
 
+  // Tensors, and rows between those that steps read (of a fused q, k and v, where a layer has other
+  // keys).
   Status add_carried() {
     for (uint32_t i = 0; i < used_.size(); ++i) {
-      if (used_[i]) continue;
-      const plan::GgufTensorRecord& tensor = out_.gguf.tensors[i];
-      const plan::SliceRecord slice = {
-          .tensor = i, .blob = 0, .first_row = 0, .row_count = tensor.rows, .blob_row = 0};
-      out_.add_blob({.name = tensor.name,
-                     .dtype = tensor.dtype,
-                     .layout = static_cast<uint16_t>(Layout::Rows),
-                     .offset = 0,
-                     .size = 0,
-                     .rows = tensor.rows,
-                     .cols = tensor.row_elems,
-                     .matrices = 1,
-                     .first_slice = 0,
-                     .slice_count = 0,
-                     .hash = {}},
-                    {&slice, 1});
+      std::ranges::sort(used_[i]);
+      used_[i].emplace_back(out_.gguf.tensors[i].rows, 0);
+      int64_t next = 0;
+      for (const auto& [first, count] : used_[i]) {
+        if (first > next) carry(i, next, first - next);
+        next = std::max(next, first + count);
+      }
     }
     out_.close_segment(program::kNoDevice, plan::SegmentKind::Carried);
     return {};
+  }
+
+  void carry(uint32_t index, int64_t first_row, int64_t rows) {
+    const plan::GgufTensorRecord& tensor = out_.gguf.tensors[index];
+    const plan::SliceRecord slice = {
+        .tensor = index, .blob = 0, .first_row = first_row, .row_count = rows, .blob_row = 0};
+    out_.add_blob({.name = tensor.name,
+                   .dtype = tensor.dtype,
+                   .layout = static_cast<uint16_t>(Layout::Rows),
+                   .offset = 0,
+                   .size = 0,
+                   .rows = rows,
+                   .cols = tensor.row_elems,
+                   .matrices = 1,
+                   .first_slice = 0,
+                   .slice_count = 0,
+                   .hash = {}},
+                  {&slice, 1});
   }
 
   void add_facts() {
@@ -278,8 +294,9 @@ class ContentsBuilder {
   plan::PlanContents out_;
   std::unordered_map<std::string_view, uint32_t> tensor_index_;
   std::unordered_map<std::string, std::string> forms_;  // by tensor
-  std::vector<bool> used_;                              // by tensor: a step reads it
-  std::vector<uint32_t> blob_index_;                    // of the step program's blobs, in the plan
+  // By tensor: the rows that steps read, (first, count).
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> used_;
+  std::vector<uint32_t> blob_index_;  // of the step program's blobs, in the plan
 };
 
 void pack_as_panels(const plan::BlobRecord& blob, plan::BlobSource& source) {
