@@ -39,12 +39,14 @@ class AttentionParams : ParamPart {
     read_values();
     if (family_.has_role(ir::Role::DeltaNet)) arch::read_delta_nets(*this);
     if (family_.has_role(ir::Role::StateSpace)) arch::read_state_spaces(*this);
+    if (family_.has_role(ir::Role::SelectiveScan)) arch::read_selective_scans(*this);
     if (family_.has_role(ir::Role::ShortConv)) arch::read_short_convs(*this);
     if (family_.has_role(ir::Role::Indexer)) read_block_indexers();
     read_window();
     read_sinks();
     read_rotated_layers();
-    read_kinds_of_layers();
+    read_global_heads();
+    read_shared_keys();
     read_temperature();
     read_layer_inputs();
   }
@@ -118,32 +120,36 @@ class AttentionParams : ParamPart {
     for (LayerShape& shape : p_.shapes) shape.sinks = shape.window > 0 ? local : full;
   }
 
-  // Layers without a window may have heads of another size and number than the others. The last
-  // layers may read the keys and values of the last layer of their kind that has its own.
-  void read_kinds_of_layers() {
+  // Layers without a window may have heads of another size and number than the others.
+  void read_global_heads() {
     if (!family_.has_config_key("global_head_dim")) return;
     const auto head_dim = small("global_head_dim", 2, kMaxHeadDim);
     const auto kv_heads = in_.integer_or_null("num_global_key_value_heads", 1, kMaxHeads);
     const bool keys_as_values = in_.flag("attention_k_eq_v").value_or(false);
-    const auto own =
-        p_.layers - in_.integer_or_null("num_kv_shared_layers", 0, kMaxLayers).value_or(0);
     if (in_.text("use_bidirectional_attention") == "all") {
       in_.fail("'use_bidirectional_attention' is 'all': attention to later tokens is not known");
     }
     expect_even("global_head_dim", head_dim);
+    for (LayerShape& shape : p_.shapes) {
+      if (shape.window > 0) continue;
+      shape.head_dim = head_dim;
+      shape.kv_heads = static_cast<int32_t>(kv_heads.value_or(shape.kv_heads));
+      shape.keys_as_values = keys_as_values;
+      if (shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0) continue;
+      return in_.fail(
+          fmt::format("'num_global_key_value_heads' {} does not divide 'num_attention_heads' {}",
+                      shape.kv_heads, shape.heads));
+    }
+  }
+
+  // The last layers may read the keys and values of the last layer of their kind that has its own.
+  void read_shared_keys() {
+    if (!family_.has_config_key("num_kv_shared_layers")) return;
+    const auto own =
+        p_.layers - in_.integer_or_null("num_kv_shared_layers", 0, kMaxLayers).value_or(0);
     int32_t latest[2] = {-1, -1};  // with keys of its own: without a window, with one
     for (int32_t i = 0; i < p_.layers; ++i) {
       LayerShape& shape = p_.shapes[i];
-      if (shape.window == 0) {
-        shape.head_dim = head_dim;
-        shape.kv_heads = static_cast<int32_t>(kv_heads.value_or(shape.kv_heads));
-        shape.keys_as_values = keys_as_values;
-      }
-      if (shape.kv_heads > 0 && shape.heads % shape.kv_heads != 0) {
-        return in_.fail(
-            fmt::format("'num_global_key_value_heads' {} does not divide 'num_attention_heads' {}",
-                        shape.kv_heads, shape.heads));
-      }
       int32_t& last = latest[shape.window > 0 ? 1 : 0];
       if (i < own) {
         last = i;

@@ -313,6 +313,16 @@ class Builder {
     return replace(replace(out, "B.", "blk.{layer}."), "{layer}", std::to_string(layer));
   }
 
+  // Files of some families have what such a layer does not read.
+  void leave_out(const ModuleRow& row, int32_t layer) {
+    if (row.when != When::OwnKeys && row.when != When::OwnValues) return;
+    for (const ParamRow& param : row.params) {
+      if (param.name == nullptr) continue;
+      binder_.leave_out(tensors_of(param, layer),
+                        "keys and values of a layer that reads those of another");
+    }
+  }
+
   // Of a parameter "bias" at "B.attn_q." it is "blk.3.attn_q.bias".
   static std::string tensors_of(const ParamRow& param, int32_t layer) {
     std::string out = expand_layer(param.tensors, layer);
@@ -324,7 +334,11 @@ class Builder {
     if (rows.empty()) return;
     for (int32_t layer = first_layer_; layer < graph_.facts.layers; ++layer) {
       for (const ModuleRow* row : rows) {
-        if (holds(row->when, layer)) add(*row, layer);
+        if (holds(row->when, layer)) {
+          add(*row, layer);
+        } else if (params_.shape(layer).keys_of_layer >= 0) {
+          leave_out(*row, layer);
+        }
         if (!predicts_ || row->role != Role::Layer) continue;
         for (const ModuleRow& own : families::kPrediction) add(own, layer);
       }

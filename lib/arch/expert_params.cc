@@ -20,6 +20,8 @@ class ExpertPart : ParamPart {
     const std::string_view key = family_.experts.count_key;
     p_.experts = static_cast<int32_t>(in_.integer_or_null(key, 0, kMaxExperts).value_or(0));
     if (!in_.flag("enable_moe_block").value_or(true)) p_.experts = 0;
+    const auto kinds = in_.config().strings("mlp_layer_types");
+    if (p_.experts == 1 && kinds && std::ranges::count(*kinds, "sparse") == 0) p_.experts = 0;
     if (p_.experts == 0) {
       if (family_.experts.layers == LayerPattern::AllMoe) in_.fail(fmt::format("'{}' is 0", key));
       return;
@@ -132,6 +134,15 @@ class ExpertPart : ParamPart {
       }
       if (!router.normalize) {
         in_.fail("'norm_topk_prob' is false: weights that are not normalised are not known here");
+      }
+    } else if (family_.experts.router == RouterKind::SparseMixer) {
+      router.scoring = static_cast<int32_t>(Scoring::SparseMixer);
+      const double noise = in_.number_or_null("router_jitter_noise", 0, 1).value_or(0.01);
+      if (std::abs(2 * noise - kSparseMixerReach) > 1e-9) {
+        in_.fail(
+            fmt::format("'router_jitter_noise' is {}, expected {}: another reach of the router "
+                        "is not known",
+                        noise, kSparseMixerReach / 2));
       }
     } else if (family_.experts.router == RouterKind::SoftmaxByConfig) {
       router.normalize = in_.flag("norm_topk_prob").value_or(false);

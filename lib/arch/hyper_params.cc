@@ -56,6 +56,7 @@ class Reader : ParamPart {
     } else {
       arch::read_gqa(*this);
     }
+    if (family_.has_role(ir::Role::AltUp)) arch::read_altup(*this);
     read_biases();
     if (family_.has_role(ir::Role::Rotary)) {
       arch::read_rope(*this);

@@ -40,6 +40,7 @@ struct RopeParams {
   // longrope: divisors of the frequencies in contexts up to the original one, and above; empty
   // where tensors hold them
   std::vector<double> short_factors, long_factors;
+  std::optional<double> short_mscale, long_mscale;  // of cos and sin, else attention_factor
 };
 
 // What may differ from layer to layer.
@@ -55,7 +56,7 @@ struct LayerShape {
   bool keys_as_values = false;  // values are made of the key projection
   bool delta_net = false;       // in the place of attention
   bool attention = true;        // false: state space or nothing in its place
-  bool state_space = false;
+  bool state_space = false;     // of either kind
   bool short_conv = false;
   bool feed_forward = true;         // dense part or experts
   bool sinks = false;               // of attention
@@ -64,6 +65,7 @@ struct LayerShape {
   bool expert_table = false;        // experts by token id
   float glu_limit = 0;              // of its own; 0: the model's
   float shared_limit = 0;           // the same of dense parts and of shared experts
+  float sparsity = 0;               // share of gates of its dense part that are left out
   int32_t positions_of_layer = -1;  // that a layer without one takes; -1: it has one
 };
 
@@ -122,9 +124,11 @@ struct HyperParams {
 
   int32_t output_groups = 0;  // of compressed attention's output; 0: it is none
   int32_t output_rank = 0;
-  int32_t streams = 0;  // of hyper-connections; 0: none
+  int32_t streams = 0;  // of hyper-connections, or of AltUp; 0: none
   int32_t stream_iterations = 0;
   float stream_eps = 0;
+  int32_t active_stream = 0;  // of AltUp
+  int32_t laurel_rank = 0;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;
@@ -134,6 +138,7 @@ struct HyperParams {
   float value_scale = 1;
   ir::DeltaNetInfo delta_net;      // of layers that have one
   ir::StateSpaceInfo state_space;  // likewise
+  ir::SelectiveScanInfo selective_scan;
   int32_t short_conv_taps = 0;
   bool conv_bias = false;
   bool state_space_norm = true;

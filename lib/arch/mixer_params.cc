@@ -125,17 +125,31 @@ class MixerParams : ParamPart {
           "'mamba_proj_bias' is set: state-space layers whose projections have biases are not "
           "known");
     }
-    const auto limits = in_.config().floats("time_step_limit");
-    if (limits && limits->size() == 2 && ((*limits)[0] > 0 || std::isfinite((*limits)[1]))) {
-      in_.fail(
-          "'time_step_limit' is set: state-space layers whose steps are clamped are not known");
-    }
+    read_step_limits();
     if (!family_.has_role(ir::Role::Attention)) {
       for (LayerShape& shape : p_.shapes) shape.attention = shape.feed_forward = false;
     } else if (!family_.beside_attention) {
       return read_layer_kinds();
     }
     for (LayerShape& shape : p_.shapes) shape.state_space = true;
+  }
+
+  // Mamba-1. The rank of steps is a sixteenth of the width where the config does not say it.
+  void read_selective_scans() {
+    ir::SelectiveScanInfo& scan = p_.selective_scan;
+    scan.channels =
+        static_cast<int32_t>(in_.integer("mamba_expand", 1, 64) * std::max<int64_t>(p_.hidden, 1));
+    scan.state_dim = small("mamba_d_state", 1, kMaxDeltaHead);
+    scan.taps = small("mamba_d_conv", 2, 64);
+    scan.step_rank = static_cast<int32_t>(
+        in_.integer_or_null("mamba_dt_rank", 1, kMaxRank).value_or((p_.hidden + 15) / 16));
+    p_.conv_bias = in_.flag("mamba_conv_bias").value_or(true);
+    if (in_.flag("mamba_proj_bias").value_or(false)) {
+      in_.fail(
+          "'mamba_proj_bias' is set: state-space layers whose projections have biases are not "
+          "known");
+    }
+    read_layer_kinds();
   }
 
   // LFM2.
@@ -148,6 +162,20 @@ class MixerParams : ParamPart {
   }
 
  private:
+  // Of steps, the smallest and the largest; no file says them.
+  void read_step_limits() {
+    const auto limits = in_.config().floats("time_step_limit");
+    if (!limits || limits->size() != 2) return;
+    const double least = (*limits)[0], most = (*limits)[1];
+    if (!(least >= 0 && std::isfinite(least) && most > 0 && most >= least)) {
+      return in_.fail(fmt::format(
+          "'time_step_limit' is {} and {}, expected 0 or above, and as much or more", least, most));
+    }
+    constexpr double kNone = 1e30;
+    p_.state_space.step_min = static_cast<float>(least);
+    p_.state_space.step_max = most < kNone ? static_cast<float>(most) : 0;
+  }
+
   void read_layer_kinds() {
     const auto types = in_.config().strings("layer_types");
     if (!types) return in_.fail("'layer_types' is missing: it says which layers have attention");
@@ -186,6 +214,9 @@ void read_channel_delta_nets(const ParamPart& part) {
 }
 void read_state_spaces(const ParamPart& part) {
   MixerParams(part).read_state_spaces();
+}
+void read_selective_scans(const ParamPart& part) {
+  MixerParams(part).read_selective_scans();
 }
 void read_short_convs(const ParamPart& part) {
   MixerParams(part).read_short_convs();

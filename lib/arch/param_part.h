@@ -61,7 +61,9 @@ void read_compressed_attention(const ParamPart& part);  // compressed_params.cc
 void read_delta_nets(const ParamPart& part);            // mixer_params.cc
 void read_channel_delta_nets(const ParamPart& part);
 void read_state_spaces(const ParamPart& part);
+void read_selective_scans(const ParamPart& part);
 void read_short_convs(const ParamPart& part);
+void read_altup(const ParamPart& part);    // altup_params.cc
 void read_rope(const ParamPart& part);     // rope_params.cc, behind attention
 void read_experts(const ParamPart& part);  // expert_params.cc
 

@@ -108,7 +108,8 @@ RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla, in
       const std::vector<double>& divisors = is_long ? rope.long_factors : rope.short_factors;
       if (!is_long) table.context = static_cast<int64_t>(rope.original_context);
       for (size_t i = 0; i < divisors.size(); ++i) freq[i] /= divisors[i];
-      table.mscale = longrope_attention_factor(rope);
+      const std::optional<double>& own = is_long ? rope.long_mscale : rope.short_mscale;
+      table.mscale = own.value_or(longrope_attention_factor(rope));
       break;
     }
     case RopeType::Yarn:

@@ -147,6 +147,8 @@ class RopePart : ParamPart {
     } else if (rope.type == RopeType::LongRope) {
       if (!factor) rope.factor = static_cast<double>(p_.context) / rope.original_context;
       rope.attention_factor = in_.number_or_null("rope_scaling.attention_factor", 1e-6, 1e6);
+      rope.short_mscale = in_.number_or_null("rope_scaling.short_mscale", 1e-6, 1e6);
+      rope.long_mscale = in_.number_or_null("rope_scaling.long_mscale", 1e-6, 1e6);
       rope.short_factors = read_divisors("rope_scaling.short_factor");
       rope.long_factors = read_divisors("rope_scaling.long_factor");
       if (rope.original_context <= 1) {

@@ -43,9 +43,27 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::DeltaForgetBProj:
     case Role::DeltaGateBProj:
       return {p.delta_net.head_dim, p.delta_net.width()};
+    case Role::AltUpRouter:
+      return {p.hidden, p.streams};
+    case Role::AltUpPredictProj:
+      return {p.streams, int64_t{p.streams} * p.streams};
+    case Role::AltUpCorrectProj:
+      return {p.streams, p.streams};
+    case Role::AltUpEmbedProj:
+    case Role::AltUpUnembedProj:
+      return {p.hidden, (p.streams - 1) * p.hidden};
+    case Role::LaurelDownProj:
+      return {p.hidden, p.laurel_rank};
+    case Role::LaurelUpProj:
+      return {p.laurel_rank, p.hidden};
     case Role::ShortConvProj:
       return {p.hidden, 3 * p.hidden};
+    case Role::SsmParamsProj:
+      return {p.selective_scan.channels, p.selective_scan.params()};
+    case Role::SsmStepProj:
+      return {p.selective_scan.step_rank, p.selective_scan.channels};
     case Role::SsmInProj:
+      if (parent == Role::SelectiveScan) return {p.hidden, int64_t{2} * p.selective_scan.channels};
       return {p.hidden, p.state_space.projected()};
     case Role::QProj:
       return {attention_input(p), q_width * (p.gated_attention ? 2 : 1)};
@@ -92,6 +110,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::OProj:
       if (parent == Role::DeltaNet) return {p.delta_net.width(), p.hidden};
       if (parent == Role::StateSpace) return {p.state_space.width(), p.hidden};
+      if (parent == Role::SelectiveScan) return {p.selective_scan.channels, p.hidden};
       if (parent == Role::ShortConv) return {p.hidden, p.hidden};
       if (parent == Role::CompressedAttention) {
         return {int64_t{p.output_groups} * p.output_rank, p.hidden};
@@ -148,9 +167,14 @@ ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperPa
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   if (role == Role::GivenNorm) width = p.given_width;
   if (role == Role::VNorm) width = layer.head_dim;
+  if (role == Role::SsmStepNorm) width = p.selective_scan.step_rank;
+  if (role == Role::SsmInputNorm || role == Role::SsmOutputNorm) width = p.selective_scan.state_dim;
   if (role == Role::SsmNorm) {
     const int32_t groups = p.state_space.groups;
     return {p.state_space.width() / groups, p.norm_eps, 1, false, groups};
+  }
+  if (role == Role::AltUpRouterNorm) {
+    return {width, p.norm_eps, static_cast<float>(1 / static_cast<double>(p.hidden))};
   }
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
   if (role == Role::IndexQNorm) width = p.index_dim;
@@ -244,6 +268,7 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
   if (role == Role::CompressedAttention) return compressed_attention(layer, p);
   if (role == Role::DeltaNet) return p.delta_net;
   if (role == Role::StateSpace) return p.state_space;
+  if (role == Role::SelectiveScan) return p.selective_scan;
   if (role == Role::ShortConv) return ir::ShortConvInfo{p.hidden, p.short_conv_taps};
   const double scale = rope.softmax_mscale / std::sqrt(double(p.nope_dim + p.rope_dim));
   return ir::MlaInfo{layer.heads,
@@ -276,6 +301,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
   if (role == Role::AttentionStreams || role == Role::MlpStreams || role == Role::HeadStreams) {
     return streams(role, p);
   }
+  if (role == Role::AltUp) return ir::AltUpInfo{p.streams, p.active_stream, p.hidden};
   if (role == Role::Compressor || (role == Role::Indexer && shape.every > 0)) {
     return compressor(role, shape, p);
   }
@@ -295,7 +321,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
       return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width,
-                         glu_of(p, shape.shared_limit), p.unit};
+                         glu_of(p, shape.shared_limit), p.unit, shape.sparsity};
     case ir::Kind::Router:
       return ir::RouterInfo{p.router, p.router_scales_input};
     case ir::Kind::Experts:
@@ -311,6 +337,7 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
   const int64_t heads = p.shape(layer).heads;
   if (const auto* x = std::get_if<ir::LinearInfo>(&info)) {
     if (name == "bias") return {x->out};
+    if (name == "streams") return {x->in, x->in, x->out / x->in};
     if (name == "gate" || name == "up") return {x->in, x->out / 2};
     if (name == "k_b") return {p.nope_dim, p.kv_lora_rank, heads};
     if (name == "v_b") return {p.kv_lora_rank, p.value_dim, heads};
@@ -331,11 +358,17 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     return {name == "dt_bias" && x->by_channel ? x->width() : x->value_heads};
   }
   if (const auto* x = std::get_if<ir::ShortConvInfo>(&info)) return {x->taps, x->width};
+  if (const auto* x = std::get_if<ir::SelectiveScanInfo>(&info)) {
+    if (name == "conv") return {x->taps, x->channels};
+    if (name == "decay") return {x->state_dim, x->channels};
+    return {x->channels};
+  }
   if (const auto* x = std::get_if<ir::StateSpaceInfo>(&info)) {
     if (name == "conv") return {x->taps, x->channels()};
     return {name == "conv_bias" ? x->channels() : x->heads};
   }
   if (const auto* x = std::get_if<ir::CompressorInfo>(&info)) return {x->channels(), x->every};
+  if (const auto* x = std::get_if<ir::AltUpInfo>(&info)) return {x->hidden};
   if (const auto* x = std::get_if<ir::StreamsInfo>(&info)) {
     const StreamWeightsAttrs attrs = x->attrs();
     if (name == "fn") return {x->streams * x->hidden, attrs.width()};

@@ -244,7 +244,9 @@ std::vector<ir::ModuleGraph::ExtraTensor> TensorBinder::leftovers(int32_t layers
   for (const input::GgufTensor& tensor : gguf_->tensors()) {
     const std::string name(tensor.name);
     if (used_.contains(name)) continue;
-    const std::string_view reason = known_reason(name, layers, longrope);
+    const auto left_out = left_out_.find(name);
+    const std::string_view reason =
+        left_out != left_out_.end() ? left_out->second : known_reason(name, layers, longrope);
     const std::string weight = name.substr(0, name.rfind('.')) + ".weight";
     if (!reason.empty()) {
       known.push_back({name, std::string(reason)});

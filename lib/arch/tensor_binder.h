@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -51,6 +52,11 @@ class TensorBinder {
   // A tensor of one number that is worked into the graph; 1 as above.
   float bind_number(const std::string& tensor, std::string_view purpose);
 
+  // Names of tensors that a file may have and nothing reads; `reason` is a literal.
+  void leave_out(const std::string& tensor, std::string_view reason) {
+    left_out_.emplace(tensor, reason);
+  }
+
   // Tensors that no parameter uses: those with a known reason are returned, others
   // are warned about (biases of modules and factors of weights are errors: leaving one out is a
   // wrong model).
@@ -70,6 +76,7 @@ class TensorBinder {
   ModelShape model_;
   DiagSink& diags_;
   std::unordered_set<std::string> used_, factors_;
+  std::unordered_map<std::string, std::string_view> left_out_;
   int failures_ = 0;
 };
 

@@ -102,6 +102,10 @@ DType usual_dtype(std::string_view tensor, int64_t cols, int64_t rows, int32_t l
   }
   if (contains(tensor, "hc_") || contains(tensor, "compressor_ape")) return DType::F32;
   if (contains(tensor, "_tid2eid")) return DType::I32;
+  if (contains(tensor, "altup_") && contains(tensor, "_coef")) return DType::F32;
+  if (contains(tensor, "altup_") || contains(tensor, "laurel_")) {
+    return types != nullptr && types->rest == DType::F32 ? DType::F32 : DType::F16;
+  }
   DType dtype = wanted(types != nullptr ? *types : q4_k_m(), tensor, layer, model);
   if (!row_bytes(dtype, cols)) dtype = smaller_blocks(dtype);
   return row_bytes(dtype, cols) ? dtype : DType::F16;

@@ -147,6 +147,7 @@ enum class RouterKind {
   SoftmaxNormalised,  // Mixtral
   SoftmaxByConfig,    // norm_topk_prob
   RootOfSoftplus,     // with a correction bias, or a table of experts by token id (DeepSeek-V4)
+  SparseMixer,        // the softmax of what is near the best, in a round an expert (Phi-3.5-MoE)
   SigmoidOfInput,     // of one expert, whose input is scaled (Llama 4)
   // By scoring_func, topk_method and groups of experts:
   GroupsByBest,     // weights are scaled or normalised; the best expert speaks for its group

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "lib/support/normal_quantile.h"
 #include "lib/support/strings.h"
 
 namespace ktx::input {
@@ -662,6 +663,49 @@ std::optional<ConfigScalar> read_text_dense(GgufKeys& keys, std::string_view) {
   if (keys.gguf.tensors().empty()) return std::nullopt;
   const GgufTensor* up = keys.gguf.find("dense_2.weight");
   return up && up->n_dims == 2 ? up->shape[1] : int64_t{0};
+}
+
+// How many times as wide as the stream.
+std::optional<ConfigScalar> read_expansion(GgufKeys& keys, std::string_view key) {
+  const auto width = keys.integer(key), hidden = keys.integer("embedding_length");
+  if (!width || !hidden || *hidden <= 0) return std::nullopt;
+  if (*width % *hidden != 0) {
+    keys.wrong(keys.full(key), "a multiple of embedding_length");
+    return std::nullopt;
+  }
+  return *width / *hidden;
+}
+
+// Which layers have experts, by their routers.
+std::optional<ConfigScalar> read_routed_layers(GgufKeys& keys, std::string_view) {
+  constexpr int64_t kMostLayers = 4096;
+  const auto layers = read_layers(keys, "block_count");
+  const auto* count = layers ? std::get_if<int64_t>(&*layers) : nullptr;
+  if (keys.gguf.tensors().empty() || !count || *count > kMostLayers) return std::nullopt;
+  std::vector<std::string> kinds;
+  for (int64_t i = 0; i < *count; ++i) {
+    const bool routed = keys.gguf.has(fmt::format("blk.{}.ffn_gate_inp.weight", i));
+    kinds.emplace_back(routed ? "sparse" : "dense");
+  }
+  return kinds;
+}
+
+std::optional<ConfigScalar> read_laurel_rank(GgufKeys& keys, std::string_view) {
+  const GgufTensor* down = keys.any_layer("laurel_l.weight");
+  return down ? std::optional<ConfigScalar>(down->shape[1]) : std::nullopt;
+}
+
+// Files have for each layer the deviations above the mean that a share of a normal distribution is
+// below: minus infinity for none of it.
+std::optional<ConfigScalar> read_sparsity_shares(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto numbers = value ? value->floats() : std::nullopt;
+  if (!numbers || numbers->empty()) return std::nullopt;
+  std::vector<double> shares;
+  for (const float deviations : *numbers) {
+    shares.push_back(shortest_decimal(static_cast<float>(normal_share_below(deviations))));
+  }
+  return shares;
 }
 
 // The numbers of llama_pooling_type; -1 is "not said".

@@ -117,9 +117,33 @@ void spell_expert_layers(HfConfig& config) {
   config.set("mlp_layer_types", kinds);
 }
 
+// Layers with attention and layers with experts, each as a period and the first of them (Jamba). A
+// single expert is a dense part.
+void spell_layer_periods(HfConfig& config) {
+  constexpr int64_t kMostLayers = 4096;
+  const auto layers = config.i64("num_hidden_layers");
+  if (!layers || *layers < 1 || *layers > kMostLayers) return;
+  const auto spell = [&](const char* period_key, const char* first_key, const char* list,
+                         const char* kind, const char* other, bool none) {
+    const auto period = config.i64(period_key), first = config.i64(first_key);
+    if (!period || *period < 1 || !first || config.has(list)) return;
+    std::vector<std::string> kinds;
+    for (int64_t i = 0; i < *layers; ++i) {
+      kinds.emplace_back(!none && i % *period == *first ? kind : other);
+    }
+    config.set(list, kinds);
+  };
+  spell("attn_layer_period", "attn_layer_offset", "layer_types", "full_attention",
+        "linear_attention", false);
+  spell("expert_layer_period", "expert_layer_offset", "mlp_layer_types", "sparse", "dense",
+        config.i64("num_experts") == 1);
+  if (config.string("mamba_dt_rank") == "auto") config.erase("mamba_dt_rank");
+}
+
 }  // namespace
 
 void spell_layer_lists(HfConfig& config) {
+  spell_layer_periods(config);
   spell_window_layers(config);
   spell_layer_groups(config);
   spell_expert_layers(config);

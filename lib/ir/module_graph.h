@@ -69,7 +69,8 @@ struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
   // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net, and with "conv_bias",
   // "skip" of a state-space layer; "conv" of a short convolution; "position_bias" of a compressor;
-  // "fn", "scale" and "base" of hyper-connections; "table" of a router, experts by token id (I32);
+  // "fn", "scale" and "base" of hyper-connections; "output_scale" of AltUp, "streams" of its
+  // projections, a matrix for each stream; "table" of a router, experts by token id (I32);
   // "factors" of a router,
   // "gate_factors" and "up_factors" of experts: one for each expert, of its down, gate and up
   // products
@@ -158,9 +159,19 @@ struct StateSpaceInfo {
   int32_t state_dim = 0;
   int32_t taps = 0;
   bool norm_first = false;  // the output is normed before its gate, else behind it
+  float step_min = 0;
+  float step_max = 0;  // 0: none
   int64_t width() const { return int64_t{heads} * head_dim; }
   int64_t channels() const { return width() + 2 * int64_t{groups} * state_dim; }
   int64_t projected() const { return width() + channels() + heads; }
+};
+// As in SelectiveScanAttrs. A row of in_proj's output is [values | gate].
+struct SelectiveScanInfo {
+  int32_t channels = 0;
+  int32_t state_dim = 0;
+  int32_t step_rank = 0;
+  int32_t taps = 0;
+  int64_t params() const { return step_rank + int64_t{2} * state_dim; }
 };
 // A row of in_proj's output is [gate before | gate behind | input] of the convolution.
 struct ShortConvInfo {
@@ -220,11 +231,18 @@ struct StreamsInfo {
   int64_t hidden = 0;  // of a stream
   StreamWeightsAttrs attrs() const { return {streams, iterations, eps}; }
 };
+// As in AltUpWeightsAttrs.
+struct AltUpInfo {
+  int32_t streams = 0;
+  int32_t active = 0;
+  int64_t hidden = 0;  // of a stream
+};
 struct MlpInfo {
   int64_t hidden = 0;
   int64_t width = 0;
   GluAttrs glu;
-  int32_t unit = -1;  // enum UnitFunction, of a part without a gate, or of the gate before glu
+  int32_t unit = -1;   // enum UnitFunction, of a part without a gate, or of the gate before glu
+  float sparsity = 0;  // the share of gates that are left out (GaussianTopKAttrs); 0: none
 };
 struct RouterInfo {
   RouterAttrs attrs;
@@ -244,7 +262,8 @@ struct LayerInfo {
 using ModuleInfo =
     std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
                  MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo, StateSpaceInfo,
-                 ShortConvInfo, CompressedAttentionInfo, CompressorInfo, StreamsInfo>;
+                 ShortConvInfo, CompressedAttentionInfo, CompressorInfo, StreamsInfo, AltUpInfo,
+                 SelectiveScanInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

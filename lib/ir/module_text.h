@@ -20,10 +20,10 @@ constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
 constexpr std::string_view kInfoNames[] = {
-    "none",       "linear",    "embedding",   "norm",       "rotary",
-    "attention",  "mla",       "mlp",         "router",     "experts",
-    "layer",      "delta_net", "state_space", "short_conv", "compressed_attention",
-    "compressor", "streams"};
+    "none",       "linear",    "embedding",   "norm",          "rotary",
+    "attention",  "mla",       "mlp",         "router",        "experts",
+    "layer",      "delta_net", "state_space", "short_conv",    "compressed_attention",
+    "compressor", "streams",   "altup",       "selective_scan"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -67,6 +67,12 @@ template <class F>
 void fields(StateSpaceInfo& x, F&& f) {
   f("heads", x.heads), f("head_dim", x.head_dim), f("groups", x.groups);
   f("state_dim", x.state_dim), f("taps", x.taps), f("norm_first", x.norm_first);
+  f("step_min", x.step_min), f("step_max", x.step_max);
+}
+template <class F>
+void fields(SelectiveScanInfo& x, F&& f) {
+  f("channels", x.channels), f("state_dim", x.state_dim), f("step_rank", x.step_rank);
+  f("taps", x.taps);
 }
 template <class F>
 void fields(ShortConvInfo& x, F&& f) {
@@ -88,6 +94,10 @@ void fields(StreamsInfo& x, F&& f) {
   f("streams", x.streams), f("iterations", x.iterations), f("eps", x.eps), f("hidden", x.hidden);
 }
 template <class F>
+void fields(AltUpInfo& x, F&& f) {
+  f("streams", x.streams), f("active", x.active), f("hidden", x.hidden);
+}
+template <class F>
 void fields(MlaInfo& x, F&& f) {
   f("heads", x.heads), f("q_lora_rank", x.q_lora_rank), f("kv_lora_rank", x.kv_lora_rank);
   f("nope_dim", x.nope_dim), f("rope_dim", x.rope_dim), f("value_dim", x.value_dim);
@@ -101,7 +111,7 @@ template <class F>
 void fields(MlpInfo& x, F&& f) {
   f("hidden", x.hidden), f("width", x.width);
   x.glu.fields(f);
-  f("unit", x.unit);
+  f("unit", x.unit), f("sparsity", x.sparsity);
 }
 template <class F>
 void fields(RouterInfo& x, F&& f) {

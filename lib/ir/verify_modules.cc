@@ -144,6 +144,7 @@ class Verifier {
       case Kind::Attention:
         if (module_->role == Role::DeltaNet) return check_delta_net();
         if (module_->role == Role::StateSpace) return check_state_space();
+        if (module_->role == Role::SelectiveScan) return check_selective_scan();
         if (module_->role == Role::ShortConv) {
           if (const auto* x = expect_info<ShortConvInfo>()) {
             positive("width", x->width);
@@ -157,6 +158,9 @@ class Verifier {
         if (const auto* x = expect_info<MlpInfo>()) {
           positive("hidden", x->hidden), positive("width", x->width), check(x->glu);
           if (x->unit < -1 || x->unit >= kUnitFunctions) fail(fmt::format("unit is {}", x->unit));
+          if (!(x->sparsity >= 0 && x->sparsity < 1)) {
+            fail(fmt::format("sparsity is {}", x->sparsity));
+          }
         }
         return;
       case Kind::Router:
@@ -180,6 +184,7 @@ class Verifier {
           return;
         }
         if (is_streams(module_->role)) return check_streams();
+        if (module_->role == Role::AltUp) return check_altup();
         if (module_->role == Role::Compressor ||
             std::holds_alternative<CompressorInfo>(module_->info)) {
           return check_compressor();
@@ -291,6 +296,13 @@ class Verifier {
       fail(fmt::format("iterations is {}", x->iterations));
     }
   }
+  void check_altup() {
+    const auto* x = expect_info<AltUpInfo>();
+    if (x == nullptr) return;
+    positive("hidden", x->hidden);
+    if (x->streams < 2 || x->streams > kMaxStreams) fail(fmt::format("{} streams", x->streams));
+    if (x->active < 0 || x->active >= x->streams) fail(fmt::format("active is {}", x->active));
+  }
   void check_delta_net() {
     const auto* x = expect_info<DeltaNetInfo>();
     if (x == nullptr) return;
@@ -314,6 +326,16 @@ class Verifier {
     if (x->groups > 0 && x->heads % x->groups != 0) {
       fail(fmt::format("{} heads share {} groups", x->heads, x->groups));
     }
+    if (!(x->step_min >= 0 && x->step_max >= 0) || !std::isfinite(x->step_min + x->step_max)) {
+      fail(fmt::format("steps are limited to {} and {}", x->step_min, x->step_max));
+    }
+  }
+  void check_selective_scan() {
+    const auto* x = expect_info<SelectiveScanInfo>();
+    if (x == nullptr) return;
+    positive("channels", x->channels), positive("state_dim", x->state_dim);
+    positive("step_rank", x->step_rank);
+    if (x->taps < 2) fail(fmt::format("a convolution of {} taps", x->taps));
   }
   void check(const PositionScaleAttrs& x) {
     positive("context", x.context);
@@ -364,6 +386,7 @@ class Verifier {
     if (const auto* x = std::get_if<LinearInfo>(&module_->info)) {
       if (name == "weight") return Shape{x->in, x->out, 1};
       if (name == "bias") return Shape{x->out, 1, 1};
+      if (name == "streams" && x->in > 0) return Shape{x->in, x->in, x->out / x->in};
       const bool half = name == "gate" || name == "up";
       if (half && module_->role == Role::GateUpProj) return Shape{x->in, x->out / 2, 1};
       if (module_->role != Role::KvBProj || module_->parent < 0) return std::nullopt;
@@ -391,6 +414,8 @@ class Verifier {
       if (name == "fn") return Shape{x->streams * x->hidden, attrs.width(), 1};
       if (name == "scale") return Shape{attrs.scales(), 1, 1};
       if (name == "base") return Shape{attrs.width(), 1, 1};
+    } else if (const auto* x = std::get_if<AltUpInfo>(&module_->info)) {
+      if (name == "output_scale") return Shape{x->hidden, 1, 1};
     } else if (const auto* x = std::get_if<AttentionInfo>(&module_->info)) {
       if (name == "sinks") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<DeltaNetInfo>(&module_->info)) {
@@ -399,6 +424,10 @@ class Verifier {
       if (name == "dt_bias") return Shape{x->by_channel ? x->width() : x->value_heads, 1, 1};
       const bool part = name == "conv_q" || name == "conv_k" || name == "conv_v";
       if (part && x->by_channel) return Shape{x->taps, x->width(), 1};
+    } else if (const auto* x = std::get_if<SelectiveScanInfo>(&module_->info)) {
+      if (name == "conv") return Shape{x->taps, x->channels, 1};
+      if (name == "decay") return Shape{x->state_dim, x->channels, 1};
+      if (name == "conv_bias" || name == "skip") return Shape{x->channels, 1, 1};
     } else if (const auto* x = std::get_if<ShortConvInfo>(&module_->info)) {
       if (name == "conv") return Shape{x->taps, x->width, 1};
     } else if (const auto* x = std::get_if<StateSpaceInfo>(&module_->info)) {

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "lib/formats/dtype.h"
+#include "lib/support/normal_quantile.h"
 
 namespace ktx::reference {
 namespace {
@@ -75,6 +76,16 @@ float unit(UnitFunction function, double x) {
       return static_cast<float>(std::tanh(x));
   }
   return NAN;
+}
+
+// What is below a quantile of the normal distribution that has the elements' mean and deviation.
+void leave_out(double share, std::span<float> x) {
+  const auto n = static_cast<double>(x.size());
+  double mean = 0, squares = 0;
+  for (const float value : x) mean += value / n;
+  for (const float value : x) squares += (value - mean) * (value - mean);
+  const double cut = mean + normal_quantile(share) * std::sqrt(squares / n);
+  for (float& value : x) value = static_cast<float>(std::max(value - cut, 0.0));
 }
 
 float softcap(float x, float cap) {
@@ -186,9 +197,32 @@ std::vector<std::pair<int32_t, float>> weighted(const RouterAttrs& attrs,
 
 }  // namespace
 
+namespace {
+
+std::vector<std::pair<int32_t, float>> mix_sparsely(int32_t rounds, std::span<const float> logits) {
+  std::vector<std::pair<int32_t, float>> out;
+  std::vector<double> left(logits.begin(), logits.end());
+  for (int32_t i = 0; i < rounds; ++i) {
+    const auto best = std::ranges::max_element(left);
+    double sum = 0;
+    for (const double x : left) {
+      const bool far = (*best - x) / std::max(std::abs(x), *best) > kSparseMixerReach;
+      if (!far) sum += std::exp(x - *best);
+    }
+    out.emplace_back(static_cast<int32_t>(best - left.begin()), static_cast<float>(1 / sum));
+    *best = -INFINITY;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::pair<int32_t, float>> route(const RouterAttrs& attrs,
                                              std::span<const float> logits,
                                              std::span<const float> bias) {
+  if (attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
+    return mix_sparsely(attrs.top_k, logits);
+  }
   const size_t n = logits.size();
   const std::vector<double> score = scores_of(attrs, logits);
   std::vector<double> choice(n);
@@ -657,8 +691,9 @@ Interpreter::Vector Interpreter::state_space(const ir::Module& module, std::span
     const size_t group = head / (info.heads / info.groups);
     const float* const in = &mixed[width + group * rows];
     const float* const read = in + info.groups * rows;
-    const double step =
-        std::log1p(std::exp(double{projected[width + channels + head]} + dt_bias[head]));
+    double step = std::log1p(std::exp(double{projected[width + channels + head]} + dt_bias[head]));
+    step = std::max<double>(step, info.step_min);
+    if (info.step_max > 0) step = std::min<double>(step, info.step_max);
     const double kept = std::exp(decay[head] * step);
     for (size_t c = 0; c < dim; ++c) {
       const double value = mixed[head * dim + c];
@@ -674,6 +709,39 @@ Interpreter::Vector Interpreter::state_space(const ir::Module& module, std::span
   if (info.norm_first) out = optional_norm(module, Role::SsmNorm, std::move(out));
   for (size_t i = 0; i < width; ++i) out[i] *= projected[i] / (1 + std::exp(-projected[i]));
   if (!info.norm_first) out = optional_norm(module, Role::SsmNorm, std::move(out));
+  return linear(need(module, Role::OProj), out);
+}
+
+Interpreter::Vector Interpreter::selective_scan(const ir::Module& module,
+                                                std::span<const float> x) {
+  const auto& info = std::get<ir::SelectiveScanInfo>(module.info);
+  const size_t channels = info.channels, state = info.state_dim, rank = info.step_rank;
+  const Vector projected = linear(need(module, Role::SsmInProj), x);
+  const auto middle = projected.begin() + info.channels;
+  const Vector mixed = convolve(module, info.taps, Vector(projected.begin(), middle));
+  const Vector params = linear(need(module, Role::SsmParamsProj), mixed);
+  const auto part = [&](Role role, size_t first, size_t count) {
+    const auto own = std::span(params).subspan(first, count);
+    return optional_norm(module, role, Vector(own.begin(), own.end()));
+  };
+  const Vector steps = linear(need(module, Role::SsmStepProj), part(Role::SsmStepNorm, 0, rank));
+  const Vector in = part(Role::SsmInputNorm, rank, state);
+  const Vector read = part(Role::SsmOutputNorm, rank + state, state);
+  const auto decay = weights(module, "decay"), skip = weights(module, "skip");
+  std::vector<double>& matrices = caches_[module.layer].matrices;
+  matrices.resize(channels * state);
+  Vector out(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    const double step = std::log1p(std::exp(double{steps[c]})), value = mixed[c];
+    double sum = skip[c] * value;
+    for (size_t i = 0; i < state; ++i) {
+      double& m = matrices[c * state + i];
+      m = m * std::exp(decay[c * state + i] * step) + in[i] * step * value;
+      sum += read[i] * m;
+    }
+    const double gate = projected[channels + c];
+    out[c] = static_cast<float>(sum * gate / (1 + std::exp(-gate)));
+  }
   return linear(need(module, Role::OProj), out);
 }
 
@@ -972,6 +1040,117 @@ Interpreter::Vector Interpreter::mix(const ir::Module& streams, std::span<const 
   return out;
 }
 
+namespace {
+
+double mean_square(std::span<const float> x) {
+  double sum = 0;
+  for (const float value : x) sum += double{value} * value;
+  return sum / static_cast<double>(x.size());
+}
+
+// As large as `like`.
+void match_size(std::span<float> x, std::span<const float> like) {
+  const double factor = std::sqrt(mean_square(like)) / std::sqrt(std::max(mean_square(x), 1e-5));
+  for (float& value : x) value = static_cast<float>(value * factor);
+}
+
+}  // namespace
+
+Interpreter::Vector Interpreter::altup_kinds(const ir::Module& altup,
+                                             std::span<const float> active) const {
+  Vector kinds =
+      linear(need(altup, Role::AltUpRouter), norm(need(altup, Role::AltUpRouterNorm), active));
+  for (float& kind : kinds) kind = static_cast<float>(std::tanh(double{kind}));
+  return kinds;
+}
+
+Interpreter::Vector Interpreter::predict(const ir::Module& altup, std::span<const float> x) const {
+  const auto& info = std::get<ir::AltUpInfo>(altup.info);
+  const auto n = static_cast<size_t>(info.streams), hidden = static_cast<size_t>(info.hidden);
+  const Vector coefs = linear(need(altup, Role::AltUpPredictProj),
+                              altup_kinds(altup, x.subspan(info.active * hidden, hidden)));
+  Vector out(x.begin(), x.end());
+  for (size_t d = 0; d < n; ++d) {
+    for (size_t s = 0; s < n; ++s) {
+      add_to(std::span(out).subspan(d * hidden, hidden), x.subspan(s * hidden, hidden),
+             coefs[d * n + s]);
+    }
+  }
+  return out;
+}
+
+Interpreter::Vector Interpreter::correct(const ir::Module& altup, std::span<const float> x,
+                                         std::span<const float> active) const {
+  const auto& info = std::get<ir::AltUpInfo>(altup.info);
+  const auto hidden = static_cast<size_t>(info.hidden);
+  const Vector coefs = linear(need(altup, Role::AltUpCorrectProj), altup_kinds(altup, active));
+  Vector change(active.begin(), active.end());
+  add_to(change, x.subspan(info.active * hidden, hidden), -1);
+  Vector out(x.begin(), x.end());
+  for (size_t d = 0; d < coefs.size(); ++d) {
+    add_to(std::span(out).subspan(d * hidden, hidden), change, 1 + coefs[d]);
+  }
+  return out;
+}
+
+Interpreter::Vector Interpreter::project_streams(const ir::Module& projections,
+                                                 std::span<const float> one) const {
+  Vector out(one.begin(), one.end());
+  const Vector others = multiply(weights(projections, "streams"), one);
+  out.insert(out.end(), others.begin(), others.end());
+  for (size_t at = one.size(); at < out.size(); at += one.size()) {
+    match_size(std::span(out).subspan(at, one.size()), one);
+  }
+  return out;
+}
+
+Interpreter::Vector Interpreter::join_streams(const ir::Module& projections,
+                                              std::span<const float> x) const {
+  const auto hidden = static_cast<size_t>(graph_.facts.hidden), n = x.size() / hidden;
+  const auto all = weights(projections, "streams");
+  Vector mean(hidden);
+  for (size_t i = 0; i < n; ++i) {
+    const auto stream = x.subspan(i * hidden, hidden);
+    Vector own(stream.begin(), stream.end());
+    if (i > 0) {
+      own = multiply(all.subspan((i - 1) * hidden * hidden, hidden * hidden), stream);
+      match_size(own, x.first(hidden));
+    }
+    add_to(mean, own, 1 / static_cast<float>(n));
+  }
+  return mean;
+}
+
+Interpreter::Vector Interpreter::altup_layer(const ir::Module& layer, std::span<const float> inputs,
+                                             std::span<const float> x) {
+  const ir::Module& altup = need(layer, Role::AltUp);
+  const ir::Module& laurel = need(layer, Role::Laurel);
+  const auto& info = std::get<ir::AltUpInfo>(altup.info);
+  const auto hidden = static_cast<size_t>(info.hidden);
+  const Vector predicted = predict(altup, x);
+  const auto active = std::span(predicted).subspan(info.active * hidden, hidden);
+  const Vector in = norm(need(layer, Role::AttentionNorm), active);
+  Vector own(active.begin(), active.end());
+  add_to(own,
+         norm(need(layer, Role::AttentionPostNorm), attention(need(layer, Role::Attention), in)));
+  add_to(own, in);
+  add_to(own, norm(need(laurel, Role::LaurelNorm),
+                   linear(need(laurel, Role::LaurelUpProj),
+                          linear(need(laurel, Role::LaurelDownProj), in))));
+  for (float& value : own) value = static_cast<float>(value / std::numbers::sqrt2);
+  add_to(own, norm(need(layer, Role::MlpPostNorm), feed_forward(layer, own)));
+  Vector out = correct(altup, predicted, own);
+  Vector scaled(out.begin() + info.active * info.hidden,
+                out.begin() + (info.active + 1) * info.hidden);
+  const auto scale = weights(altup, "output_scale");
+  for (size_t i = 0; i < hidden; ++i) scaled[i] *= scale[i];
+  const Vector given = layer_input(layer, inputs, scaled);
+  for (size_t at = hidden; at < out.size(); at += hidden) {
+    add_to(std::span(out).subspan(at, hidden), given);
+  }
+  return out;
+}
+
 std::vector<std::pair<int32_t, float>> Interpreter::route_by_table(
     const ir::Module& router, std::span<const float> logits) const {
   const auto& attrs = std::get<ir::RouterInfo>(router.info).attrs;
@@ -994,6 +1173,7 @@ Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const f
     return linear(need(module, Role::DownProj), inner);
   }
   Vector gate = part_linear(module, Role::GateProj, Role::GateUpProj, 0, width, x);
+  if (info.sparsity > 0) leave_out(info.sparsity, gate);
   if (info.unit >= 0) bend(gate);
   const Vector up = part_linear(module, Role::UpProj, Role::GateUpProj, width, width, x);
   return linear(need(module, Role::DownProj), glu(attrs, gate, up));
@@ -1115,6 +1295,8 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     const auto& info = std::get<ir::StreamsInfo>(head_streams->info);
     for (int32_t s = 1; s < info.streams; ++s) x.insert(x.end(), one.begin(), one.end());
   }
+  const ir::Module* const projections = graph_.child(model, Role::AltUpEmbedProj);
+  if (projections != nullptr) x = project_streams(*projections, x);
   streams_.clear();
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
@@ -1127,6 +1309,10 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
       x = mix(behind, x, feed_forward(layer, collapse(behind, x)));
       continue;
     }
+    if (projections != nullptr) {
+      x = altup_layer(layer, inputs, x);
+      continue;
+    }
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
     const ir::Module* mla = graph_.child(layer, Role::Mla);
     const ir::Module* net = graph_.child(layer, Role::DeltaNet);
@@ -1137,6 +1323,9 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
                       : full != nullptr ? attention(*full, a)
                                         : Vector(a.size());
     if (space != nullptr) add_to(attended, state_space(*space, a), 1);
+    if (const ir::Module* scan = graph_.child(layer, Role::SelectiveScan)) {
+      add_to(attended, selective_scan(*scan, a), 1);
+    }
     if (const ir::Module* conv = graph_.child(layer, Role::ShortConv)) {
       add_to(attended, short_conv(*conv, a), 1);
     }
@@ -1158,6 +1347,7 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   const ir::Module* scores = graph_.child(graph_.root(), Role::ScoreHead);
   const ir::Module& head = scores != nullptr ? *scores : need(graph_.root(), Role::Head);
   if (head_streams != nullptr) x = collapse(*head_streams, x);
+  if (projections != nullptr) x = join_streams(need(model, Role::AltUpUnembedProj), x);
   hidden_ = norm(need(model, Role::FinalNorm), x);
   Vector logits = linear(head, hidden_);
   for (float& logit : logits) {

@@ -94,6 +94,7 @@ class Interpreter {
   Vector attention(const ir::Module& module, std::span<const float> x);
   Vector delta_net(const ir::Module& module, std::span<const float> x);
   Vector state_space(const ir::Module& module, std::span<const float> x);
+  Vector selective_scan(const ir::Module& module, std::span<const float> x);
   Vector delta_inputs(const ir::Module& module, const ir::DeltaNetInfo& info,
                       std::span<const float> x) const;
   Vector short_conv(const ir::Module& module, std::span<const float> x);
@@ -116,6 +117,15 @@ class Interpreter {
   Vector collapse(const ir::Module& streams, std::span<const float> x) const;
   Vector mix(const ir::Module& streams, std::span<const float> x,
              std::span<const float> part) const;
+  // The streams as AltUp predicts or corrects them, by its formulas.
+  Vector altup_kinds(const ir::Module& altup, std::span<const float> active) const;
+  Vector predict(const ir::Module& altup, std::span<const float> x) const;
+  Vector correct(const ir::Module& altup, std::span<const float> x,
+                 std::span<const float> active) const;
+  Vector altup_layer(const ir::Module& layer, std::span<const float> inputs,
+                     std::span<const float> x);
+  Vector project_streams(const ir::Module& projections, std::span<const float> one) const;
+  Vector join_streams(const ir::Module& projections, std::span<const float> x) const;
   std::pair<Vector, Vector> expand_latent(const ir::Module& kv_b, const ir::MlaInfo& info,
                                           std::span<const float> latent) const;
   Vector attend(const LayerCache& cache, std::span<const float> q, const AttentionAttrs& attrs,

@@ -131,7 +131,8 @@ TEST_P(EncoderModels, SayWhatTheyAreForWhereTextIsToBeGenerated) {
 
 INSTANTIATE_TEST_SUITE_P(All, EncoderModels,
                          ::testing::Values("bert", "bert_scores", "nomic_bert", "jina_v3",
-                                           "embedding_gemma", "modern_bert"),
+                                           "embedding_gemma", "modern_bert", "eurobert",
+                                           "llama_embed"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Through the scheduler: texts as a whole, pooled, and refused where they do not fit.

@@ -16,7 +16,7 @@ namespace ktx::testing {
 
 inline constexpr const char* kStateModels[] = {"qwen3_next",     "qwen35moe", "granitehybrid",
                                                "nemotron_h_moe", "falcon_h1", "mamba2",
-                                               "lfm2_moe"};
+                                               "lfm2_moe",       "jamba"};
 
 // The model's GGUF, which is written into `dir` where it is a synthetic one, with the tokenizer of
 // a trained one; "" where neither is there.

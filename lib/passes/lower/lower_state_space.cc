@@ -27,7 +27,8 @@ Result<Lowering::Term> Lowering::lower_state_space(const Module& space, View in)
   const BlobId skip = KTX_TRY(blob(space, "skip"));
   const BlobId dt_bias = KTX_TRY(blob(space, "dt_bias"));
   emit(space, StepOp::StateSpace, {x, dt}, {out}, {decay, skip, dt_bias},
-       StateSpaceAttrs{states_++, s->heads, s->head_dim, s->groups, s->state_dim});
+       StateSpaceAttrs{states_++, s->heads, s->head_dim, s->groups, s->state_dim, s->step_min,
+                       s->step_max});
 
   if (s->norm_first) KTX_TRY(optional_norm(space, Role::SsmNorm, out));
   emit(space, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{});

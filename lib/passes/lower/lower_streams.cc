@@ -15,14 +15,16 @@ using program::BlobId;
 using program::kAbsent;
 using program::View;
 
-// At first all streams are the embedding.
+// At first all streams are the embedding, or projections of it.
 Status Lowering::spread_streams(const Module& model) {
   const Module* head = modules_.child(model, Role::HeadStreams);
-  if (!head) return {};
+  const Module* projections = modules_.child(model, Role::AltUpEmbedProj);
+  if (!head && !projections) return {};
   if (!taps_.empty()) {
     return Error{
         "drafters that read hidden states of a model with several residual streams are not supported"};
   }
+  if (projections) return project_streams(*projections);
   const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(*head));
   const View one = x_;
   x_ = value("streams", s->streams * s->hidden);

@@ -23,6 +23,7 @@
 #include <algorithm>
 
 #include "lib/passes/lower/lowering.h"
+#include "lib/support/normal_quantile.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -74,9 +75,12 @@ Status Lowering::lower_outputs(const Module& root, const Module& model, const Mo
     KTX_TRY(norm(*final_norm, x_, states));
   }
   const Module* streams = modules_.child(model, Role::HeadStreams);
-  View last = value(streams ? "last_rows" : "last", states.width, ValueType::F32, RowKind::Output);
+  const Module* projections = modules_.child(model, Role::AltUpUnembedProj);
+  View last = value(streams || projections ? "last_rows" : "last", states.width, ValueType::F32,
+                    RowKind::Output);
   emit_on(device, reader, StepOp::GatherRows, {states}, {last}, {}, NoAttrs{});
   if (streams) last = KTX_TRY(collapse_streams(*streams, last, "last"));
+  if (projections) last = KTX_TRY(join_streams(*projections, last));
   if (final_norm && !keep_normed) KTX_TRY(norm(*final_norm, last, last));
   if (modules_.child(root, Role::ScoreHead)) return lower_scores(root, last);
   if (modules_.facts.encoder) return lower_text_dense(root, last);
@@ -244,15 +248,17 @@ Status Lowering::lower_layer(const Module& layer) {
   if (!first) first = &modules_.modules[layer.children.front()];
   keep_stream(layer.layer, *first, first->decision.device);
   layer_ = layer.layer;
+  KTX_TRY(predict_streams(layer));
   View in;
   if (mixes(layer)) {
     in = KTX_TRY(part_input(layer, Role::AttentionNorm, "attn_norm"));
     const Terms mixed = KTX_TRY(lower_mixers(layer, in));
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, mixed));
     KTX_TRY(optional_norm(layer, Role::AttentionSumNorm, x_));
+    KTX_TRY(add_laurel(layer, in));
   }
   if (feeds_forward(layer)) KTX_TRY(lower_feed_forward(layer, in));
-  KTX_TRY(add_layer_input(layer));
+  KTX_TRY(modules_.child(layer, Role::AltUp) ? correct_streams(layer) : add_layer_input(layer));
   const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
   if (info && info->output_scale != 1) scale_by(layer, x_, info->output_scale);
   layer_ = -1;
@@ -260,8 +266,9 @@ Status Lowering::lower_layer(const Module& layer) {
 }
 
 bool Lowering::mixes(const Module& layer) const {
-  static constexpr Role kMixers[] = {Role::Attention,  Role::Mla,       Role::DeltaNet,
-                                     Role::StateSpace, Role::ShortConv, Role::CompressedAttention};
+  static constexpr Role kMixers[] = {Role::Attention,          Role::Mla,           Role::DeltaNet,
+                                     Role::StateSpace,         Role::SelectiveScan, Role::ShortConv,
+                                     Role::CompressedAttention};
   return std::ranges::any_of(kMixers, [&](Role role) { return modules_.child(layer, role); });
 }
 
@@ -309,20 +316,24 @@ Status Lowering::lower_layer_inputs(const Module& model) {
   return {};
 }
 
-// What the layer's own part of that adds to the stream.
-Status Lowering::add_layer_input(const Module& layer) {
-  const Module* gate = modules_.child(layer, Role::LayerInputGate);
-  if (!gate) return {};
-  const int64_t width = KTX_TRY(info_of<ir::LinearInfo>(*gate))->out;
+// What the layer's own part of that gives for `read`.
+Result<Lowering::Term> Lowering::layer_input(const Module& layer, View read) {
+  const Module& gate = *KTX_TRY(child(layer, Role::LayerInputGate));
+  const int64_t width = KTX_TRY(info_of<ir::LinearInfo>(gate))->out;
   const View own{layer_inputs_.value, layer.layer * width, width};
   if (own.offset + width > layer_inputs_.width) {
-    return Error{fmt::format("module '{}' has no part of the layers' inputs", gate->path)};
+    return Error{fmt::format("module '{}' has no part of the layers' inputs", gate.path)};
   }
-  const View gated = KTX_TRY(linear(layer, Role::LayerInputGate, x_, "input_gate"));
+  const View gated = KTX_TRY(linear(layer, Role::LayerInputGate, read, "input_gate"));
   const Module& mlp = *KTX_TRY(child(layer, Role::Mlp));  // whose activation it is
   const ir::MlpInfo* m = KTX_TRY(info_of<ir::MlpInfo>(mlp));
-  emit(*gate, StepOp::Glu, {gated, own}, {gated}, {}, m->glu);
-  const Term out = KTX_TRY(term(layer, Role::LayerInputProj, gated, "input_out"));
+  emit(gate, StepOp::Glu, {gated, own}, {gated}, {}, m->glu);
+  return term(layer, Role::LayerInputProj, gated, "input_out");
+}
+
+Status Lowering::add_layer_input(const Module& layer) {
+  if (!modules_.child(layer, Role::LayerInputGate)) return {};
+  const Term out = KTX_TRY(layer_input(layer, x_));
   return add_to_stream(layer, Role::LayerInputPostNorm, {out});
 }
 
@@ -331,6 +342,9 @@ Result<Lowering::Terms> Lowering::lower_mixers(const Module& layer, View in) {
   Terms terms;
   if (const Module* space = modules_.child(layer, Role::StateSpace)) {
     terms.push_back(KTX_TRY(lower_state_space(*space, in)));
+  }
+  if (const Module* scan = modules_.child(layer, Role::SelectiveScan)) {
+    terms.push_back(KTX_TRY(lower_selective_scan(*scan, in)));
   }
   if (const Module* conv = modules_.child(layer, Role::ShortConv)) {
     terms.push_back(KTX_TRY(lower_short_conv(*conv, in)));
@@ -362,6 +376,10 @@ Result<View> Lowering::mlp_hidden(const Module& mlp, View in) {
                                         (prefix + "gate").c_str()));
   const View up = KTX_TRY(part_linear(mlp, Role::UpProj, Role::GateUpProj, m->width, m->width, in,
                                       (prefix + "up").c_str()));
+  if (m->sparsity > 0) {
+    const auto deviations = static_cast<float>(normal_quantile(m->sparsity));
+    emit(mlp, StepOp::GaussianTopK, {gate}, {gate}, {}, GaussianTopKAttrs{deviations});
+  }
   if (m->unit >= 0) emit(mlp, StepOp::Activate, {gate}, {gate}, {}, ActivateAttrs{m->unit});
   emit(mlp, StepOp::Glu, {gate, up}, {up}, {}, m->glu);
   return up;

@@ -115,6 +115,7 @@ class Lowering {
   bool feeds_forward(const Module& layer) const;
   Status lower_feed_forward(const Module& layer, View in);
   Status lower_layer_inputs(const Module& model);
+  Result<Term> layer_input(const Module& layer, View read);
   Status add_layer_input(const Module& layer);
   Result<Terms> lower_mixers(const Module& layer, View in);
   Result<View> part_input(const Module& layer, Role pre_norm, const char* value_name);
@@ -163,6 +164,14 @@ class Lowering {
   Result<View> collapse_streams(const Module& streams, View x, const char* value_name);
   void mix_streams(const Module& streams, View part);
 
+  // lower_altup.cc
+  Status project_streams(const Module& projections);
+  Result<View> join_streams(const Module& projections, View streams);
+  Status mix_by_altup(const Module& altup, View streams, View read, bool corrects);
+  Status predict_streams(const Module& layer);
+  Status correct_streams(const Module& layer);
+  Status add_laurel(const Module& layer, View in);
+
   // lower_delta_net.cc
   Result<Term> lower_delta_net(const Module& net, View in);
   Result<Term> lower_channel_delta_net(const Module& net, const ir::DeltaNetInfo& d, View in);
@@ -172,6 +181,9 @@ class Lowering {
 
   // lower_state_space.cc
   Result<Term> lower_state_space(const Module& space, View in);
+
+  // lower_selective_scan.cc
+  Result<Term> lower_selective_scan(const Module& scan, View in);
 
   // lower_host_experts.cc
   Result<Term> lower_host_experts(const Module& experts, std::span<const ExpertGroup> groups,
@@ -211,6 +223,7 @@ class Lowering {
   std::map<int32_t, View> chosen_;  // positions, by layer
   View x_;                          // the residual stream, or several side by side
   View stream_weights_;             // of the part of a layer that is lowered, where there are some
+  View streams_;                    // all of AltUp's, while x_ is the one that a layer computes
   View layer_inputs_;               // of all layers, where the embedding has parts for them
   std::optional<View> head_input_;  // of a draft head's attention
   int32_t layer_ = -1;

@@ -117,8 +117,12 @@ std::string state_refusal(const ir::Module& module) {
     return fmt::format("a gated delta rule of heads of {}", net->head_dim);
   }
   if (const auto* space = std::get_if<ir::StateSpaceInfo>(&module.info)) {
+    if (space->step_min > 0 || space->step_max > 0) return "state spaces with limits of steps";
     if (kernels::gpu_state_space_takes(space->head_dim, space->state_dim)) return "";
     return fmt::format("states of {} by {}", space->state_dim, space->head_dim);
+  }
+  if (std::holds_alternative<ir::SelectiveScanInfo>(module.info)) {
+    return "state spaces with a decay for each number of the state";
   }
   if (std::holds_alternative<ir::CompressedAttentionInfo>(module.info)) {
     return "attention over compressed entries";
@@ -127,9 +131,24 @@ std::string state_refusal(const ir::Module& module) {
       module.role == ir::Role::StreamsNorm) {
     return "hyper-connections";
   }
+  // The products among them are small, and stay beside the others.
+  static constexpr ir::Role kAltUp[] = {ir::Role::AltUp,
+                                        ir::Role::AltUpRouter,
+                                        ir::Role::AltUpRouterNorm,
+                                        ir::Role::AltUpPredictProj,
+                                        ir::Role::AltUpCorrectProj,
+                                        ir::Role::AltUpEmbedProj,
+                                        ir::Role::AltUpUnembedProj};
+  if (std::ranges::count(kAltUp, module.role) > 0) return "AltUp";
+  if (const auto* mlp = std::get_if<ir::MlpInfo>(&module.info); mlp && mlp->sparsity > 0) {
+    return "gates of which a share is left out";
+  }
   if (const auto* router = std::get_if<ir::RouterInfo>(&module.info)) {
     if (router->attrs.scoring == static_cast<int32_t>(Scoring::SqrtSoftplus)) {
       return "a router of roots of softplus";
+    }
+    if (router->attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
+      return "a router that mixes sparsely";
     }
   }
   return "";

@@ -60,7 +60,8 @@ if config_json["model_type"] == "nemotron_h":  # nemotron_h.cc says why
             layer.mixer.time_step_limit = (0.0, float("inf"))
 state = dict(model.state_dict())
 state.update(model.named_buffers())
-left = {n for n in state if not n.endswith(("inv_freq", "embed_scale", "mup_vector"))
+left = {n for n in state if not n.endswith(("inv_freq", "embed_scale", "mup_vector", "input_scale",
+                                            "per_layer_projection_scale"))
         and not n.startswith("model.visual.")}
 if any(n.startswith("model.language_model.") for n in state):
     left = {n for n in left if n.startswith(("model.language_model.", "lm_head."))}
@@ -180,6 +181,13 @@ for path, params in modules.items():
     if "up" in params and "down" in params:  # experts without a gate
         put(path + ".up_proj", params["up"])
         put(path + ".down_proj", params["down"])
+        continue
+    if "streams" in params:  # AltUp's projections, a list there
+        for stream, matrix in enumerate(params["streams"]):
+            put(f"{path}.{stream}.weight", matrix)
+        continue
+    if "output_scale" in params:
+        put(path + ".correct_output_scale", params["output_scale"])
         continue
     if "conv_q" in params:
         put_delta(path, params)

@@ -24,11 +24,15 @@ kind = config_json["model_type"]
 scores = config_json.get("score_count", 0)
 if kind == "xlm-roberta":  # its positions begin behind that of padding
     config_json.update(pad_token_id=1, num_labels=scores)
+permuted = kind == "llama_bidirec"  # rows of q and k are in the order of pairs
+if permuted:  # which computes what EuroBERT does
+    config_json.update(model_type="eurobert", architectures=["EuroBertModel"])
 config = transformers.AutoConfig.for_model(**config_json)
 config._attn_implementation = "eager"
 make = getattr(transformers, config_json["architectures"][0])
 plain = kind in ("bert", "nomic_bert", "jina_embeddings_v3")
 gemma = kind == "gemma3_text"
+llama = kind in ("eurobert", "llama_bidirec")
 model = make(config, add_pooling_layer=False) if plain else make(config)
 model = model.float().eval()
 state = model.state_dict()
@@ -71,6 +75,12 @@ GEMMA = {
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
 }
+LLAMA = {
+    "token_embd": "embed_tokens",
+    "output_norm": "norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+}
 MODERN = {
     "token_embd": "embeddings.tok_embeddings",
     "token_embd_norm": "embeddings.norm",
@@ -89,19 +99,25 @@ def theirs(name):
     if match := re.match(r"blk\.(\d+)\.(.*)", leaf):
         if kind == "modernbert":
             return f"layers.{match[1]}.{MODERN.get(match[2], 'attn.Wqkv')}.{end}"
-        if gemma:
-            return f"layers.{match[1]}.{(NOMIC | GEMMA)[match[2]]}.{end}"
+        if gemma or llama:
+            names = NOMIC | (GEMMA if gemma else LLAMA)
+            return f"layers.{match[1]}.{names[match[2]]}.{end}"
         if kind in ("nomic_bert", "jina_embeddings_v3"):
             names = NOMIC if kind == "nomic_bert" else JINA_3
             return f"layers.{match[1]}.{names[match[2]]}.{end}"
         return f"{base}encoder.layer.{match[1]}.{BERT[match[2]]}.{end}"
-    if gemma:
-        return f"{GEMMA[leaf]}.{end}"
+    if gemma or llama:
+        return f"{(GEMMA if gemma else LLAMA)[leaf]}.{end}"
     if kind == "modernbert":
         return f"{MODERN[leaf]}.{end}"
     if leaf in HEAD:
         return f"{HEAD[leaf]}.{end}"
     return f"{base}{BERT[leaf]}.{end}"
+
+
+def halves(rows, heads):
+    pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, rows.shape[1])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 dense = {}  # sentence-transformers' modules behind EmbeddingGemma's pooling
@@ -116,6 +132,9 @@ with torch.no_grad():
         to = state[name]
         if gemma and name.endswith("norm.weight"):  # a file holds 1 + w
             rows = rows - 1
+        if permuted and name.endswith(("q_proj.weight", "k_proj.weight")):
+            q = name.endswith("q_proj.weight")
+            rows = halves(rows, config.num_attention_heads if q else config.num_key_value_heads)
         if tensor.name == "position_embd.weight" and kind == "xlm-roberta":
             to = to[2:]
         if name.endswith("Wqkv.weight"):  # one below the other

@@ -274,6 +274,82 @@ TEST(HyperParams, CompressedAttentionSaysWhatDoesNotFit) {
                                     "others: no file has\n"));
 }
 
+TEST(HyperParams, StreamsOfAltUpAndSparseGates) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/gemma3n/config.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->streams, 4);
+  EXPECT_EQ(params->laurel_rank, 24);
+  EXPECT_EQ(params->attention_scale, 1) << "scores are not scaled";
+  EXPECT_EQ(params->shape(0).sparsity, 0.95f);
+  EXPECT_EQ(params->shape(2).sparsity, 0);
+  EXPECT_EQ(params->shape(2).keys_of_layer, -1);
+  EXPECT_EQ(params->shape(3).keys_of_layer, 1);
+  EXPECT_EQ(params->shape(5).keys_of_layer, 2);
+  // Where nothing says it, the first ten layers of more.
+  json large = config;
+  for (const char* key : {"activation_sparsity_pattern", "layer_types"}) large.erase(key);
+  const auto usual = read(large, {{"num_hidden_layers", 12}}).params;
+  ASSERT_TRUE(usual.has_value());
+  EXPECT_EQ(usual->shape(9).sparsity, 0.95f);
+  EXPECT_EQ(usual->shape(10).sparsity, 0);
+  EXPECT_EQ(usual->shape(4).window, 0) << "every fifth";
+  EXPECT_EQ(read(config, {{"altup_active_idx", 4}}).messages,
+            "'altup_active_idx' is 4, expected 0 to 3\n");
+  EXPECT_EQ(read(config, {{"altup_correct_scale", false}}).messages,
+            "'altup_correct_scale' is false: a file has scales, and does not say that\n");
+  EXPECT_EQ(read(config, {{"activation_sparsity_pattern", {0.5, 1.0, 0, 0, 0, 0}}}).messages,
+            "'activation_sparsity_pattern' is no list of a share, 0 or above and below 1, for each "
+            "of 6 layers\n");
+}
+
+TEST(HyperParams, ASparseMixerHasOneReach) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/phimoe/config.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->router.scoring, static_cast<int32_t>(Scoring::SparseMixer));
+  EXPECT_EQ(params->rope.short_mscale, 1.243163121016122);
+  EXPECT_EQ(read(config, {{"router_jitter_noise", 0.05}}).messages,
+            "'router_jitter_noise' is 0.05, expected 0.01: another reach of the router is not "
+            "known\n");
+}
+
+TEST(HyperParams, LayersWithSelectiveScansByAPeriod) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/jamba/config.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->selective_scan.channels, 288);
+  EXPECT_EQ(params->selective_scan.step_rank, 10);
+  std::string kinds;
+  for (const LayerShape& shape : params->shapes) {
+    EXPECT_NE(shape.attention, shape.state_space);
+    EXPECT_FALSE(shape.rotated);
+    kinds += shape.attention ? 'a' : 's';
+    kinds += shape.experts ? 'x' : '-';
+  }
+  EXPECT_EQ(kinds, "s-sxa-sxs-");
+  EXPECT_EQ(read(config, {{"mamba_dt_rank", "auto"}}).params->selective_scan.step_rank, 9);
+  EXPECT_EQ(read(config, {{"num_experts", 1}}).params->experts, 0) << "a dense model";
+  EXPECT_EQ(read(config, {{"mamba_proj_bias", true}}).messages,
+            "'mamba_proj_bias' is set: state-space layers whose projections have biases are not "
+            "known\n");
+}
+
+TEST(HyperParams, StepsOfStateSpacesMayHaveLimits) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/mamba2/config.json"));
+  const auto limited = read(config, {{"time_step_limit", {0.5, 2.0}}}).params;
+  ASSERT_TRUE(limited.has_value());
+  EXPECT_EQ(limited->state_space.step_min, 0.5f);
+  EXPECT_EQ(limited->state_space.step_max, 2);
+  EXPECT_EQ(read(config).params->state_space.step_max, 0);
+  EXPECT_EQ(read(config, {{"time_step_limit", {2.0, 0.5}}}).messages,
+            "'time_step_limit' is 2 and 0.5, expected 0 or above, and as much or more\n");
+}
+
 TEST(HyperParams, LayersWithExpertsByTheFamilysPattern) {
   const auto layers = [](const json& config, const json& changes) {
     std::string out;

@@ -44,8 +44,10 @@ void add_attention(const ModelShape& s, TensorMaker& t, int64_t layer, const std
     t.matrix(blk + "attn_qkv.weight", layer, {s.hidden, q + 2 * kv});
   } else {
     t.matrix(blk + "attn_q.weight", layer, {s.hidden, s.family->gated_attention ? 2 * q : q});
-    if (s.has_own_keys(layer)) t.matrix(blk + "attn_k.weight", layer, {s.hidden, kv});
-    if (s.has_own_values(layer)) t.matrix(blk + "attn_v.weight", layer, {s.hidden, v});
+    // Gemma 3n's files have them in every layer.
+    const bool idle = s.has_altup();
+    if (idle || s.has_own_keys(layer)) t.matrix(blk + "attn_k.weight", layer, {s.hidden, kv});
+    if (idle || s.has_own_values(layer)) t.matrix(blk + "attn_v.weight", layer, {s.hidden, v});
   }
   t.matrix(blk + "attn_output.weight", layer, {read, s.hidden}, kResidualSigma);
   if (s.has_qkv_bias() && fused) {

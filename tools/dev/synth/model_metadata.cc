@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "lib/support/normal_quantile.h"
 #include "tools/dev/synth/model_tensors.h"
 
 namespace ktx::synth {
@@ -51,6 +53,24 @@ void add_kinds_metadata(const ModelShape& s, Metadata& m) {
   std::vector<bool> windows;
   for (int64_t i = 0; i < s.layers; ++i) windows.push_back(s.has_window(i));
   m.writer.add_bools(s.arch + ".attention.sliding_window_pattern", windows);
+}
+
+void add_altup_metadata(const ModelShape& s, Metadata& m) {
+  m.u32("altup.num_inputs", s.streams);
+  m.u32("altup.active_idx", s.config.i64("altup_active_idx").value_or(0));
+  m.u32("attention.shared_kv_layers", s.shared_layers);
+  m.u32("embedding_length_per_layer_input", s.layer_input);
+  std::vector<bool> windows;
+  for (int64_t i = 0; i < s.layers; ++i) windows.push_back(s.has_window(i));
+  m.writer.add_bools(s.arch + ".attention.sliding_window_pattern", windows);
+  std::vector<float> deviations;
+  if (const auto shares = s.config.floats("activation_sparsity_pattern")) {
+    for (const double share : *shares) {
+      deviations.push_back(share > 0 ? static_cast<float>(normal_quantile(share))
+                                     : -std::numeric_limits<float>::infinity());
+    }
+    m.writer.add_f32s(s.arch + ".activation_sparsity_scale", deviations);
+  }
 }
 
 void add_delta_metadata(const ModelShape& s, Metadata& m) {
@@ -167,7 +187,7 @@ void add_window_list(const ModelShape& s, Metadata& m) {
   constexpr std::string_view kKey = "attention.sliding_window_pattern";
   const auto types = s.config.strings("layer_types");
   if (!types || !s.family->windows_by_period()) return;
-  if (s.global_head_dim > 0) return;  // add_kinds_metadata() writes it
+  if (s.global_head_dim > 0 || s.has_altup()) return;  // written beside other keys
   if (!s.family->has_gguf_key(kKey)) return;
   std::vector<int32_t> list, usual;
   for (const std::string& type : *types) {
@@ -274,7 +294,8 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     std::vector<uint32_t> counts;
     for (int64_t i = 0; i < s.layers; ++i) counts.push_back(s.has_delta_net(i) ? 0 : 1);
     m.writer.add_u32s(s.arch + ".attention.head_count_kv", counts);
-  } else if (s.conv_taps > 0 || (s.space_heads > 0 && s.attends() && !s.family->beside_attention)) {
+  } else if (s.conv_taps > 0 || s.scan_channels > 0 ||
+             (s.space_heads > 0 && s.attends() && !s.family->beside_attention)) {
     std::vector<uint32_t> counts;
     for (int64_t i = 0; i < s.layers; ++i) {
       counts.push_back(s.has_attention(i) ? static_cast<uint32_t>(s.kv_heads[0]) : 0);
@@ -287,7 +308,9 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     m.f32("rope.freq_base", s.config.f64("rope_theta").value_or(10000));
   }
   if (s.family->layer_norms) {
-    m.f32("attention.layer_norm_epsilon", s.config.f64(epsilon_key(s)).value_or(1e-5));
+    constexpr std::string_view kKey = "attention.layer_norm_epsilon";
+    m.f32(s.family->has_gguf_key(kKey) ? kKey : "attention.layer_norm_rms_epsilon",
+          s.config.f64(epsilon_key(s)).value_or(1e-5));
   } else {
     m.f32("attention.layer_norm_rms_epsilon", s.config.f64("rms_norm_eps").value_or(1e-6));
   }
@@ -325,10 +348,17 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
       m.u32("rope.dimension_count_swa", s.local_rotary());
     }
   }
+  if (s.has_altup()) add_altup_metadata(s, m);
   if (s.index_heads > 0) add_indexer_metadata(s, m);
   if (s.is_compressed()) add_compressed_metadata(s, m);
   if (s.delta_value_heads > 0) add_delta_metadata(s, m);
   if (s.space_heads > 0) add_state_space_metadata(s, m);
+  if (s.scan_channels > 0) {
+    m.u32("ssm.conv_kernel", s.space_taps);
+    m.u32("ssm.inner_size", s.scan_channels);
+    m.u32("ssm.state_size", s.space_state);
+    m.u32("ssm.time_step_rank", s.scan_rank);
+  }
   if (s.conv_taps > 0) m.u32("shortconv.l_cache", s.conv_taps);
   if (s.has_groups()) add_group_metadata(s, m);
   if (!s.has_groups() && s.family->has_gguf_key("interleave_moe_layer_step")) {

@@ -71,6 +71,7 @@ bool ModelShape::has_state_space(int64_t layer) const {
 
 bool ModelShape::has_attention(int64_t layer) const {
   if (conv_taps > 0) return kind_of(layer) != "conv";
+  if (scan_channels > 0) return kind_of(layer) != "linear_attention";
   return space_heads == 0 || family->beside_attention || kind_of(layer) == "full_attention";
 }
 
@@ -118,6 +119,10 @@ bool ModelShape::has_own_values(int64_t layer) const {
 bool ModelShape::is_moe(int64_t layer) const {
   if (family->experts.layers == LayerPattern::ByKind)
     return has_experts() && kind_of(layer) == "moe";
+  if (const auto kinds = config.strings("mlp_layer_types");
+      kinds && layer < std::ssize(*kinds) && family->has_config_key("mlp_layer_types")) {
+    return has_experts() && (*kinds)[static_cast<size_t>(layer)] == "sparse";
+  }
   return has_experts() && layer >= dense && (layer + 1) % moe_step == 0;
 }
 
@@ -191,6 +196,12 @@ Status ModelShape::read_sizes() {
   head_dim = config.i64("head_dim").value_or(hidden / std::max<int64_t>(heads[0], 1));
   const bool no_dense = family->experts.layers == LayerPattern::AllMoe;
   if (family->has_role(ir::Role::StateSpace)) KTX_TRY(read_state_space());
+  if (family->has_role(ir::Role::SelectiveScan)) {
+    scan_channels = config.i64("mamba_expand").value_or(2) * hidden;
+    scan_rank = config.i64("mamba_dt_rank").value_or((hidden + 15) / 16);
+    space_state = config.i64("mamba_d_state").value_or(16);
+    space_taps = config.i64("mamba_d_conv").value_or(4);
+  }
   if (family->has_role(ir::Role::ShortConv)) {
     conv_taps = config.i64("conv_L_cache").value_or(3);
   }
@@ -282,19 +293,20 @@ Status ModelShape::read_state_space() {
 }
 
 void ModelShape::read_kinds_of_layers() {
-  if (!family->has_config_key("global_head_dim")) return;
   const auto number = [&](const char* key, int64_t otherwise) {
-    return config.i64(key).value_or(otherwise);
+    return family->has_config_key(key) ? config.i64(key).value_or(otherwise) : 0;
   };
-  global_head_dim = number("global_head_dim", 512);
   shared_layers = number("num_kv_shared_layers", 0);
   layer_input = number("hidden_size_per_layer_input", 0);
+  laurel_rank = number("laurel_rank", 64);
+  if (has_altup()) streams = number("altup_num_inputs", 4);
+  global_head_dim = number("global_head_dim", 512);
   const bool doubled = flag("use_double_wide_mlp").value_or(false);
   for (int64_t i = 0; i < layers; ++i) {
     if (doubled && !has_own_keys(i)) ffn[static_cast<size_t>(i)] *= 2;
     if (!is_global(i)) continue;
     auto& own = kv_heads[static_cast<size_t>(i)];
-    own = number("num_global_key_value_heads", own);
+    own = config.i64("num_global_key_value_heads").value_or(own);
   }
 }
 

@@ -34,14 +34,17 @@ struct ModelShape {
   int64_t full_attention_interval = 4;
   // Of state spaces; no heads: the model has none.
   int64_t space_heads = 0, space_dim = 0, space_groups = 0, space_state = 0, space_taps = 0;
+  // Of selective scans (Mamba-1); no channels: the model has none.
+  int64_t scan_channels = 0, scan_rank = 0;
   int64_t value_head = 0;   // of grouped-query attention; 0: as keys
   int64_t conv_taps = 0;    // of short convolutions; 0: the model has none
   bool by_channel = false;  // Kimi delta attention
   bool has_qk_norm = true;
   std::string scoring;
   int64_t q_rank = 0, kv_rank = 0, rope = 0, nope = 0, v_dim = 0;
-  int64_t index_heads = 0, index_dim = 0;             // of indexers; no heads: the model has none
-  int64_t out_groups = 0, out_rank = 0, streams = 0;  // of compressed attention; 0: it is none
+  int64_t index_heads = 0, index_dim = 0;  // of indexers; no heads: the model has none
+  int64_t out_groups = 0, out_rank = 0;    // of compressed attention; 0: it is none
+  int64_t streams = 0, laurel_rank = 0;    // of hyper-connections, or of AltUp, which has a rank
   bool tied = false;
 
   bool is_mla() const { return family->attention == families::AttentionKind::Mla; }
@@ -57,6 +60,7 @@ struct ModelShape {
   }
   // By the period of the family's windows, where the config does not say.
   bool has_window(int64_t layer) const;
+  bool has_altup() const { return laurel_rank > 0; }
   bool is_global(int64_t layer) const { return global_head_dim > 0 && !has_window(layer); }
   int64_t head_dim_of(int64_t layer) const;
   // All layers but every n-th.

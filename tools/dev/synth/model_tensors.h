@@ -11,6 +11,7 @@ void add_compressed_attention(const ModelShape& s, TensorMaker& t, int64_t layer
                               const std::string& blk);
 void add_delta_net(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk);
 void add_state_space(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk);
+void add_selective_scan(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk);
 void add_short_conv(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk);
 void add_channel_delta_net(const ModelShape& s, TensorMaker& t, int64_t layer,
                            const std::string& blk);

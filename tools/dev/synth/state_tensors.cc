@@ -47,6 +47,27 @@ void add_state_space(const ModelShape& s, TensorMaker& t, int64_t layer, const s
   t.matrix(blk + "ssm_out.weight", layer, {s.space_width(), s.hidden}, kResidualSigma);
 }
 
+void add_selective_scan(const ModelShape& s, TensorMaker& t, int64_t layer,
+                        const std::string& blk) {
+  const int64_t channels = s.scan_channels, state = s.space_state;
+  t.matrix(blk + "ssm_in.weight", layer, {s.hidden, 2 * channels});
+  t.noise(blk + "ssm_conv1d.weight", {s.space_taps, channels},
+          1 / std::sqrt(static_cast<float>(s.space_taps)));
+  if (s.flag("mamba_conv_bias").value_or(true)) t.noise(blk + "ssm_conv1d.bias", channels, 0.02f);
+  t.matrix(blk + "ssm_x.weight", layer, {channels, s.scan_rank + 2 * state});
+  t.norm(ir::Role::SsmStepNorm, layer, s.scan_rank);
+  t.norm(ir::Role::SsmInputNorm, layer, state);
+  t.norm(ir::Role::SsmOutputNorm, layer, state);
+  t.matrix(blk + "ssm_dt.weight", layer, {s.scan_rank, channels});
+  t.noise(blk + "ssm_dt.bias", channels, 0.05f, -3);
+  // As before training: a state forgets at rates from 1 to the number of its numbers.
+  t.values(blk + "ssm_a", {state, channels}, [state](uint64_t i) {
+    return -1 - static_cast<float>(i % static_cast<uint64_t>(state));
+  });
+  t.noise(blk + "ssm_d", channels, 0.1f, 1);
+  t.matrix(blk + "ssm_out.weight", layer, {channels, s.hidden}, kResidualSigma);
+}
+
 void add_short_conv(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk) {
   t.noise(blk + "shortconv.conv.weight", {s.conv_taps, s.hidden},
           1 / std::sqrt(static_cast<float>(s.conv_taps)));

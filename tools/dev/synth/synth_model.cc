@@ -39,6 +39,20 @@ void add_encoder_tensors(const ModelShape& s, TensorMaker& t) {
   t.noise("cls.output.bias", s.scores(), kSigma);
 }
 
+// What a layer has beside attention and feed-forward part.
+void add_altup(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk) {
+  t.matrix(blk + "laurel_l.weight", layer, {s.hidden, s.laurel_rank});
+  t.matrix(blk + "laurel_r.weight", layer, {s.laurel_rank, s.hidden});
+  t.norm(ir::Role::LaurelNorm, layer, s.hidden);
+  // Its input is divided by the width.
+  t.noise(blk + "altup_router.weight", {s.hidden, s.streams},
+          0.1f * std::sqrt(static_cast<float>(s.hidden)));
+  t.norm(ir::Role::AltUpRouterNorm, layer, s.hidden);
+  t.noise(blk + "altup_predict_coef.weight", {s.streams, s.streams * s.streams}, 0.02f);
+  t.noise(blk + "altup_correct_coef.weight", {s.streams, s.streams}, 0.02f);
+  t.noise(blk + "altup_correct_scale.weight", s.hidden, 0.02f, 1);
+}
+
 // Of hyper-connections.
 void add_streams(const ModelShape& s, TensorMaker& t, const std::string& name, int64_t width,
                  int64_t scales) {
@@ -68,6 +82,7 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
     add_attention(s, t, layer, blk);
   }
   if (s.has_state_space(layer)) add_state_space(s, t, layer, blk);
+  if (s.scan_channels > 0 && !s.has_attention(layer)) add_selective_scan(s, t, layer, blk);
   if (s.conv_taps > 0 && !s.has_attention(layer)) add_short_conv(s, t, layer, blk);
   t.norm(ir::Role::AttentionPostNorm, layer, s.hidden);
   t.norm(ir::Role::AttentionSumNorm, layer, s.hidden);
@@ -87,8 +102,9 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
   t.norm(ir::Role::MlpPostNorm, layer, s.hidden);
   t.norm(ir::Role::MlpSumNorm, layer, s.hidden);
   for (const char* part : {"hc_attn", "hc_ffn"}) {
-    if (s.streams > 0) add_streams(s, t, blk + part, s.streams * (s.streams + 2), 3);
+    if (s.is_compressed()) add_streams(s, t, blk + part, s.streams * (s.streams + 2), 3);
   }
+  if (s.has_altup()) add_altup(s, t, layer, blk);
   if (s.layer_input > 0) {
     t.matrix(blk + "inp_gate.weight", layer, {s.hidden, s.layer_input});
     t.matrix(blk + "proj.weight", layer, {s.layer_input, s.hidden}, kResidualSigma);
@@ -128,7 +144,10 @@ void add_tensors(const ModelShape& s, TensorMaker& t) {
     if (s.always_has(ir::Role::FinalNorm, "bias")) t.norm_bias("output_norm.weight", s.hidden);
     if (s.scores() > 0) t.matrix("cls.output.weight", -1, {s.hidden, s.scores()});
   }
-  if (s.streams > 0) add_streams(s, t, "output_hc", s.streams, 1);
+  if (s.is_compressed()) add_streams(s, t, "output_hc", s.streams, 1);
+  for (const char* projections : {"altup_proj.weight", "altup_unembd_proj.weight"}) {
+    if (s.has_altup()) t.matrix(projections, -1, {s.hidden, s.hidden, s.streams - 1});
+  }
   if (s.config.string("rope_scaling.rope_type") == "llama3") add_rope_freqs(s, t);
   if (s.global_head_dim > 0) add_proportions(s, t);
   if (s.config.string("rope_scaling.rope_type") == "longrope") {

@@ -67,9 +67,7 @@ struct GaussianTopKStep final : RowStep<kernels::GaussianTopKArgs, kernels::Gaus
 
 const MakeStep make_rms_norm = make_step<RmsNormStep>;
 const MakeStep make_layer_norm = make_step<LayerNormStep>;
-
 const MakeStep make_match_rms = make_step<MatchRmsStep>;
-
 const MakeStep make_gaussian_topk = make_step<GaussianTopKStep>;
 
 }  // namespace ktx::runtime
