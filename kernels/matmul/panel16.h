@@ -8,7 +8,7 @@
 //           | rest of block 0, rows 0..15 | rest of block 1 ... |
 //
 // The words of Q2_K, Q3_K, Q5_K and Q6_K are put in the order of their first use (panel16.cc). The
-// rest (panel16.def) is what fills no word: a half scale, an exponent. A word of codes
+// rest (lib/formats/panel16.def) is what fills no word: a half scale, an exponent. A word of codes
 // is four pairs of nibbles or four bytes of neighbouring columns, so that a register
 // holds 16 rows x 4 columns: the operand of vpdpbusd, and a row of an AMX tile. Scales
 // of 16 rows stand side by side too. Every block is only permuted, so that a panel

@@ -223,7 +223,7 @@ class ContentsBuilder {
     facts.pooling = model.pooling;
     facts.scores = model.scores;
     facts.encoder = model.encoder;
-    // The last step is the head: its output is the logits.
+    // The last step writes the logits: the head, a scale or softcap of them, or their transfer.
     facts.logits_value = static_cast<uint32_t>(program_.steps.back().outputs[0].value);
     for (size_t tap = 0; tap < state_.taps.size(); ++tap) {
       for (size_t i = 0; i < program_.values.size(); ++i) {
@@ -346,9 +346,9 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
       const int64_t row = row_bytes(tensor.dtype, blob.cols).value_or(0);
       const int64_t step = plan::row_step(contents.gguf.tensors[slice.tensor], blob.cols);
       const int64_t runs = step == 1 ? 1 : slice.row_count;
-      for (int64_t i = 0; i < runs; ++i) {
+      for (int64_t run = 0; run < runs; ++run) {
         packed.slices.push_back(
-            tensor.bytes.subspan(static_cast<size_t>((slice.first_row + i * step) * row),
+            tensor.bytes.subspan(static_cast<size_t>((slice.first_row + run * step) * row),
                                  static_cast<size_t>(slice.row_count / runs * row)));
       }
       from.push_back(tensor.dtype);

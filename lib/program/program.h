@@ -1,6 +1,6 @@
 // The step program: what runs, in order.
 //
-// Lowered from the module program after placement. One ragged program serves decode
+// Lowered from the module graph after placement. One ragged program serves decode
 // and prefill: values have rows per token, per wanted logits row, or one in all,
 // and the numbers of both are known only when a step runs. Each step names the
 // module it came from. The text form (print, parse) round-trips exactly:

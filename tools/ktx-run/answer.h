@@ -47,7 +47,8 @@ Result<runtime::Outcome> set_prompt_with_progress(runtime::Session& session,
 Result<Answer> run_answer(runtime::Session& session, const text::Tokenizer& tokenizer,
                           const AnswerOptions& options);
 
-// "12 tokens, 345.6 t/s prompt | 53 tokens, 101.2 t/s | 0.67 GB/token".
+// "prompt: 12 tokens, 345.6 t/s (0 from the cache) | answer: 53 tokens, 101.2 t/s", then the
+// draft tokens where there were any.
 std::string speed_line(const runtime::SessionStats& stats);
 
 }  // namespace ktx::tools

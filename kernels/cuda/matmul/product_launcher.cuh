@@ -1,5 +1,6 @@
 // How each kernel of products is launched: the column `launcher` of gpu_kernels.def, which names
-// an object that the kernel's own .cu defines.
+// an object that one .cu defines: the kernel's own, or one that launches several kernels
+// (marlin_products.cu, fused_skinny_gemm.cu).
 //
 //   const ProductLauncher product_launchers::marlin_gemv{.takes = takes, .launch = launch_gemv};
 #pragma once

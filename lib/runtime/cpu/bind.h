@@ -30,6 +30,7 @@ struct BoundStep {
   StepOp op = StepOp::Embed;
 };
 
+// Of the whole plan, or of one part of it (BindOptions::first_step).
 struct BoundPlan {
   std::vector<BoundStep> steps;  // those that this precision has, in order
   std::vector<Stage> stages;     // by index in steps
@@ -51,7 +52,7 @@ struct BindOptions {
   AttentionPartials* partials = nullptr;
   ExpertCounts* expert_counts = nullptr;  // of activations; must outlive the result; null: none
   ExpertCache* experts = nullptr;         // of routed experts; must outlive the result; null: none
-  CpuOpTable cpu_op = nullptr;            // null: this program's
+  CpuOpTable cpu_op = nullptr;            // null: those of cpu_ops.def
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;
   uint32_t step_count = UINT32_MAX;

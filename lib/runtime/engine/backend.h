@@ -66,7 +66,7 @@ struct BackendSetup {
   ExpertCache* experts = nullptr;  // null: the CPU's are in the mapping
   std::function<void(const StepResult&)> on_result;
   std::function<void(const StepRepeat&)> on_repeat = {};
-  CpuOpTable cpu_op = nullptr;  // null: this program's
+  CpuOpTable cpu_op = nullptr;  // null: those of cpu_ops.def
   HostGroup* hosts = nullptr;   // of a plan with several; this one's rank is PlanView::host
   GpuLinks gpu_links = GpuLinks::Off;
   Backend* gpus = nullptr;  // of this host, for its boundaries with others; null: none
@@ -103,8 +103,8 @@ class Backend {
   virtual bool takes(size_t /*part*/) const { return false; }
   // Of parts that it takes: the CPU computes some experts beside it (joint_experts.h); 0: none.
   virtual int64_t joint_tokens() const { return 0; }
-  // Whether a pass may end in front of a part: not where one GPU's share of a sum is queued, and
-  // would wait for another GPU's that is not.
+  // Whether a pass may end in front of a part: false between the queued shares of one sum, as one
+  // GPU's would wait for another's that is not queued.
   virtual bool may_stop(size_t /*part*/) const { return true; }
   // Waits until part `part`, named in a Part::waits_for, is computed.
   virtual Status wait(size_t /*part*/) { return {}; }

@@ -8,7 +8,7 @@
 //   output_rows [R]  which of the T rows need logits, rising
 //   hidden  [T, width]  of plans that read them: the hidden states that come with the tokens
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
-//   filter      [R]  not null: the best of those that it allows
+//   filter      [R]  if set, only tokens it allows are considered
 //
 // The arrays are allocated once for the largest step; kernels read them in place.
 #pragma once

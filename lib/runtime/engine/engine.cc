@@ -246,7 +246,7 @@ Result<Forward> Engine::finish_forward(Pass& pass) {
   s.cache.end_pass(pass.items, pass.batch, computed);
   if (!computed) lose_followers(pass);
   if (!KTX_TRY(done)) return Forward::Stopped;
-  s.stats.steps += 1;
+  s.stats.passes += 1;
   s.stats.tokens += pass.batch.tokens;
   s.stats.weight_bytes += pass.weight_bytes;
   s.stats.expert_use = s.runner->expert_use();

@@ -1,4 +1,5 @@
-// A plan ready to run: the mapped file, memory, threads and bound steps.
+// A plan ready to run: the mapped file, memory, threads and bound steps. Engine::open is in
+// open_engine.cc.
 //
 //   auto engine = KTX_TRY(Engine::open("m.ktxplan", {.threads = 8}));
 //   Sequence sequence = engine->new_sequence();
@@ -70,7 +71,7 @@ enum class Forward {
 };
 
 struct EngineStats {
-  int64_t steps = 0;         // calls of forward
+  int64_t passes = 0;        // calls of forward()
   int64_t tokens = 0;        // tokens computed
   int64_t weight_bytes = 0;  // weights read for them
   ExpertUse expert_use;      // activations of routed experts in them
@@ -107,7 +108,7 @@ class Engine {
   int64_t max_batch() const { return sizes().shape.max_batch; }
   int64_t chunk_tokens() const { return sizes().shape.step_tokens; }
   int64_t max_outputs() const { return sizes().shape.step_outputs; }  // rows of logits in a pass
-  // Tokens that BatchItem::rollback can ask for; more than a pass has where there are no states.
+  // Tokens that BatchItem::rollback can ask for; all of a pass where there are no states.
   int64_t rollback_tokens() const;
   int64_t vocab_size() const { return plan().facts.vocab_size; }
   int64_t hidden_size() const { return plan().facts.hidden_size; }
@@ -123,7 +124,7 @@ class Engine {
   // most max_batch() items with different sequences and chunk_tokens() tokens in
   // all. Fails on token ids outside of the vocabulary, when the file shrank, or on
   // damaged data; the sequences keep their lengths then.
-  // `before_filters` is called before items' filters are queried, while a GPU computes.
+  // `before_filters` is called once a GPU has started, before any filter is queried.
   // `watch` (may be null) sees how far the step is and may end it.
   Result<Forward> forward(std::span<const BatchItem> items,
                           const std::function<void()>& before_filters = {},
@@ -134,12 +135,13 @@ class Engine {
   //
   //   engine.begin(a);  engine.begin(b);  engine.finish();   // of a
   //
-  // begin() gives Done where the pass is in flight, else nothing was begun. finish() is of the
-  // oldest, and has its logits, until the next call of either. What a pass has of a sequence counts
-  // at once for the next begin(): chunks of a text may follow each other, where goes_ahead(); when
-  // one fails or is stopped, so do those behind it. A sequence in flight is not to be cut, kept or
-  // moved; one that ends waits for all passes. All else of an engine but hidden(), and the runner's
-  // visit_kv() and copy_states(), may be called between; forward() may not.
+  // begin() gives Done where the pass is in flight, else nothing was begun. finish() completes the
+  // oldest pass; its logits stay valid until the next begin() or finish(). What a pass has of a
+  // sequence counts at once for the next begin(): chunks of a text may follow each other, where
+  // goes_ahead(); when one fails or is stopped, so do those behind it. A sequence in flight is not
+  // to be cut, kept or moved; one that ends waits for all passes. All else of an engine but
+  // hidden(), and the runner's visit_kv() and copy_states(), may be called between; forward() may
+  // not.
   int64_t most_forwards() const;
   int64_t passes() const;  // in flight
   bool goes_ahead() const;

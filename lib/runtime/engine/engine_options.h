@@ -71,8 +71,8 @@ struct EngineOptions {
   std::optional<Isa> isa;                  // else the best of the machine
   bool drafter = false;                    // open the plan that this one has as its drafter
   bool verify = false;                     // check the hashes of all weights first
-  // Main memory for routed experts of the CPU, others are read when they are needed
-  // (experts/expert_room.h); none: all are mapped where they fit; 0: they are mapped.
+  // Main memory for routed experts of the CPU; others are read when they are needed
+  // (experts/expert_room.h). Absent: mapped if all fit, else cached; 0: always mapped.
   std::optional<int64_t> expert_memory_bytes;
   bool huge_pages = false;  // copy the plan into huge pages instead of mapping it
   // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
@@ -82,7 +82,7 @@ struct EngineOptions {
   bool count_experts = false;                                 // by layer and expert
   std::function<void(const StepResult&)> on_result;           // receives each F32 result; slow
   std::function<void(const StepRepeat&)> on_repeat;           // runs steps of the CPU twice; slow
-  CpuOpTable cpu_op = nullptr;                                // for tests; null: this program's
+  CpuOpTable cpu_op = nullptr;                                // for tests; null: cpu_ops.def's
   const ExpertCacheOptions* expert_cache = nullptr;           // for tests; its slots do not count
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
   // Of plans for several hosts: whether GPUs of different ones have links (gpu/gpu_link.h).

@@ -31,8 +31,8 @@ class ExpertCounts {
   // Where the CPU's steps add the activations that they serve, and other hosts theirs.
   int64_t* cpu_pairs() { return &cpu_pairs_; }
 
-  // After a pass of so many tokens, if it was not ended early: `cpu` was added to cpu_pairs() for
-  // it; `taken[part]`: a GPU streamed that part of the CPU.
+  // After a pass of so many tokens, if it was not ended early. `cpu`: activations added to
+  // cpu_pairs() during this pass; `taken[part]`: a GPU streamed that part of the CPU.
   void add_forward(int64_t tokens, int64_t cpu, const std::vector<bool>& taken, int64_t joint);
   const ExpertUse& use() const { return use_; }
 

@@ -1,7 +1,7 @@
 // Finds the hidden states that are available after a pass.
 //
-// The final ones are the output of the final norm, one row per wanted token, from which the head
-// makes logits. Embeddings are made of them.
+// The final hidden states are the output of the final norm, one row per wanted token, from which
+// the head makes logits. Embeddings are made of them.
 //
 //   rms_norm model.norm  out=last      matmul lm_head  in=last  out=logits
 //                             ^^^^ this one, until the next pass

@@ -16,7 +16,8 @@ struct ForwardWatch {
   // time, some hundred times a pass. May be empty.
   std::function<void(double share)> progress;
 
-  const std::atomic<bool>* failed = nullptr;  // likewise: a host of the run is lost
+  const std::atomic<bool>* failed =
+      nullptr;  // true: a host is lost, and the pass ends; null: never
 
   bool stopped() const {
     return (stop && stop->load(std::memory_order_relaxed)) ||

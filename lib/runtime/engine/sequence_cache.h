@@ -39,8 +39,9 @@ class Sequence {
   int64_t length() const { return length_; }  // tokens in the cache
   // With those of passes in flight (Engine::begin).
   int64_t begun() const { return length_ + ahead_; }
-  // Forgets all tokens from `length` on; larger than length() does nothing. Where layers have
-  // windows, blocks that the text needs to go on from there may have gone: it is empty then.
+  // Forgets all tokens from `length` on. No effect if `length` >= length(). Where layers have
+  // windows, blocks that the text needs to go on from there may have gone: the sequence is then
+  // emptied.
   // Some 64 tokens (plan::kKvWindowSlack) can always be taken back. Where layers have states of a
   // fixed size, it is as long as at the last place up to there that has states: the beginning of
   // the last step, a token of BatchItem::rollback, or a snapshot that the prefix cache does not

@@ -2,7 +2,8 @@
 // iterations.
 //
 //   BatchScheduler scheduler(*engine, {.max_queue = 256});
-//   const RequestId id = KTX_TRY(scheduler.submit(std::move(request)));
+//   BatchScheduler::Refused refused;
+//   const RequestId id = scheduler.submit(std::move(request), &refused);  // 0: see `refused`
 //   ...on_token, on_token, on_end
 //   scheduler.cancel(id);
 //

@@ -129,7 +129,7 @@ Result<Next> Session::next() {
   Sequence& sequence = *text_.sequence;
   // More may be needed than was requested, and rows of logits go with the engine's next pass.
   const bool too_few = logits_.empty() && (best_needed() < 0 || best_needed() > asked_);
-  if (too_few || engine_->stats().steps != draft_forward_) drop_draft();
+  if (too_few || engine_->stats().passes != draft_forward_) drop_draft();
   if (text_.draft_tokens > 0) {
     take_row(text_.right_draft_tokens);
     stats_.decode_tokens += 1;
@@ -171,7 +171,7 @@ Result<Outcome> Session::compute_next() {
     return outcome;
   }
   if (drafts) speculation_->passed(std::ssize(text_.step_ids), pass.seconds());
-  draft_forward_ = engine_->stats().steps;
+  draft_forward_ = engine_->stats().passes;
   stats_.decode_tokens += 1;
   stats_.decode_seconds += timer.seconds();
   stats_.decode_weight_bytes += engine_->stats().weight_bytes - bytes_before;
