@@ -152,6 +152,14 @@ void extend_taps(const CompileState& state, size_t stages, std::vector<Lifetime>
   }
 }
 
+// The hidden states that embeddings are made of, which the head reads, are there to the end.
+void extend_hidden(const program::Program& program, size_t stages, std::vector<Lifetime>& lives) {
+  const size_t head = program.head();
+  if (head == program.steps.size()) return;
+  const program::ValueId hidden = program.input(head, 0);
+  if (hidden != program::kAbsent) lives[hidden].last = static_cast<int>(stages) - 1;
+}
+
 // The field of the formula that a row kind fills.
 uint64_t& bytes_of(program::Buffer& buffer, RowKind rows) {
   return rows == RowKind::Token    ? buffer.bytes_per_token
@@ -286,6 +294,7 @@ Status plan_memory(CompileState& state) {
   extend_fetched(program, program::find_cpu_waits(program), stages, devices, lives);
   extend_parts(program, stages, lives);
   extend_taps(state, stages.size(), lives);
+  extend_hidden(program, stages.size(), lives);
   for (size_t id = 0; id < program.values.size(); ++id) {
     program.values[id].buffer = static_cast<int32_t>(id);
   }

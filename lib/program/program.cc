@@ -36,8 +36,8 @@ const Blob* Program::weight(const Step& step, size_t number) const {
   return &blobs[step.weights[number]];
 }
 
-size_t Program::last_writer(ValueId value) const {
-  for (size_t i = steps.size(); i-- > 0;) {
+size_t Program::last_writer(ValueId value, size_t end) const {
+  for (size_t i = std::min(end, steps.size()); i-- > 0;) {
     if (std::ranges::find(steps[i].outputs, value, &View::value) != steps[i].outputs.end()) {
       return i;
     }
@@ -47,8 +47,16 @@ size_t Program::last_writer(ValueId value) const {
 
 size_t Program::head() const {
   size_t step = last_writer(logits());
-  while (step < steps.size() && steps[step].op == StepOp::Transfer) {
-    step = last_writer(input(step, 0));
+  while (step < steps.size()) {
+    const View& y = steps[step].outputs[0];
+    const bool brings_part = steps[step].op == StepOp::Scale && y != whole(y.value);
+    if (steps[step].op == StepOp::Transfer) {
+      step = last_writer(input(step, 0));
+    } else if (brings_part) {
+      step = last_writer(y.value, step);
+    } else {
+      break;
+    }
   }
   return step < steps.size() && steps[step].op == StepOp::Matmul ? step : steps.size();
 }

@@ -130,9 +130,10 @@ struct Program {
   const Blob* weight(const Step& step, size_t number) const;
   // What the last step writes; kAbsent without steps.
   ValueId logits() const { return steps.empty() ? kAbsent : output(steps.size() - 1); }
-  // The last step that writes a value; steps.size() where none does.
-  size_t last_writer(ValueId value) const;
-  // The product that the logits come from; steps.size() where they come from another step.
+  // The last step before `end` that writes a value; steps.size() where none does.
+  size_t last_writer(ValueId value, size_t end = SIZE_MAX) const;
+  // The product that the logits come from, or their first part where GPUs divide the vocabulary;
+  // steps.size() where they come from another step.
   size_t head() const;
 };
 
