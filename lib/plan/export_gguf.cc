@@ -114,6 +114,7 @@ Result<std::vector<std::string>> export_gguf(const PlanFile& plan, const std::st
   const std::vector<TensorPart> parts = collected.take();
   // Damage would be in the GGUF, and in plans that are made of it, under hashes of their own.
   const Status weights = verify_weights(plan.view(), threads);
+  KTX_TRY(plan.check());  // a file that has become smaller is behind any failure here
   if (!weights) return Error{fmt::format("{}: {}", plan.path(), weights.error().message)};
 
   std::vector<std::string> paths;
