@@ -66,7 +66,7 @@ class Plan:
         check(len(data) >= 64, "shorter than a prefix of 64 bytes")
         (magic, self.major, self.minor, header, size, count, least, low, high) = struct.unpack_from("<8sHHIQIIQQ", data)
         check(magic == b"KTXPLAN\x1a", "not a plan")
-        check(self.major == 3 and least <= 7, f"format {self.major}.{self.minor}, this reader knows 3.0 to 3.7")
+        check(self.major == 3 and least <= 8, f"format {self.major}.{self.minor}, this reader knows 3.0 to 3.8")
         check(count <= 256 and header == 64 + 48 * count, f"a header of {header} bytes for {count} sections")
         check(header <= size == len(data), f"{len(data)} bytes, expected {size} and a header of {header}")
         self.hash = hex_hash(low, high)
