@@ -120,8 +120,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
 // experts or compute a whole delta net, norms whose groups have weights of their own, gates of
-// whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a shared
-// one and of attention that takes several tokens with heads of 256.
+// whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a
+// shared one and of attention that takes several tokens with heads of 256.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
