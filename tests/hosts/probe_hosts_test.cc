@@ -34,7 +34,17 @@ TEST(ProbeNetwork, MeasuresEachOfTheOthers) {
         host.cpu.read_gbps = 77;
         host.gpus.resize(static_cast<size_t>(rank - 1));
         for (target::GpuTarget& gpu : host.gpus) {
-          gpu = {"NVIDIA L4", 8, 9, uint64_t{23} << 30, 300, 12.5, 25, 58, 260, 90, 5.5, 21};
+          gpu = {.name = "NVIDIA L4",
+                 .compute_major = 8,
+                 .compute_minor = 9,
+                 .memory_bytes = uint64_t{23} << 30,
+                 .bandwidth_gbps = 300,
+                 .pcie_gbps = 12.5,
+                 .peer_gbps = 25,
+                 .peer_write_gbps = 24,
+                 .sum_us = 8,
+                 .multiprocessors = 58,
+                 .hand_over_us = 21};
         }
         return host;
       });
@@ -56,6 +66,8 @@ TEST(ProbeNetwork, MeasuresEachOfTheOthers) {
       EXPECT_EQ(gpu.memory_bytes, uint64_t{23} << 30);
       EXPECT_EQ(gpu.pcie_gbps, 12.5);
       EXPECT_EQ(gpu.peer_gbps, 25);
+      EXPECT_EQ(gpu.peer_write_gbps, 24);
+      EXPECT_EQ(gpu.sum_us, 8);
       EXPECT_EQ(gpu.multiprocessors, 58);
       EXPECT_EQ(gpu.hand_over_us, 21);
     }

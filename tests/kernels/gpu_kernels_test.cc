@@ -29,6 +29,7 @@ GpuForm fused(FusedOp op) {
   const GpuWeight w{DType::Q4_K, Layout::Marlin, 2048, 2048};
   const size_t products = op == FusedOp::Latent ? 2 : 3;
   form.weights.assign(op == FusedOp::GateUp ? 2 : products, w);
+  if (op == FusedOp::SharedExperts) form.weights.resize(6, w);
   if (op == FusedOp::RouterProduct) form.weights = {{DType::F32, Layout::Rows, 128, 2048}};
   form.norm = true;
   form.experts = 128;
