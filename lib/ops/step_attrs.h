@@ -371,7 +371,7 @@ struct GaussianTopKAttrs {
   }
 };
 
-// SqrtSoftplus: sqrt(log(1 + exp(x))). SparseMixer (Phi-3.5-MoE): top_k rounds in the place of
+// SqrtSoftplus: sqrt(log(1 + exp(x))). SparseMixer (Phi-3.5-MoE): top_k rounds in place of
 // steps 1 to 5, each of the experts that are left: the largest logit m wins, and its weight is its
 // share in the softmax of those logits x that are near, (m - x) / max(|x|, m) <= kSparseMixerReach.
 enum class Scoring : int32_t { Softmax = 0, Sigmoid = 1, SqrtSoftplus = 2, SparseMixer = 3 };
@@ -581,9 +581,9 @@ struct DeltaRuleAttrs {
 // state_dim x head_dim matrix M for each head, zero before the first token. A token does, for each
 // head h with group h / (heads / groups):
 //
-//   step = softplus(dt[h] + dt_bias[h]), not below step_min and, where that is not 0, above
-//   step_max M = M * exp(decay[h] * step) + in (step * value)^T     (decay < 0) y = out^T M +
-//   skip[h] * value
+//   step = softplus(dt[h] + dt_bias[h]), at least step_min, at most step_max (0: no limit)
+//   M = M * exp(decay[h] * step) + in (step * value)^T     (decay < 0)
+//   y = out^T M + skip[h] * value
 struct StateSpaceAttrs {
   int32_t state = 0;
   int32_t heads = 1;

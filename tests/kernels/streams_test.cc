@@ -69,7 +69,7 @@ TEST(StreamWeights, OfTheHeadAreSigmoidsAlone) {
   EXPECT_NEAR(w[2], 1, 1e-6);
 }
 
-// Three streams, of which the second is active: the weights are right where mixing with them gives
+// Three streams, the second one active: the weights are right where mixing with them gives
 // what AltUp's own formulas say.
 TEST(AltUpWeights, PredictAndCorrectByTheirFormulas) {
   constexpr int64_t kStreams = 3, kActive = 1, kTokens = 2, kWidth = 5;

@@ -45,7 +45,7 @@ class BoundLaunches {
   };
   struct Place {
     std::vector<Bound> alone;
-    std::vector<const Bound*> fused;  // of which the step is a member, the longest first
+    std::vector<const Bound*> fused;  // that include the step, the longest first
     RowKind rows = RowKind::Token;
   };
   const Bound* bound_for(uint32_t index, const GpuShape& shape, bool fuses) const;
