@@ -3,15 +3,12 @@
 // first layers of which 95 % are left out. The last layers read the keys and values of the last
 // layer of their kind that has its own; files hold some for them all the same. Values are normed,
 // scores are not scaled. GGUFs hold the norms' weights as they are.
+#include "lib/families/gemma_text_rows.h"
 #include "lib/families/key_rows.h"
-#include "lib/families/tree_rows.h"
 
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kTextLayer{"{P}TextDecoderLayer"};
-constexpr ClassRow kTextAttention{"{P}TextAttention"};
-constexpr ClassRow kTextMlp{"{P}TextMLP"};
 constexpr ClassRow kTextAltUp{"{P}TextAltUp"};
 constexpr ClassRow kTextLaurel{"{P}TextLaurelBlock"};
 
@@ -30,13 +27,6 @@ constexpr ModuleRow kSelfAttention[] = {
     norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm.", When::OwnKeys),
     {Role::VNorm, "L.self_attn.v_norm", &kNorm, When::OwnKeys},
     linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output."),
-};
-constexpr ModuleRow kGeluMlp[] = {
-    {Role::Mlp, "L.mlp", &kTextMlp},
-    linear(Role::GateProj, "L.mlp.gate_proj", "B.ffn_gate."),
-    linear(Role::UpProj, "L.mlp.up_proj", "B.ffn_up."),
-    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
-    {Role::Activation, "L.mlp.act_fn", &kGeluTanh},
 };
 constexpr ModuleRow kLayerParts[] = {
     {Role::Activation, "L.act_fn", &kGeluTanh},
@@ -74,8 +64,8 @@ constexpr ModuleRow kModelParts[] = {
      {{"streams", "altup_unembd_proj.weight"}}},
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kCausalRoot, kTextStem,  kSelfAttention, kGeluMlp,    kSandwichNorms,
-    kLayerParts, kFinalNorm, kTwoRotaries,   kModelParts, kHead};
+    kCausalRoot, kTextStem,  kSelfAttention, kTextGeluMlp, kSandwichNorms,
+    kLayerParts, kFinalNorm, kTwoRotaries,   kModelParts,  kHead};
 
 constexpr ConfigKey kOwnKeys[] = {
     positive("rope_local_base_freq", "rope.freq_base_swa", "10000", "10000"),

@@ -3,15 +3,12 @@
 // table turns the first pairs alone and whose values may be the key projection. Values are normed,
 // scores are not scaled, and each layer's output is multiplied by a number of its own. The last
 // layers may read the keys and values of the last layer of their kind before them.
+#include "lib/families/gemma_text_rows.h"
 #include "lib/families/key_rows.h"
-#include "lib/families/tree_rows.h"
 
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kTextLayer{"{P}TextDecoderLayer"};
-constexpr ClassRow kTextAttention{"{P}TextAttention"};
-constexpr ClassRow kTextMlp{"{P}TextMLP"};
 constexpr ClassRow kTextRotary{"{P}TextRotaryEmbedding"};
 constexpr ClassRow kTextRouter{"{P}TextRouter"};
 constexpr ClassRow kTextExperts{"{P}TextExperts"};
@@ -35,13 +32,6 @@ constexpr ModuleRow kSelfAttention[] = {
     linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::OwnKeys, When::QkvBias),
     linear(Role::VProj, "L.self_attn.v_proj", "B.attn_v.", When::OwnValues, When::QkvBias),
     linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::Always, When::AttentionBias),
-};
-constexpr ModuleRow kGeluMlp[] = {
-    {Role::Mlp, "L.mlp", &kTextMlp},
-    linear(Role::GateProj, "L.mlp.gate_proj", "B.ffn_gate."),
-    linear(Role::UpProj, "L.mlp.up_proj", "B.ffn_up."),
-    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down."),
-    {Role::Activation, "L.mlp.act_fn", &kGeluTanh},
 };
 constexpr ModuleRow kLayerInput[] = {
     {Role::Activation, "L.act_fn", &kGeluTanh, When::LayerInputs},
@@ -72,7 +62,7 @@ constexpr ModuleRow kLayerInputs[] = {
          When::LayerInputs),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
-    kCausalRoot,    kTextStem,  kSelfAttention, kGeluMlp,     kSandwichNorms, kLayerInput,
+    kCausalRoot,    kTextStem,  kSelfAttention, kTextGeluMlp, kSandwichNorms, kLayerInput,
     kExpertsBeside, kFinalNorm, kRotaries,      kLayerInputs, kHead};
 
 // key_length is that of layers without a window, whose number of heads may differ, too.
