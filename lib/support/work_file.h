@@ -53,8 +53,8 @@ class WorkFile {
   Status write(uint64_t offset, std::span<const std::byte> bytes);
   Status read(uint64_t offset, std::span<std::byte> bytes) const;
   Status sync();
-  // Without commit() the work file stays from now on, for the next process.
-  void leave() { left_ = true; }
+  // Whether the work file stays without commit(), for the next process.
+  void leave(bool stay = true) { left_ = stay; }
   // Without `sync` a crash of the machine may leave it empty: for files of tests.
   Status commit(bool sync = true);
 

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -329,6 +330,22 @@ TEST_F(Pull, GoesOnAfterKills) {
   }
   EXPECT_LE(bytes, fs::file_size(hub + "/" + kLarge) +
                        static_cast<uint64_t>(kills + 1) * 3 * (256u << 10));
+}
+
+// Killed between the last check and the rename, which a large file's way to the disk divides.
+TEST_F(Pull, AWholeFileThatWasNotRenamedIsNotFetchedAgain) {
+  const FakeHub from(hub);
+  const Finished first = pull(from, {"hf:o/large-GGUF"});
+  expect_pulled(first, kLarge);
+  const size_t requests = from.requests().size();
+  fs::rename(place(first), place(first) + ".work");
+  expect_pulled(pull(from, {"hf:o/large-GGUF"}), kLarge);
+  const std::vector<json> all = from.requests();
+  for (size_t i = requests; i < all.size(); ++i) EXPECT_EQ(all[i]["host"], "hub");
+  // Bytes that are not the listed ones are fetched.
+  std::ofstream(place(first) + ".work") << std::string(fs::file_size(place(first)), 'x');
+  fs::remove(place(first));
+  expect_pulled(pull(from, {"hf:o/large-GGUF"}), kLarge);
 }
 
 TEST_F(Pull, ANameIsCompiledAndRunAsAFile) {

@@ -88,6 +88,10 @@ class Pull {
   uint64_t journal_at() const { return file_.bytes + sizeof(Mark); }
 
   bool take_over() {
+    if (work_.size() == file_.bytes) {  // all has come, and the journal is cut off already
+      std::ranges::fill(done_, 1);
+      return resumed_ = true;
+    }
     if (work_.size() != journal_at() + done_.size()) return false;
     Mark mark = {};
     if (!work_.read(file_.bytes, std::as_writable_bytes(std::span(&mark, 1))).ok() ||
@@ -113,11 +117,11 @@ class Pull {
 Status pull_file(const Hub& hub, const std::string& url, const HubFile& file,
                  const std::string& path, const PullSettings& settings) {
   WorkFile work = KTX_TRY(WorkFile::open(path, "GGUF", 0600));
+  work.leave();
   for (const bool resume : {true, false}) {
     Pull pull(work, file, settings);
     KTX_TRY(pull.begin(resume));
     if (const Status fetched = pull.fetch(hub, url); !fetched) {
-      work.leave();
       return Error{fetched.error().message +
                    "; what has arrived is kept, and the next start continues from it"};
     }
@@ -128,6 +132,7 @@ Status pull_file(const Hub& hub, const std::string& url, const HubFile& file,
     // A crash of the machine may have lost bytes that the journal has: once more, all of it.
     if (!pull.resumed()) break;
   }
+  work.leave(false);
   return Error{
       fmt::format("{}: the bytes that came are not those of the hub's list (SHA-256 {}); nothing "
                   "of them is kept; start again, or name another hub (HF_ENDPOINT)",
