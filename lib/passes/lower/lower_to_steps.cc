@@ -214,7 +214,7 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, const char
 }
 
 // Each term by itself, or what a post-norm or a factor makes of their sum, which is made where the
-// norm is.
+// norm, or else the layer's stream, is.
 Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms& terms) {
   if (const Module* streams =
           modules_.child(layer, post_norm == Role::AttentionPostNorm ? Role::AttentionStreams
@@ -227,16 +227,16 @@ Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms&
   const Module* post = modules_.child(layer, post_norm);
   const float scale = modules_.facts.residual_scale;
   if (post || scale != 1) {
-    const auto there =
-        std::ranges::find(terms, post ? post->decision.device : terms[0].device, &Term::device);
+    const Module& changed = post ? *post : layer;
+    const auto there = std::ranges::find(terms, changed.decision.device, &Term::device);
     const Term& first = there == terms.end() ? terms[0] : *there;
     const View sum = first.view;
     for (const Term& t : terms) {
       if (&t != &first) add(t, sum);
     }
     if (post) KTX_TRY(norm(*post, sum, sum));
-    if (scale != 1) scale_by(post ? *post : layer, sum, scale);
-    add({post ? post : &layer, sum}, x_);
+    if (scale != 1) scale_by(changed, sum, scale);
+    add({&changed, sum}, x_);
     return {};
   }
   for (const Term& t : terms) add(t, x_);
