@@ -1,5 +1,5 @@
-// State spaces over texts that are longer than a chunk: the same bits however a text is cut into
-// passes, and whatever texts are beside it.
+// Synthetic models over texts that are longer than a chunk, a window, a block and a compressed
+// group: the same bits however a text is cut into passes, and whatever texts are beside it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,15 +12,16 @@
 namespace ktx::testing {
 namespace {
 
-constexpr int64_t kVocab = 512, kTokens = 540;
+constexpr int32_t kIds = 300;  // that every vocabulary has
+constexpr int64_t kTokens = 540;
 
 std::vector<int32_t> text(int32_t step) {
   std::vector<int32_t> tokens;
-  for (int32_t i = 0; i < kTokens; ++i) tokens.push_back((i * step + i * i / 7) % kVocab);
+  for (int32_t i = 0; i < kTokens; ++i) tokens.push_back((i * step + i * i / 7) % kIds);
   return tokens;
 }
 
-class StateSpaces : public ::testing::TestWithParam<const char*> {
+class LongTexts : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string file =
@@ -34,7 +35,11 @@ class StateSpaces : public ::testing::TestWithParam<const char*> {
         run_program({ktx_compile(), "-q", dir_.path("m.gguf"), "-o", dir_.path("m.ktxplan"),
                      source_dir() + "/rules/cpu-only.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
+  }
+
+  void open(Isa isa) {
     runtime::EngineOptions options;
+    options.isa = isa;
     options.precision = runtime::Precision::Exact;
     options.threads = 2;
     options.all_logits = true;
@@ -64,13 +69,19 @@ class StateSpaces : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<runtime::Engine> engine_;
 };
 
-TEST_P(StateSpaces, GiveTheSameBitsInChunksOfAnySize) {
-  const std::vector<float> whole = last(text(5), kTokens);
-  ASSERT_EQ(std::ssize(whole), kVocab);
-  for (size_t chunk : {1, 7, 64, 512}) EXPECT_EQ(last(text(5), chunk), whole) << chunk;
+TEST_P(LongTexts, GiveTheSameBitsInChunksOfAnySize) {
+  for (const Isa isa : usable_isas()) {
+    ASSERT_NO_FATAL_FAILURE(open(isa));
+    const std::vector<float> whole = last(text(5), kTokens);
+    ASSERT_FALSE(whole.empty());
+    for (size_t chunk : {1, 7, 64, 512}) {
+      EXPECT_EQ(last(text(5), chunk), whole) << name(isa) << ", chunks of " << chunk;
+    }
+  }
 }
 
-TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
+TEST_P(LongTexts, DoNotDependOnTextsBeside) {
+  ASSERT_NO_FATAL_FAILURE(open(usable_isas().back()));
   const std::vector<std::vector<int32_t>> texts = {text(5), text(11), text(3)};
   std::vector<runtime::Sequence> sequences;
   for (size_t i = 0; i < texts.size(); ++i) sequences.push_back(engine_->new_sequence());
@@ -90,10 +101,11 @@ TEST_P(StateSpaces, DoNotDependOnTextsBeside) {
   for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(beside[i], last(texts[i], kTokens)) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, StateSpaces,
+INSTANTIATE_TEST_SUITE_P(Models, LongTexts,
                          ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h",
                                            "nemotron_h_moe", "nemotron_h_latent", "mamba2",
-                                           "lfm2_moe"),
+                                           "lfm2_moe", "jamba", "kimi_linear", "bailing_hybrid",
+                                           "deepseek_v4", "minimax_m3", "gemma3n", "phimoe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
