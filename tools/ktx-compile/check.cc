@@ -219,7 +219,6 @@ class Checker {
     } else if (options_.estimate) {
       auto estimate = passes::estimate_of(state_);
       if (estimate) {
-        estimate->disk_gbps = options_.disk_gbps;
         fmt::print(out, "{}", passes::print_estimate(*estimate));
         fmt::print(out, "{}", passes::next_best_move(state_, *estimate));
         fmt::print(out, "{}", drafter_);

@@ -49,16 +49,19 @@ std::string memory_of(const passes::Estimate& estimate) {
   return join(parts, ", ");
 }
 
-// "yes", "no: 3.1 GiB too much on cpu"
+// "yes", "3.1 GiB of experts on disk", "no: 3.1 GiB too much on cpu"
 std::string fits(const passes::Estimate& estimate) {
+  std::string text = "yes";
   for (const passes::DeviceUse& use : estimate.devices) {
     if (use.capacity == 0) return "?";
-    if (use.too_small()) {
+    if (use.needs_disk()) {
+      text = human_bytes(use.total() - use.capacity) + " of experts on disk";
+    } else if (use.too_small()) {
       return fmt::format("no: {} too much on {}", human_bytes(use.total() - use.capacity),
                          use.name);
     }
   }
-  return "yes";
+  return text;
 }
 
 std::string speed(const passes::ForwardTime& time) {

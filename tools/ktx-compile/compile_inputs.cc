@@ -85,6 +85,7 @@ void set_run_shape(const Options& options, passes::CompileState& state) {
   shape.step_tokens = passes::chunk_tokens(state.modules, state.prefer.stream_tokens);
   shape.step_outputs = options.max_batch;
   state.check.kv_budget_bytes = options.kv_budget_bytes;
+  state.check.disk_gbps = options.disk_gbps;
 }
 
 void read_expert_profiles(const Options& options, passes::CompileState& state) {

@@ -153,7 +153,8 @@ std::string bars(const passes::Estimate& estimate) {
                          human_bytes(bytes));
     };
     std::string room =
-        use.capacity == 0 ? "its memory is not known"
+        use.capacity == 0  ? "its memory is not known"
+        : use.needs_disk() ? human_bytes(use.total() - use.capacity) + " of experts on disk"
         : use.too_small()
             ? fmt::format("<b class=error>{} too much</b>", human_bytes(use.total() - use.capacity))
             : fmt::format("{} left", human_bytes(use.capacity - use.total()));
@@ -181,7 +182,10 @@ std::string verdict(const passes::CompileState& state, const passes::Estimate& e
     known = known && use.capacity > 0;
     const std::string name = escape(use.name), needed = human_bytes(use.total()),
                       memory = human_bytes(use.capacity);
-    if (use.too_small()) {
+    if (use.needs_disk()) {
+      fitting.push_back(fmt::format("{} {} of {}, {} of experts on disk", name, memory, needed,
+                                    human_bytes(use.total() - use.capacity)));
+    } else if (use.too_small()) {
       small.push_back(fmt::format("{} needs {} and has {}", name, needed, memory));
     } else {
       fitting.push_back(fmt::format("{} {} of {}", name, needed, memory));
@@ -226,6 +230,10 @@ std::string terms(const passes::ForwardTime& time) {
   };
   add(time.hand_overs, "hand-over", time.hand_over_seconds);
   add(time.messages, "message", time.network_seconds);
+  if (time.disk_bytes > 0) {
+    parts.push_back(fmt::format("disk {:.2f} ms ({} of experts)", time.disk_seconds * 1e3,
+                                human_bytes(time.disk_bytes)));
+  }
   if (time.beside_seconds > 0) {
     parts.push_back(fmt::format("-{:.2f} ms both at once", time.beside_seconds * 1e3));
   }

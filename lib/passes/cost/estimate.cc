@@ -151,6 +151,47 @@ void add_streams(const PricedModel& model, const Placement& placement, plan::Str
   }
 }
 
+bool is_expert_matrix(const ir::Param& param) {
+  return param.name == "gate" || param.name == "up" || param.name == "down";
+}
+
+// Which of the CPU's experts may be on disk: none of a plan for several hosts.
+void add_disk(const PricedModel& model, const Placement& placement, Sums& sums) {
+  const DeviceId cpu;
+  uint64_t all = 0, slot = 0, slots = 0;
+  for (const ir::Module& module : model.modules.modules) {
+    const ModulePlace& place = placement.at(model.modules, module);
+    const auto here = static_cast<uint64_t>(experts_on(place, cpu));
+    for (const DeviceId& device : devices_of(place)) {
+      if (!device.host.empty()) return;
+    }
+    if (here == 0) continue;
+    uint64_t room = 0;
+    for (const ir::Param& param : module.params) {
+      if (!is_expert_matrix(param)) continue;
+      const uint64_t bytes = bytes_on(place, cpu, param_bytes(param, false));
+      all += bytes;
+      room += plan::slice_room(bytes / here);
+    }
+    slot = std::max(slot, room);
+    slots = std::max(slots, here);
+  }
+  if (all == 0) return;
+  DeviceUse& use = sums.at(cpu);
+  use.expert_bytes = all;
+  use.least_expert_bytes = times(slot, slots);
+}
+
+// A token waits for its experts; those of a prompt are read beside the computation.
+void add_reads(double bytes, double gbps, ForwardTime& time) {
+  if (bytes == 0) return;
+  time.disk_bytes = static_cast<uint64_t>(bytes);
+  time.disk_seconds = bytes / (gbps * 1e9);
+  const double beside = time.tokens > 1 ? std::min(time.seconds, time.disk_seconds) : 0;
+  time.beside_seconds += beside;
+  time.seconds += time.disk_seconds - beside;
+}
+
 // Reading the cache of a full context, once a token.
 double cache_seconds(const Estimate& estimate, const target::Target& target) {
   const auto ctx = static_cast<double>(estimate.shape.ctx);
@@ -167,7 +208,9 @@ double cache_seconds(const Estimate& estimate, const target::Target& target) {
   return seconds;
 }
 
-void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
+// `memory`: what a device needs.
+void find_max_ctx(Estimate& estimate, int64_t model_ctx, uint64_t (DeviceUse::*memory)() const) {
+  const auto total = [&](const DeviceUse& use) { return (use.*memory)(); };
   int64_t most = INT64_MAX;
   bool known = false;
   plan::RunShape longest = estimate.shape;
@@ -183,7 +226,7 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
     known = true;
     // Of a longest context: the windows of a shorter one may take less.
     const uint64_t windows = use.kv_token.times(of_longest).value_or(UINT64_MAX / 4);
-    const uint64_t taken = use.total() - use.kv_bytes + windows;
+    const uint64_t taken = total(use) - use.kv_bytes + windows;
     const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;
     const uint64_t per_token =
         times(use.kv_token.whole, static_cast<uint64_t>(estimate.shape.max_batch));
@@ -194,7 +237,7 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx) {
     most = std::min(most, estimate.budget_tokens / std::max<int64_t>(1, estimate.shape.max_batch));
   }
   for (const DeviceUse& use : estimate.devices) {
-    if (use.capacity > 0 && use.total() - use.kv_bytes > use.capacity) most = 0;
+    if (use.capacity > 0 && total(use) - use.kv_bytes > use.capacity) most = 0;
   }
   if (known || most == 0) estimate.max_ctx = model_ctx > 0 ? std::min(most, model_ctx) : most;
 }
@@ -219,6 +262,7 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   Estimate estimate;
   estimate.shape = model.check.shape;
   estimate.shape.step_tokens = placement.streams.way.chunk;
+  estimate.disk_gbps = model.check.disk_gbps;
   plan::StateLayout all_states;
   for (const State& state : formulas.states) all_states.add(state.number, state.floats);
   estimate.shape.state_bytes = all_states.bytes();
@@ -259,6 +303,7 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   if (streams.tokens > 0 && shape.step_tokens >= streams.tokens) {
     add_streams(model, placement, slots, sums);
   }
+  add_disk(model, placement, sums);
   estimate.devices = sums.take();
   std::set<std::string> with_experts;
   for (const ModulePlace& place : placement.of_module) {
@@ -275,7 +320,9 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
     if (use.stream_bytes > 0)
       use.stream_bytes += KTX_TRY(scratch_bytes(formulas.of_experts, shape));
   }
-  find_max_ctx(estimate, model.modules.facts.context_length);
+  const int64_t model_ctx = model.modules.facts.context_length;
+  find_max_ctx(estimate, model_ctx, &DeviceUse::total);
+  if (estimate.max_ctx == 0) find_max_ctx(estimate, model_ctx, &DeviceUse::least_total);
   return estimate;
 }
 
@@ -323,7 +370,7 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   const Result<program::Program> launched = launched_steps(model, placement);
   if (!launched) return estimate;  // the findings say why
   const DeviceUse& cpu = estimate.devices.front();
-  if (cpu.name == "cpu" && cpu.too_small() && estimate.division.empty()) {
+  if (cpu.too_small() && cpu.expert_bytes > 0) {
     const uint64_t others = cpu.total() - plan::expert_memory(*launched).bytes;
     const uint64_t room = cpu.capacity - std::min(cpu.capacity, others);
     estimate.disk = experts_on_disk(*launched, model.profile, room);
@@ -340,6 +387,10 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   estimate.short_chunk = predict_forward(
       *launched, model.target,
       {.tokens = std::min(kShortPrompt, chunk), .slots = slots, .joint = placement.streams.joint});
+  add_reads(estimate.disk.token_bytes, estimate.disk_gbps, estimate.token);
+  for (ForwardTime* const prompt : {&estimate.chunk, &estimate.short_chunk}) {
+    add_reads(estimate.disk.chunk_bytes, estimate.disk_gbps, *prompt);
+  }
   return estimate;
 }
 

@@ -8,6 +8,7 @@
 // values, the arena), and the memory that a device reserves for itself.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,8 +22,6 @@
 
 namespace ktx::passes {
 
-inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive
-
 struct DeviceUse {
   std::string name;  // "cpu", "cuda:0"
   uint64_t weight_bytes = 0;
@@ -35,11 +34,18 @@ struct DeviceUse {
   plan::KvTokenBytes kv_token;
   uint64_t stream_bytes = 0;  // of a GPU: slots and values of streamed experts, at most
   plan::StreamSlots stream_slots = plan::StreamSlots::Layer;  // chosen, or the largest that fit
+  uint64_t expert_bytes = 0;        // of weight_bytes; the runtime may read them from disk
+  uint64_t least_expert_bytes = 0;  // of memory for them: the slots of a layer (expert_memory.h)
 
   uint64_t total() const {
     return weight_bytes + kv_bytes + state_bytes + scratch_bytes + stream_bytes + reserve_bytes;
   }
+  // With all other experts on disk.
+  uint64_t least_total() const {
+    return total() - expert_bytes + std::min(expert_bytes, least_expert_bytes);
+  }
   bool too_small() const { return capacity > 0 && total() > capacity; }
+  bool needs_disk() const { return too_small() && least_total() <= capacity; }
 };
 
 struct Estimate {
@@ -54,7 +60,9 @@ struct Estimate {
   std::string division;            // of experts over hosts; "": none
   int crossings = 0;               // hand-overs of a token, see hand_overs.h
   int64_t transferred_values = 0;  // in these
-  int64_t max_ctx = -1;            // largest that fits all devices; -1: no capacity is known
+  // Largest that fits all devices, with experts on disk only where it must be (needs_disk);
+  // -1: no capacity is known.
+  int64_t max_ctx = -1;
   // Of estimate_of() alone, and where the target states the rates of all devices
   // (ForwardTime::known).
   ForwardTime token;                       // of decode, empty context

@@ -39,8 +39,7 @@ std::string estimate_table(const Estimate& estimate) {
 }
 
 std::string print_estimate(const Estimate& estimate) {
-  return estimate_table(estimate) + memory_notes(estimate) + speed_notes(estimate) +
-         disk_notes(estimate);
+  return estimate_table(estimate) + memory_notes(estimate) + speed_notes(estimate);
 }
 
 std::string trials_table(const std::vector<StreamTrial>& trials) {
@@ -75,7 +74,7 @@ namespace {
 std::string speed_terms(const ForwardTime& time) {
   uint64_t largest = 0;
   for (const DeviceTime& d : time.devices) {
-    largest = std::max({largest, d.read_bytes, d.copied_bytes});
+    largest = std::max({largest, d.read_bytes, d.copied_bytes, time.disk_bytes});
   }
   const ByteUnit unit(largest);
   TextTable table({{"", TextTable::Left}, {""}, {"", TextTable::Left}});
@@ -89,6 +88,11 @@ std::string speed_terms(const ForwardTime& time) {
     }
     if (d.launches > 0) how += fmt::format(", {} kernels", d.launches);
     table.add({d.device, ms(d.seconds), how});
+  }
+  if (time.disk_bytes > 0) {
+    table.add({"disk", ms(time.disk_seconds),
+               fmt::format("{} of experts at {:g} GB/s", unit.text(time.disk_bytes),
+                           static_cast<double>(time.disk_bytes) / time.disk_seconds / 1e9)});
   }
   if (time.hand_overs > 0) {
     table.add({"", ms(time.hand_over_seconds),
@@ -184,7 +188,9 @@ std::string memory_notes(const Estimate& estimate) {
                        plan::name(use.stream_slots));
   }
   if (estimate.max_ctx >= 0) {
-    out += fmt::format("largest context that fits: {} tokens per sequence\n", estimate.max_ctx);
+    const bool disk = std::ranges::any_of(estimate.devices, &DeviceUse::needs_disk);
+    out += fmt::format("largest context that fits: {} tokens per sequence{}\n", estimate.max_ctx,
+                       disk ? ", with all experts but one layer's on disk" : "");
   } else {
     out += "largest context that fits: unknown without the memory of a --target\n";
   }
@@ -204,6 +210,7 @@ std::string memory_notes(const Estimate& estimate) {
     out += fmt::format("routed experts: {:.1f} % of the activations by GPUs, {:.1f} % by the CPU\n",
                        100 * estimate.gpu_expert_use, 100 * (1 - estimate.gpu_expert_use));
   }
+  out += disk_notes(estimate);
   if (!estimate.division.empty()) out += fmt::format("divided: {}\n", estimate.division);
   if (!estimate.deferral.empty()) out += fmt::format("deferred: {}\n", estimate.deferral);
   return out;
@@ -242,18 +249,11 @@ std::string disk_notes(const Estimate& estimate) {
         "page\n",
         human_bytes(disk.least_bytes));
   }
-  const double seconds = disk.token_bytes / (estimate.disk_gbps * 1e9);
-  std::string out = fmt::format(
+  return fmt::format(
       "routed experts: {} of {} in main memory ({}), {:.1f} % of the chosen ones; {} a token from "
-      "disk\n    {:.1f} ms at {:g} GB/s",
+      "disk\n",
       disk.slots, disk.experts, human_bytes(static_cast<uint64_t>(disk.slots) * disk.slot_bytes),
-      100 * disk.hit_rate, human_bytes(static_cast<uint64_t>(disk.token_bytes)), 1e3 * seconds,
-      estimate.disk_gbps);
-  if (estimate.token.known) {
-    out += fmt::format(": {:.1f} tokens/s instead of {:.1f}",
-                       1 / (estimate.token.seconds + seconds), 1 / estimate.token.seconds);
-  }
-  return out + "\n";
+      100 * disk.hit_rate, human_bytes(static_cast<uint64_t>(disk.token_bytes)));
 }
 
 }  // namespace ktx::passes

@@ -51,6 +51,7 @@ ExpertsOnDisk experts_on_disk(const program::Program& program, const plan::Exper
     const bool in_memory = static_cast<int64_t>(i) < disk.slots;
     chosen += all[i].share;
     (in_memory ? there : disk.token_bytes) += all[i].share * (in_memory ? 1 : all[i].bytes);
+    disk.chunk_bytes += in_memory ? 0 : all[i].bytes;
   }
   disk.hit_rate = chosen > 0 ? there / chosen : 0;
   return disk;

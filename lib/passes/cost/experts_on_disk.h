@@ -22,6 +22,7 @@ struct ExpertsOnDisk {
   uint64_t slot_bytes = 0, least_bytes = 0;
   double hit_rate = 0;     // of the chosen ones
   double token_bytes = 0;  // from disk
+  double chunk_bytes = 0;  // of a prompt, whose tokens choose all experts
 };
 
 // `room`: bytes of memory beside all else.

@@ -90,9 +90,11 @@ struct ForwardTime {
   uint64_t network_bytes = 0;
   double network_seconds = 0;
   bool network_assumed = false;  // the target does not say all of its network
-  double beside_seconds = 0;     // of the devices, saved by their work beside each other
-  double busiest_seconds = 0;    // of the host, or the end of a wire, that has most to do
-  bool known = false;            // all rates are
+  uint64_t disk_bytes = 0;       // of routed experts (experts_on_disk.h)
+  double disk_seconds = 0;
+  double beside_seconds = 0;   // of the devices, saved by their work beside each other
+  double busiest_seconds = 0;  // of the host, or the end of a wire, that has most to do
+  bool known = false;          // all rates are
   double seconds = 0;
 };
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/passes/cost/estimate.h"
+#include "lib/passes/cost/estimate_text.h"
 #include "lib/passes/cost/module_bytes.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/placement/what_fits.h"
@@ -36,7 +36,7 @@ uint64_t sum_of(const Estimate& estimate, uint64_t DeviceUse::*bytes) {
 // Of the first device that is too small what would make all fit, else why nothing does.
 void advise(const CompileState& state, const MemoryFormulas& formulas, const Estimate& estimate,
             const DeviceUse& use, Diagnostic& diag) {
-  if (estimate.max_ctx > 0) {
+  if (estimate.max_ctx > 0 && !use.needs_disk()) {
     diag.help(fmt::format("the largest context that fits is {} tokens (--ctx {})", estimate.max_ctx,
                           estimate.max_ctx));
   }
@@ -56,6 +56,19 @@ void advise(const CompileState& state, const MemoryFormulas& formulas, const Est
       human_bytes(sum_of(estimate, &DeviceUse::capacity))));
 }
 
+// What tokens then read, and how fast they come.
+void note_disk(const CompileState& state, Diagnostic& diag) {
+  const Result<Estimate> estimate = estimate_of(state);
+  if (!estimate || estimate->disk.slots == 0) return;  // other findings say why
+  diag.note({}, std::string(trim(disk_notes(*estimate))));
+  const ForwardTime& token = estimate->token;
+  if (!token.known) return;
+  diag.note({}, fmt::format("decode, one sequence: {:.1f} tokens/s with a disk of {:g} GB/s "
+                            "(--disk-gbps), {:.1f} with enough memory",
+                            1 / token.seconds, estimate->disk_gbps,
+                            1 / (token.seconds - token.disk_seconds)));
+}
+
 void report(CompileState& state, const MemoryFormulas& formulas, const Estimate& estimate,
             const DeviceUse& use) {
   const bool gpu = !target::is_cpu(use.name);
@@ -66,14 +79,17 @@ void report(CompileState& state, const MemoryFormulas& formulas, const Estimate&
       nodes > 1 ? fmt::format(" in {} NUMA nodes ({} of {} in each)", nodes,
                               human_bytes(use.total() / nodes), human_bytes(use.capacity / nodes))
                 : "";
-  Diagnostic& diag = state.diags->error(
-      loc, gpu ? "M001" : "M002",
-      fmt::format(
-          "{} needs {} and has {}{}: weights {}, keys and values {}, scratch {}, reserve {}",
-          use.name, human_bytes(use.total()), human_bytes(use.capacity), numa,
-          human_bytes(use.weight_bytes), human_bytes(use.kv_bytes + use.state_bytes),
-          human_bytes(use.scratch_bytes), human_bytes(use.reserve_bytes)));
+  const std::string text = fmt::format(
+      "{} needs {} and has {}{}: weights {}, keys and values {}, scratch {}, reserve {}", use.name,
+      human_bytes(use.total()), human_bytes(use.capacity), numa, human_bytes(use.weight_bytes),
+      human_bytes(use.kv_bytes + use.state_bytes), human_bytes(use.scratch_bytes),
+      human_bytes(use.reserve_bytes));
+  Diagnostic& diag =
+      use.needs_disk()
+          ? state.diags->warning(loc, "M002", text + "; routed experts are read from disk")
+          : state.diags->error(loc, gpu ? "M001" : "M002", text);
   if (rule >= 0) diag.note({}, "this rule puts most of it there");
+  if (use.needs_disk()) note_disk(state, diag);
   advise(state, formulas, estimate, use, diag);
 }
 

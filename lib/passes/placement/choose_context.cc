@@ -27,6 +27,7 @@ constexpr int64_t kMostPositions = int64_t{1} << 24;  // exact as F32 up to here
 // A placement that is tried.
 struct Trial {
   bool fits = false;
+  bool fits_with_disk = false;  // for the experts of the CPU
   bool memory_known = false;
   int layers_on_gpus = 0;  // by their attention
 };
@@ -56,9 +57,12 @@ class Search {
     const auto any = [&](auto is) { return std::ranges::any_of(estimate.devices, is); };
     Trial trial;
     trial.memory_known = any([](const DeviceUse& use) { return use.capacity > 0; });
-    trial.fits = !any([](const DeviceUse& use) {
-      return use.too_small();
-    }) && (estimate.budget_tokens < 0 || estimate.budget_tokens >= ctx * estimate.shape.max_batch);
+    const bool in_budget =
+        estimate.budget_tokens < 0 || estimate.budget_tokens >= ctx * estimate.shape.max_batch;
+    trial.fits = in_budget && !any([](const DeviceUse& use) { return use.too_small(); });
+    trial.fits_with_disk = in_budget && !any([](const DeviceUse& use) {
+                             return use.too_small() && !use.needs_disk();
+                           });
     for (const ir::Module& module : tried.modules.modules) {
       const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
       const bool on_cpu = placement.at(tried.modules, module).device.is_cpu();
@@ -111,21 +115,29 @@ Status add_alternatives(const Search& search, int64_t usual, int64_t ctx, Diagno
 Status choose_context(CompileState& state) {
   if (!state.check.largest_ctx) return {};
   const Search search = KTX_TRY(Search::make(PricedModel(state)));
-  const auto fits = [&](int64_t tokens) -> Result<bool> {
-    return KTX_TRY(search.place(tokens, false)).fits;
+  const auto largest = [&](bool Trial::*fits) {
+    return plan::largest_context(search.most(), [&](int64_t tokens) -> Result<bool> {
+      return KTX_TRY(search.place(tokens, false)).*fits;
+    });
   };
   if (!KTX_TRY(search.place(kBlock, false)).memory_known) {
     state.diags->error({}, "", "--ctx max: the memory of the machine is not known")
         .help("name it: --target=rtx-4090, or a file");
     return {};
   }
-  const int64_t ctx = KTX_TRY(plan::largest_context(search.most(), fits));
+  int64_t ctx = KTX_TRY(largest(&Trial::fits));
+  const bool disk = ctx == 0;
+  if (disk) ctx = KTX_TRY(largest(&Trial::fits_with_disk));
   const int64_t usual = state.check.shape.ctx;
   // Where none fits check-memory says so.
   state.check.shape.ctx = std::max(ctx, kBlock);
   if (ctx == 0) return {};
   const char* const why = ctx == search.most() ? ", all that the model was made for" : "";
   Diagnostic& diag = state.diags->note({}, "", fmt::format("--ctx max: {} tokens fit{}", ctx, why));
+  if (disk) {
+    diag.note("they leave main memory for one layer's experts; fewer leave more");
+    return {};
+  }
   return add_alternatives(search, usual, ctx, diag);
 }
 

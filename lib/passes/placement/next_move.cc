@@ -44,8 +44,9 @@ std::string gain(const PricedModel& model, const Placement& now, const Estimate&
   }
   const auto graph = launched_steps(model, then);
   if (!graph) return "";
+  const double before = estimate.token.seconds - estimate.token.disk_seconds;
   const ForwardTime token = predict_forward(*graph, model.target, {});
-  return fmt::format(": decode {:+.0f} %", 100 * (estimate.token.seconds / token.seconds - 1));
+  return fmt::format(": decode {:+.0f} %", 100 * (before / token.seconds - 1));
 }
 
 }  // namespace

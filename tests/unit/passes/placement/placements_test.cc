@@ -17,6 +17,7 @@
 #include "lib/passes/lower/expert_groups.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/placement/chunk_tokens.h"
+#include "lib/plan/expert_memory.h"
 #include "lib/rules/rule.h"
 #include "lib/rules/target_yaml.h"
 #include "tests/support/golden.h"
@@ -456,6 +457,48 @@ TEST(PlacementsOfKTransformers, ExpertsOfTwoDevicesAreStreamed) {
     EXPECT_EQ(copied > 0, tokens >= threshold);
     EXPECT_EQ(cpu > kGiB, tokens < threshold) << "experts of the CPU are read";
   }
+}
+
+// What modules say of experts that may be on disk is what the steps of the plan say.
+TEST(PlacementsLargerThanMemory, ReadExpertsFromDisk) {
+  target::Target target = profile("rtx-4090");
+  for (const std::string config : {"Qwen3-235B-A22B", "gpt-oss-120b", "DeepSeek-V3"}) {
+    SCOPED_TRACE(config);
+    target.cpu.memory_bytes = uint64_t{48} << 30;
+    const Placed placed(config, target);
+    const Estimate estimate = placed.predict();
+    const DeviceUse& cpu = estimate.devices.front();
+    const auto program = launched_steps(placed.state);
+    ASSERT_TRUE(program) << program.error().message;
+    const plan::ExpertMemory memory = plan::expert_memory(*program);
+    EXPECT_NEAR(cpu.expert_bytes, memory.bytes, 0.001 * memory.bytes);
+    EXPECT_NEAR(cpu.least_expert_bytes, memory.least_bytes(), 0.001 * memory.least_bytes());
+    ASSERT_TRUE(cpu.needs_disk());
+    EXPECT_GT(estimate.max_ctx, 0);
+    EXPECT_GT(estimate.disk.slots, 0);
+    EXPECT_DOUBLE_EQ(estimate.token.disk_seconds, estimate.disk.token_bytes / (kDiskGbps * 1e9));
+    EXPECT_GT(estimate.token.seconds, estimate.token.disk_seconds);
+    EXPECT_GE(estimate.chunk.seconds, estimate.chunk.disk_seconds);
+  }
+  // Plans of several hosts are mapped.
+  for (const char* const name : {"a", "b"}) {
+    target.hosts.push_back({.name = name, .cpu = target.cpu, .gpus = {}});
+  }
+  const Placed placed("DeepSeek-V3", target);
+  for (const DeviceUse& use : placed.predict().devices) EXPECT_FALSE(use.needs_disk());
+}
+
+TEST(PlacementsLargerThanMemory, LeaveRoomForALayersExpertsInTheLargestContext) {
+  target::Target target = profile("rtx-4090");
+  target.cpu.memory_bytes = uint64_t{48} << 30;
+  Placed placed("DeepSeek-V3", target);
+  placed.state.check.largest_ctx = true;
+  placed.state.fact = Fact::Built;
+  PassOptions options;
+  options.stop_after = "choose-context";
+  const Status chosen = run_passes(placed.state, options);
+  EXPECT_TRUE(chosen) << chosen.error().message;
+  EXPECT_GT(placed.state.check.shape.ctx, 8192);
 }
 
 // Hosts with GPUs and without: what each holds, and what crosses between them.
