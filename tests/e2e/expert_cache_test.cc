@@ -216,6 +216,54 @@ TEST_F(ExpertCacheFault, ADiskThatHangsIsNamedAndItsAnswersAreTakenLater) {
   EXPECT_TRUE(logits_of(*engine).ok());
 }
 
+// The reads outlive the engine: what they share with the test does, too.
+TEST_F(ExpertCacheFault, ADiskThatHangsForGoodDoesNotHoldUpTheEnd) {
+  struct Disk {
+    std::atomic<bool> hangs = true;
+    std::atomic<int> begun = 0, over = 0;
+  };
+  const auto disk = std::make_shared<Disk>();
+  cache_.patience = std::chrono::milliseconds(200);
+  cache_.end_patience = std::chrono::milliseconds(200);
+  auto engine = start(runtime::ReaderKind::Threads, [disk](const auto&) {
+    ++disk->begun;
+    while (disk->hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ++disk->over;
+    return 0;
+  });
+  ASSERT_TRUE(engine);
+  EXPECT_FALSE(logits_of(*engine).ok());
+  engine.reset();
+  EXPECT_GT(disk->begun, 0);
+  EXPECT_EQ(disk->over, 0) << "it has not waited for them";
+  EXPECT_FALSE(std::filesystem::exists(plan_.path() + ".experts")) << "on the same disk";
+  // They come after all, into slots that are still there; those that had not begun never do.
+  disk->hangs = false;
+  while (disk->over < disk->begun) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const int begun = disk->begun;
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(disk->begun, begun);
+}
+
+// A warm start on a disk that hangs: the note's thread waits for what it began to read.
+TEST_F(ExpertCacheFault, ADiskThatHangsFromTheStartDoesNotHoldUpTheEnd) {
+  ASSERT_TRUE(logits_of(*start(runtime::ReaderKind::Threads, {})).ok());
+  ASSERT_TRUE(std::filesystem::exists(plan_.path() + ".experts"));
+  const auto hangs = std::make_shared<std::atomic<bool>>(true);
+  const auto begun = std::make_shared<std::atomic<int>>(0);
+  cache_.end_patience = std::chrono::milliseconds(50);
+  auto engine = start(runtime::ReaderKind::Threads, [hangs, begun](const auto&) {
+    ++*begun;
+    while (*hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return 0;
+  });
+  ASSERT_TRUE(engine);
+  while (*begun == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  engine.reset();
+  EXPECT_TRUE(*hangs);
+  *hangs = false;
+}
+
 TEST_F(ExpertCacheFault, AFileThatIsCutOffIsNamed) {
   const auto engine = start(runtime::ReaderKind::Auto, {});
   ASSERT_TRUE(engine);

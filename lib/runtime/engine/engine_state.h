@@ -46,7 +46,7 @@ struct Engine::State {
   Isa isa = Isa::Scalar;
   SequenceCache cache;
   std::shared_ptr<ThreadPool> pool;
-  std::unique_ptr<ExpertCache> experts;  // null: all are mapped
+  OwnedExpertCache experts;  // null: all are mapped
   std::unique_ptr<ExpertNote> expert_note;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<WarmUp> warm_up;

@@ -88,11 +88,10 @@ Result<std::string> choose_by_room(const plan::PlanView& plan,
 }
 
 // The cache of experts, where not all are mapped; else null.
-Result<std::unique_ptr<ExpertCache>> open_experts(const plan::PlanView& plan,
-                                                  const std::string& path,
-                                                  const EngineOptions& options, const Sizes& sizes,
-                                                  const std::optional<FileStamp>& stamp) {
-  if (sizes.expert_slots == 0) return std::unique_ptr<ExpertCache>();
+Result<OwnedExpertCache> open_experts(const plan::PlanView& plan, const std::string& path,
+                                      const EngineOptions& options, const Sizes& sizes,
+                                      const std::optional<FileStamp>& stamp) {
+  if (sizes.expert_slots == 0) return OwnedExpertCache();
   ExpertCacheOptions cache = options.expert_cache ? *options.expert_cache : ExpertCacheOptions{};
   cache.slots = sizes.expert_slots;
   if (stamp) cache.reader.stamp = &*stamp;

@@ -21,6 +21,7 @@ class ClosesFile final : public DirectReader {
   }
   void read(std::span<const DirectRead> reads) override { reader_->read(reads); }
   void poll() override { reader_->poll(); }
+  void drop() override { reader_->drop(); }
   std::string_view name() const override { return reader_->name(); }
 
  private:

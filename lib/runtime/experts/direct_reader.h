@@ -44,6 +44,8 @@ class DirectReader {
   virtual void read(std::span<const DirectRead> reads) = 0;
   // Gives the answers that have come by now, on this thread, where that saves a change of threads.
   virtual void poll() {}
+  // Answers the reads that have not begun with ECANCELED, on this thread.
+  virtual void drop() = 0;
   virtual std::string_view name() const = 0;  // "io_uring", "threads"
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "lib/runtime/engine/batch.h"
 #include "lib/support/strings.h"
@@ -30,6 +31,7 @@ std::string reason(int error) {
 ExpertCache::ExpertCache(const plan::PlanView& plan, const plan::ExpertMemory& memory,
                          const ExpertCacheOptions& options)
     : patience_(options.patience),
+      end_patience_(options.end_patience),
       architecture_(plan.facts.architecture),
       experts_(static_cast<size_t>(memory.experts)),
       slots_(options.slots, std::ssize(experts_)) {
@@ -43,6 +45,10 @@ ExpertCache::ExpertCache(const plan::PlanView& plan, const plan::ExpertMemory& m
 }
 
 ExpertCache::~ExpertCache() = default;
+
+void EndExpertCache::operator()(ExpertCache* cache) const {
+  if (cache->await_reads()) delete cache;
+}
 
 void ExpertCache::add_layers(const plan::PlanView& plan) {
   int32_t first = 0;
@@ -67,13 +73,12 @@ void ExpertCache::add_layers(const plan::PlanView& plan) {
   }
 }
 
-Result<std::unique_ptr<ExpertCache>> ExpertCache::open(const plan::PlanView& plan,
-                                                       const std::string& path,
-                                                       const ExpertCacheOptions& options) {
+Result<OwnedExpertCache> ExpertCache::open(const plan::PlanView& plan, const std::string& path,
+                                           const ExpertCacheOptions& options) {
   const plan::ExpertMemory memory = plan::expert_memory(*plan.program);
   KTX_ASSERT(memory.least_slots > 0 && options.slots >= memory.least_slots &&
              options.slots <= memory.experts);
-  std::unique_ptr<ExpertCache> cache(new ExpertCache(plan, memory, options));
+  OwnedExpertCache cache(new ExpertCache(plan, memory, options));
   // Kernels may load whole vectors at the end of a matrix.
   cache->memory_ = KTX_TRY(Arena::allocate(
       static_cast<uint64_t>(options.slots) * memory.slot_bytes + plan::kDirectBlock, "experts"));
@@ -197,7 +202,7 @@ void ExpertCache::need(CachedExperts& layer, std::span<const int32_t> offsets, i
       if (filled < missing_.size() && reads_.empty()) {
         changed_.wait_for(lock, std::chrono::milliseconds(10));
         if (timer.seconds() * 1000 > static_cast<double>(patience_.count())) {
-          return fail(layer, "has not come; the disk is slow or hangs");
+          return fail_late(layer, "has not come");
         }
       }
     }
@@ -280,6 +285,7 @@ void ExpertCache::end_read(uint32_t ticket, int error) {
   const CachedExperts::Slice& slice = layer.slices_[ticket % kSlices];
   const bool down = ticket % kSlices >= layer.gate_up_;
   const std::lock_guard lock(mutex_);
+  hangs_.store(false, std::memory_order_release);
   Expert& own = experts_[number];
   if (error != 0) {
     const int32_t e = number - layer.first_;
@@ -311,8 +317,8 @@ bool ExpertCache::wait(const CachedExperts& layer, int32_t expert, CachedExperts
   use_.waited_seconds += timer.seconds();
   if (failed()) return false;
   if (!over) {
-    fail(layer, fmt::format("have not come for {} s; the disk is slow or hangs",
-                            static_cast<double>(patience_.count()) / 1000));
+    fail_late(layer,
+              fmt::format("have not come for {} s", static_cast<double>(patience_.count()) / 1000));
   } else if (own.broken) {
     fail(layer, last_error_);
   }
@@ -325,6 +331,11 @@ void ExpertCache::fail(const CachedExperts& layer, const std::string& why) {
   }
   failed_.store(true, std::memory_order_release);
   changed_.notify_all();
+}
+
+void ExpertCache::fail_late(const CachedExperts& layer, const std::string& why) {
+  hangs_.store(true, std::memory_order_release);
+  fail(layer, why + "; the disk is slow or hangs");
 }
 
 Error ExpertCache::take_failure() {
@@ -360,7 +371,7 @@ plan::ExpertProfile ExpertCache::profile() const {
   return profile;
 }
 
-int64_t ExpertCache::preload(int64_t n) {
+int64_t ExpertCache::preload(int64_t n, const std::function<bool()>& stop) {
   std::vector<DirectRead> reads;
   std::vector<int32_t> begun;
   {
@@ -376,10 +387,27 @@ int64_t ExpertCache::preload(int64_t n) {
   }
   begin_reads(reads);
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience_, [&] {
+  const auto all_read = [&] {
     return std::ranges::all_of(begun, [&](int32_t number) { return is_read(number); });
-  });
-  return std::ssize(begun);
+  };
+  while (!all_read() && !stop()) changed_.wait_for(lock, std::chrono::milliseconds(50));
+  return std::ranges::count_if(begun, [&](int32_t n) { return !experts_[n].broken.load(); });
+}
+
+bool ExpertCache::await_reads() {
+  if (!reader_) return true;  // it could not be opened
+  reader_->drop();
+  std::unique_lock lock(mutex_);
+  const auto all_read = [&] {
+    return std::ranges::all_of(layers_, [&](const auto& layer) {
+      for (int32_t e = 0; e < layer->experts_; ++e) {
+        if (!is_read(layer->first_ + e)) return false;
+      }
+      return true;
+    });
+  };
+  if (std::exchange(awaited_, true)) return all_read();
+  return changed_.wait_for(lock, end_patience_, all_read);
 }
 
 ExpertCacheUse ExpertCache::use() const {

@@ -32,6 +32,11 @@
 // with an error that names the place and the reason, and the engine the file; the slot is given
 // back when all its reads are over, and the next pass tries again.
 //
+// End. The system may write to a slot as long as a read of it is on its way. Where reads have not
+// come within ExpertCacheOptions::end_patience, the cache and its slots stay until the process
+// ends, and whatever ends it goes on: a disk that hangs holds up neither a server's stop nor the
+// unloading of one model of several.
+//
 // One thread at a time calls need(), ahead() and take_failure(); any thread the others.
 #pragma once
 
@@ -64,6 +69,7 @@ struct Batch;
 struct ExpertCacheOptions {
   int64_t slots = 0;
   std::chrono::milliseconds patience{60'000};
+  std::chrono::milliseconds end_patience{10'000};
   ReaderOptions reader = {};
 };
 
@@ -111,12 +117,17 @@ class CachedExperts {
   std::vector<std::vector<const std::byte*>> places_;  // by slice and expert
 };
 
+// Deletes the cache, or leaves it where reads do not come.
+struct EndExpertCache {
+  void operator()(ExpertCache* cache) const;
+};
+using OwnedExpertCache = std::unique_ptr<ExpertCache, EndExpertCache>;
+
 class ExpertCache {
  public:
   // `plan` must outlive the cache; `path` is its file.
-  static Result<std::unique_ptr<ExpertCache>> open(const plan::PlanView& plan,
-                                                   const std::string& path,
-                                                   const ExpertCacheOptions& options);
+  static Result<OwnedExpertCache> open(const plan::PlanView& plan, const std::string& path,
+                                       const ExpertCacheOptions& options);
   ~ExpertCache();
 
   // The layer that has experts' gates, ups or downs in `blob`; null: none of the cache's.
@@ -133,9 +144,15 @@ class ExpertCache {
   // this plan's layers, are as if the experts had been used so often; others are passed over.
   void prefer(const plan::ExpertProfile& profile);
   plan::ExpertProfile profile() const;
-  // Begins to read the `n` most used experts that are in no slot, into empty slots; how many. Then
-  // waits for them.
-  int64_t preload(int64_t n);
+  // Reads the `n` most used experts that are in no slot into empty slots and waits for them, or
+  // until `stop` is true. How many could be read; 0: there is no more to do.
+  int64_t preload(int64_t n, const std::function<bool()>& stop);
+
+  // Before the end, from any thread: drops the reads that have not begun and waits for the others;
+  // end_patience at most, once for all calls. False: some have not come.
+  bool await_reads();
+  // A pass has waited in vain, and no read has come since.
+  bool hangs() const { return hangs_.load(std::memory_order_acquire); }
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // Why the pass failed, once; the next one may succeed.
@@ -172,8 +189,9 @@ class ExpertCache {
   void add_reads(CachedExperts& layer, int32_t expert, CachedExperts::Part part,
                  std::vector<DirectRead>& reads);
   void fail(const CachedExperts& layer, const std::string& why);
+  void fail_late(const CachedExperts& layer, const std::string& why);
 
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds patience_, end_patience_;
   const std::string architecture_;  // of the plan
   uint64_t slot_bytes_ = 0;
   Arena memory_;
@@ -190,7 +208,8 @@ class ExpertCache {
   std::string last_error_;               // of a read
   ExpertCacheUse use_;
   std::optional<Error> failure_;
-  std::atomic<bool> failed_ = false;
+  std::atomic<bool> failed_ = false, hangs_ = false;
+  bool awaited_ = false;
   std::unique_ptr<DirectReader> reader_;  // the last member: its threads use the others
 };
 

@@ -27,7 +27,8 @@ ExpertNote::~ExpertNote() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  write();
+  // Beside a plan whose reads do not come, a write would not end either.
+  if (cache_.await_reads()) write();
 }
 
 bool ExpertNote::stopping(int seconds) {
@@ -38,8 +39,11 @@ bool ExpertNote::stopping(int seconds) {
 void ExpertNote::work() {
   // Few at a time: what a pass needs meanwhile waits for no more than these.
   constexpr int64_t kAtOnce = 16;
-  while (!stopping(0) && cache_.preload(kAtOnce) > 0) continue;
-  while (!stopping(60)) write();
+  const auto stop = [this] { return stopping(0); };
+  while (!stop() && cache_.preload(kAtOnce, stop) > 0) continue;
+  while (!stopping(60)) {
+    if (!cache_.hangs()) write();
+  }
 }
 
 void ExpertNote::write() {

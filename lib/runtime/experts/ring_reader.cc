@@ -75,6 +75,15 @@ class RingReader final : public DirectReader {
     }
     for (const Answer& each : answers) file_.done(each.read.ticket, error_of(each));
   }
+  void drop() override {
+    std::deque<DirectRead> dropped;
+    {
+      const std::lock_guard lock(mutex_);
+      dropped.swap(waiting_);
+      if (threads_) threads_->drop();
+    }
+    for (const DirectRead& read : dropped) file_.done(read.ticket, ECANCELED);
+  }
   std::string_view name() const override { return "io_uring"; }
 
  private:

@@ -1,4 +1,5 @@
 // Threads that each wait for one read at a time (direct_reader.h).
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -47,6 +48,14 @@ class ThreadReader final : public DirectReader {
       waiting_.insert(waiting_.end(), reads.begin(), reads.end());
     }
     changed_.notify_all();
+  }
+  void drop() override {
+    std::deque<DirectRead> dropped;
+    {
+      const std::lock_guard lock(mutex_);
+      dropped.swap(waiting_);
+    }
+    for (const DirectRead& read : dropped) file_.done(read.ticket, ECANCELED);
   }
   std::string_view name() const override { return "threads"; }
 

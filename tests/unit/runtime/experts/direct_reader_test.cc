@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "lib/plan/expert_memory.h"
 #include "lib/runtime/engine/arena.h"
@@ -53,7 +55,7 @@ class DirectReaders : public ::testing::TestWithParam<ReaderKind> {
     std::string bytes(kBytes, '\0');
     for (uint64_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<char>(at(i));
     path_ = dir_.write("file", bytes);
-    memory_ = Arena::allocate(64 * kPiece, "test").take();
+    memory_ = Arena::allocate(202 * kPiece, "test").take();
   }
   // Null where the system has no io_uring.
   std::unique_ptr<DirectReader> open(std::function<int(const DirectRead&)> fault = {}) {
@@ -63,8 +65,9 @@ class DirectReaders : public ::testing::TestWithParam<ReaderKind> {
     EXPECT_THAT(reader.error().message, HasSubstr("no io_uring"));
     return nullptr;
   }
+  // Each to a place of its own, as those of a cache are.
   DirectRead piece(uint32_t number, uint64_t needed = kPiece) {
-    return {number * kPiece, kPiece, needed, memory_.data() + number % 64 * kPiece, number};
+    return {number * kPiece, kPiece, needed, memory_.data() + number * kPiece, number};
   }
 
   // No whole number of blocks.
@@ -141,6 +144,31 @@ TEST_P(DirectReaders, EndWithReadsOnTheirWay) {
     reader->read(reads);
     reader.reset();
   }
+}
+
+TEST_P(DirectReaders, DropWhatHasNotBegun) {
+  std::atomic<bool> hangs = true, begun = false;
+  const auto reader = open([&](const DirectRead&) {
+    begun = true;
+    while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return 0;
+  });
+  if (!reader) GTEST_SKIP() << "no io_uring here";
+  std::vector<DirectRead> reads;
+  for (uint32_t i = 0; i < 200; ++i) reads.push_back(piece(i));
+  reader->read(reads);
+  while (!begun) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  reader->drop();
+  hangs = false;
+  const auto answers = answers_.wait_for(200);
+  ASSERT_EQ(answers.size(), 200u);
+  int dropped = 0;
+  for (const auto& [ticket, error] : answers) {
+    EXPECT_TRUE(error == 0 || error == ECANCELED) << ticket << ": " << error;
+    dropped += error == ECANCELED;
+  }
+  EXPECT_GE(dropped, 100) << "64 are in flight at most, and as many whose answers wait";
+  EXPECT_LT(dropped, 200);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DirectReaders,
