@@ -205,6 +205,20 @@ TEST_F(Plans, ThatWereNotUsedForLongestGoFirst) {
   EXPECT_THAT(names(), ElementsAre("c", "a"));
 }
 
+// The engine's note of hot experts (lib/runtime/experts/expert_note.h), and what a killed write
+// left.
+TEST_F(Plans, GoWithWhatARunHasNotedBesideThem) {
+  ASSERT_TRUE(get(wanted("a")).ok());
+  const std::string folder = cache.folder() + "/" + cache.list()[0].id;
+  const std::string plan = folder + "/a.ktxplan";
+  for (const char* end : {".experts", ".experts.work"}) std::ofstream(plan + end) << "{}";
+  const uint64_t bytes = cache.list()[0].bytes;
+  EXPECT_TRUE(cache.list()[0].complete);
+  EXPECT_TRUE(*cache.remove(cache.list()[0]));
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_GE(bytes, 3u * 512) << "the note counts, too";
+}
+
 TEST_F(Plans, FilesOfOthersStay) {
   ASSERT_TRUE(get(wanted("a")).ok());
   const std::string folder = cache.folder() + "/" + cache.list()[0].id;
