@@ -170,6 +170,8 @@ set(KTX_PLAIN_FROM "" CACHE PATH "a build folder with libraries that get no sani
 set(KTX_SANITIZED support formats ops text input rules plan program runtime server)
 if(KTX_SANITIZE STREQUAL "thread")
   set(KTX_SANITIZED support plan runtime server)
+elseif(KTX_FUZZ)
+  list(APPEND KTX_SANITIZED arch)
 endif()
 
 # ktx_library(plan DEPS ops target LIBS PkgConfig::X): every .cc of this

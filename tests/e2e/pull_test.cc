@@ -71,6 +71,16 @@ class FakeHub {
   int port_ = 0;
 };
 
+// A hub's answer with files of these names.
+std::string listed(const std::vector<std::string>& names) {
+  json answer = {{"sha", "0123456789abcdef0123456789abcdef01234567"}, {"siblings", json::array()}};
+  for (const std::string& name : names) {
+    answer["siblings"].push_back(
+        {{"rfilename", name}, {"lfs", {{"size", 1 << 20}, {"sha256", std::string(64, 'a')}}}});
+  }
+  return answer.dump();
+}
+
 class Pull : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -269,6 +279,13 @@ TEST_F(Pull, HostileHubsGetAnError) {
       {{"--answer", R"({"sha": "0123456789abcdef0123456789abcdef01234567", "siblings": [
           {"rfilename": "a-Q4_K_M.gguf", "lfs": {"size": 18446744073709551615, "sha256": "x"}}]})"},
        "gives no size and SHA-256"},
+      {{"--answer", listed({"m-Q4_K_M.gguf", "m-Q4_K_M.gguf"})}, "lists m-Q4_K_M.gguf twice"},
+      {{"--answer", listed({"m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00003.gguf"})},
+       "files of this name that are not the shards of one model"},
+      {{"--answer", listed({"m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M.gguf"})},
+       "files of this name that are not the shards of one model"},
+      {{"--answer", listed({"m-Q4_K_M-00002-of-00001.gguf"})},
+       "files of this name that are not the shards of one model"},
       {{"--loop"}, "redirected too often"},
       {{"--refer", "file:///etc/passwd"}, "is not followed"},
       {{"--size", "7"}, "it may have been changed"},

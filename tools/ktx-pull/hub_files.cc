@@ -88,11 +88,25 @@ std::string names_of(const Models& models) {
   return join(names, ", ") + more;
 }
 
+// One file that is no shard, or all shards of one count: `files` are sorted by path.
 Status check_whole(const std::string& name, const std::vector<HubFile>& files) {
-  const auto shard = parse_shard_name(files.front().path);
-  if (!shard || (shard->number == 1 && files.size() == shard->count)) return {};
-  return Error{fmt::format("{}: the hub has {} of its {} shards; choose another file",
-                           printable(name), files.size(), shard->count)};
+  const auto first = parse_shard_name(files.front().path);
+  if (!first && files.size() == 1) return {};
+  const uint64_t count = first ? first->count : 1;
+  bool whole = files.size() == count;
+  for (size_t i = 0; whole && i < files.size(); ++i) {
+    const auto shard = parse_shard_name(files[i].path);
+    whole = shard && shard->count == count && shard->number == i + 1;
+  }
+  if (whole) return {};
+  if (files.size() < count) {
+    return Error{fmt::format("{}: the hub has {} of its {} shards; choose another file",
+                             printable(name), files.size(), count)};
+  }
+  return Error{
+      fmt::format("{}: the hub has files of this name that are not the shards of one "
+                  "model; choose another file",
+                  printable(name))};
 }
 
 }  // namespace
@@ -130,6 +144,10 @@ Result<HubListing> read_listing(std::string_view text, const std::string& model)
     listing.ggufs.push_back(std::move(file));
   }
   std::ranges::sort(listing.ggufs, {}, &HubFile::path);
+  const auto twice = std::ranges::adjacent_find(listing.ggufs, {}, &HubFile::path);
+  if (twice != listing.ggufs.end()) {
+    return Error{fmt::format("{}: the hub lists {} twice", model, printable(twice->path))};
+  }
   return listing;
 }
 

@@ -57,7 +57,6 @@ class LogitsFile {
   MappedFile file_;
   LogitsHead head_;
   std::vector<int32_t> tokens_;
-  uint64_t first_row_ = 0;
 };
 
 // Writes one, which appears as a whole at the end.
