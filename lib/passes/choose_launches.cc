@@ -8,7 +8,7 @@
 #include <set>
 #include <string_view>
 
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/prefill_device.h"
 #include "lib/passes/pass.h"
 #include "lib/program/program.h"

@@ -21,7 +21,7 @@
 #include "lib/formats/layout.h"
 #include "lib/input/general_texts.h"
 #include "lib/ir/module_graph.h"
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/pack_requantized.h"
 #include "lib/passes/placement.h"
 #include "lib/passes/placement/chunk_tokens.h"

@@ -1,6 +1,6 @@
 // Attaches to each module the rule that decides it (lib/rules/match.h) and copies the rule's
 // values into the module's decision. A module without a rule inherits the layout of its parent;
-// placement/asked_devices.cc reads the device. check_rules.cc and check_ops.cc check whether the
+// placement/placed_by_rules.cc reads the device. check_rules.cc and check_ops.cc check whether the
 // rules make sense.
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/pass.h"
@@ -21,10 +21,11 @@ void apply(CompileState& state, int number, ir::Module& module) {
   decision.deferred = deferred_experts(state.modules, replace, module);
   // Sets that the module cannot have are reported by check-ops.
   if (replace.experts.empty() || !expert_sets_obstacle(replace, module).empty()) return;
-  decision.expert_sets = expert_sets_of(replace);
-  for (ir::ExpertSet& set : decision.expert_sets) {
-    const auto place = rules::parse_device(set.device);
-    if (place) set.device = rules::placed_name(state.target, *place);
+  for (const rules::ExpertsOn& set : replace.experts) {
+    const auto place = rules::parse_device(set.device.text);
+    decision.expert_sets.push_back(
+        {place ? rules::placed_name(state.target, *place) : set.device.text, set.experts, set.count,
+         0});
   }
   if (decision.device.empty()) decision.device = "cpu";
 }

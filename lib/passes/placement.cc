@@ -62,16 +62,14 @@ std::map<int32_t, DeviceId> attention_devices(const ir::ModuleGraph& modules,
 }
 
 std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& modules,
-                                                         const Placement& placement, Kept kept) {
+                                                         const Placement& placement,
+                                                         DividedKind kind) {
   std::map<int32_t, std::vector<DeviceId>> teams;
   for (size_t i = 0; i < modules.modules.size(); ++i) {
     const ir::Module& module = modules.modules[i];
     const std::vector<DeviceId>& team = placement.of_module[i].team;
     const bool attention = ir::kind_of(module.role) == ir::Kind::Attention;
-    const bool states = std::holds_alternative<ir::DeltaNetInfo>(module.info) ||
-                        std::holds_alternative<ir::StateSpaceInfo>(module.info) ||
-                        std::holds_alternative<ir::ShortConvInfo>(module.info);
-    if (attention && states == (kept == Kept::States) && !team.empty()) teams[module.layer] = team;
+    if (attention && kind_of_unit(module) == kind && !team.empty()) teams[module.layer] = team;
   }
   return teams;
 }

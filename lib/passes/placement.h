@@ -16,6 +16,7 @@
 #include "lib/ir/module_graph.h"
 #include "lib/passes/pass.h"
 #include "lib/passes/stream_trial.h"
+#include "lib/passes/team_trial.h"
 #include "lib/target/device_id.h"
 
 namespace ktx::passes {
@@ -71,10 +72,10 @@ std::map<int32_t, DeviceId> attention_devices(const ir::ModuleGraph& modules,
                                               const Placement& placement);
 
 // The GPUs that compute a layer's attention together, for layers where several do: that with keys
-// in a cache, or that with a state of a fixed size. (A layer may have both.)
-enum class Kept { Keys, States };
+// in a cache (Attention), or that with a state of a fixed size (States). A layer may have both.
 std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& modules,
-                                                         const Placement& placement, Kept kept);
+                                                         const Placement& placement,
+                                                         DividedKind kind);
 
 // How many experts of a module are on `device`; also before it is known which.
 int32_t experts_on(const ModulePlace& place, const DeviceId& device);

@@ -28,12 +28,4 @@ std::string expert_sets_obstacle(const rules::Replace& replace, const ir::Module
   return "";
 }
 
-std::vector<ir::ExpertSet> expert_sets_of(const rules::Replace& replace) {
-  std::vector<ir::ExpertSet> sets;
-  for (const rules::ExpertsOn& set : replace.experts) {
-    sets.push_back({set.device.text, set.experts, set.count, 0});
-  }
-  return sets;
-}
-
 }  // namespace ktx::passes

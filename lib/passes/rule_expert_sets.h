@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "lib/ir/module_graph.h"
 #include "lib/rules/rule.h"
@@ -11,7 +10,5 @@ namespace ktx::passes {
 
 // Why the module cannot have them: "has 32 experts, and a rule puts 40 elsewhere"; "": it can.
 std::string expert_sets_obstacle(const rules::Replace& replace, const ir::Module& module);
-
-std::vector<ir::ExpertSet> expert_sets_of(const rules::Replace& replace);
 
 }  // namespace ktx::passes

@@ -26,7 +26,7 @@ struct ConversationTime {
 
 struct StreamTrial {
   StreamWay way;
-  double gpu_expert_use = 0;  // expert_groups.h
+  double gpu_expert_use = 0;  // placement.h
   ConversationTime time;
   bool chosen = false;
 

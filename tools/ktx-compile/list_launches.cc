@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
 

@@ -10,9 +10,9 @@
 
 #include "lib/passes/cost/forwards_over_hosts.h"
 #include "lib/passes/cost/hand_overs.h"
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/cost/launched_steps.h"
 #include "lib/passes/cost/module_bytes.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/lower/division.h"
 #include "lib/passes/lower/prefill_device.h"
@@ -270,8 +270,8 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   Sums sums(model);
   add_weights(model, placement, sums);
   auto attention_device = attention_devices(model.modules, placement);
-  const auto teams = attention_teams(model.modules, placement, Kept::Keys);
-  const auto state_teams = attention_teams(model.modules, placement, Kept::States);
+  const auto teams = attention_teams(model.modules, placement, DividedKind::Attention);
+  const auto state_teams = attention_teams(model.modules, placement, DividedKind::States);
   KTX_TRY(count_blocks(model, formulas, estimate));
   const plan::KvBlocks& blocks = estimate.blocks;
   for (const program::KvSlot& slot : formulas.kv_slots) {

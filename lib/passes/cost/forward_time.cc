@@ -8,7 +8,7 @@
 
 #include "kernels/gpu/gpu_limits.h"
 #include "lib/formats/layout_size.h"
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/program/joint_experts.h"
 #include "lib/program/parts.h"
 #include "lib/program/program.h"

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lint/rule_report.h"
 #include "lib/passes/pass.h"
 #include "lib/rules/device_name.h"
@@ -145,7 +145,7 @@ class DeviceChecker {
       const int has = target::generation(facts);
       const std::string card = fmt::format("{} ({}, compute capability {}.{})", to_string(gpu),
                                            facts.name, facts.compute_major, facts.compute_minor);
-      const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : place_of(rule);
+      const SourceLoc loc = rule.replace.op ? rule.replace.op->loc : loc_of(rule);
       const bool marlin = op && op->becomes == "marlin";
       const int needs = op && (theirs || marlin) ? op->min_cc : 0;
       if (target::too_old(facts) && !theirs) {

@@ -5,7 +5,7 @@
 //         there and back within the layer
 //   D009  layers go back to a device that they have left: 0..9 there, 10..19 here, 20.. there
 //
-// Each hand-over costs about as much as reading a megabyte from a CPU's memory (estimate.h).
+// Each hand-over costs about as much as reading a megabyte from a CPU's memory (forward_time.h).
 // Rules that reach no weight (check_reach.cc) cause all of these, and only they are reported
 // then.
 #include "lib/passes/cost/hand_overs.h"
@@ -246,9 +246,8 @@ Status check_hand_overs(CompileState& state) {
   if (state.rules.empty() || state.wrong_model) return {};
   if (state.check.dialect == rules::Dialect::KTransformers) return {};
   if (state.diags->errors() > 0) return {};  // the placement is not what it will be
-  const auto place_of = [](const ir::Module& module) { return module.decision.device; };
   std::set<std::string> devices;
-  for (const ir::Module& module : state.modules.modules) devices.insert(place_of(module));
+  for (const ir::Module& module : state.modules.modules) devices.insert(module.decision.device);
   if (devices.size() < 2 || !unreached_rules(state).empty()) return {};
   const Result<HandOvers> found = find_hand_overs(PricedModel(state), placement_of(state));
   // A failure to lower is reported when a plan is made.

@@ -19,7 +19,7 @@ using rules::Vendor;
 bool refused(RuleCheck& c) {
   Vendor vendor = Vendor::None;
   std::string what;
-  SourceLoc loc = place_of(c.rule);
+  SourceLoc loc = loc_of(c.rule);
   const rules::OperatorInfo* info = c.rule.replace.operator_info;
   if (info && info->vendor != Vendor::None) {
     vendor = info->vendor;

@@ -31,7 +31,7 @@ bool is_torch_linear(const ir::Module& module) {
   return ir::has_class(module, "torch.nn.Linear");
 }
 
-SourceLoc place_of(const rules::Rule& rule) {
+SourceLoc loc_of(const rules::Rule& rule) {
   if (rule.replace.class_name) return rule.replace.class_name->loc;
   if (rule.replace.op) return rule.replace.op->loc;
   if (rule.replace.device) return rule.replace.device->loc;

@@ -21,7 +21,7 @@ Severity severity_in(const CompileState& state, Severity ktx,
 // The class of the module that carries weights of quantised products.
 bool is_torch_linear(const ir::Module& module);
 // The place of the rule's device, op or class, whichever it has, for a caret.
-SourceLoc place_of(const rules::Rule& rule);
+SourceLoc loc_of(const rules::Rule& rule);
 // "model.layers.*.mlp.experts": layer numbers replaced by *.
 std::string without_layers(std::string_view path);
 

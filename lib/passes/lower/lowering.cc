@@ -132,20 +132,9 @@ BlobId Lowering::constant(const std::string& blob_name, const std::vector<float>
 
 // The weights of norms that have none.
 BlobId Lowering::ones_blob(int64_t width, const Module& module) {
-  const std::string blob_name = fmt::format("ones.{}@{}", width, module.decision.device);
-  const auto [it, added] = blob_ids_.try_emplace(blob_name, program_.blobs.size());
-  if (added) {
-    program_.blobs.push_back({blob_name,
-                              DType::F32,
-                              Layout::Rows,
-                              1,
-                              width,
-                              1,
-                              {},
-                              std::vector<float>(static_cast<size_t>(width), 1.0f),
-                              module.decision.device});
-  }
-  return it->second;
+  const std::string& device = module.decision.device;
+  return constant(fmt::format("ones.{}@{}", width, device),
+                  std::vector<float>(static_cast<size_t>(width), 1.0f), device);
 }
 
 Status Lowering::matmul(const Module& module, View in, View out) {

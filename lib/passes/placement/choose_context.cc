@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "lib/passes/cost/estimate.h"
-#include "lib/passes/placement/place_model.h"
+#include "lib/passes/placement/find_placement.h"
 #include "lib/passes/placement/stream_experts.h"
 #include "lib/plan/largest_context.h"
 
@@ -52,7 +52,7 @@ class Search {
       tried.streams.tokens = streams ? 1 : 0;
       tried.streams.way = stream_ways(tried).front();  // which takes the least memory
     }
-    const Placement placement = place_model(tried, unheard).placement;
+    const Placement placement = find_placement(tried, unheard).placement;
     const Estimate estimate = KTX_TRY(memory_of(tried, formulas_, placement));
     const auto any = [&](auto is) { return std::ranges::any_of(estimate.devices, is); };
     Trial trial;

@@ -4,9 +4,9 @@
 #include <span>
 
 #include "lib/passes/cost/estimate.h"
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/cost/module_bytes.h"
 #include "lib/passes/cost/price.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/expert_groups.h"
 #include "lib/passes/placement/choose_experts.h"
 #include "lib/plan/expert_profile.h"

@@ -131,7 +131,7 @@ bool fit_on_fewer(const PricedModel& model, const MemoryFormulas& formulas, cons
     const std::span fewer(gpus.data(), n);
     for (const ir::Module* module : host.open) {
       tried.at(model.modules, *module).device =
-          fewer[share_of(model.target, *module, host.layers, fewer)];
+          gpu_of_layer(model.target, *module, host.layers, fewer);
     }
     if (!fits(model, formulas, tried, host)) continue;
     placement = std::move(tried);

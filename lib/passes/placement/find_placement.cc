@@ -3,83 +3,21 @@
 #include <algorithm>
 #include <optional>
 
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/cost/price.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/prefill_device.h"
-#include "lib/passes/placement/asked_devices.h"
 #include "lib/passes/placement/choose_experts.h"
 #include "lib/passes/placement/fill_gpus.h"
+#include "lib/passes/placement/placed_by_rules.h"
 #include "lib/passes/placement/runnable_placement.h"
 #include "lib/passes/placement/split_over_gpus.h"
 #include "lib/passes/placement/spread_over_hosts.h"
 #include "lib/passes/placement/stream_experts.h"
-#include "lib/rules/device_name.h"
 
 namespace ktx::passes {
 namespace {
 
-using Modules = std::vector<const ir::Module*>;
 using Hosts = std::vector<HostGpus>;
-
-// These GPUs of the first host; all of the target where none are named.
-std::vector<DeviceId> named_gpus(const PricedModel& model, const std::vector<int>& named) {
-  std::vector<DeviceId> gpus;
-  for (const int gpu : named) gpus.push_back({"", DeviceId::Kind::Cuda, gpu});
-  for (size_t i = 0; named.empty() && i < model.target.gpus.size(); ++i) {
-    gpus.push_back({"", DeviceId::Kind::Cuda, static_cast<int>(i)});
-  }
-  // When no target says how many there are.
-  if (gpus.empty() && !model.check.target_given) gpus.push_back({"", DeviceId::Kind::Cuda, 0});
-  return gpus;
-}
-
-// One of them.
-DeviceId spread(const PricedModel& model, const ir::Module& module,
-                const std::vector<DeviceId>& gpus) {
-  if (gpus.empty()) return {};
-  return gpus[share_of(model.target, module, {0, model.modules.facts.layers}, gpus)];
-}
-
-// What the module's rule divides; a rule that does not say: all kinds.
-DividedKinds kinds_of_rule(const PricedModel& model, const ir::Module& module) {
-  const int32_t number = module.decision.rule;
-  if (number < 0) return kAllDivided;
-  const auto& splits = model.rules.rules[static_cast<size_t>(number)].replace.splits;
-  if (splits.empty()) return kAllDivided;
-  using rules::Split;
-  const auto has = [&](Split split) { return std::ranges::find(splits, split) != splits.end(); };
-  DividedKinds kinds;
-  const auto set = [&](DividedKind kind, Split split) {
-    kinds.set(static_cast<size_t>(kind), has(split));
-  };
-  set(DividedKind::Attention, Split::Heads);
-  set(DividedKind::States, Split::Heads);
-  set(DividedKind::FeedForward, Split::Columns);
-  set(DividedKind::Head, Split::Columns);
-  set(DividedKind::Experts, Split::Experts);
-  return kinds;
-}
-
-// What rules say; all else is on the CPU and `open`.
-Placement placed_by_rules(const PricedModel& model, Modules& open) {
-  Placement placement{{}, model.streams};
-  const std::vector<std::string> asked = asked_devices(model.modules);
-  for (size_t i = 0; i < asked.size(); ++i) {
-    const ir::Module& module = model.modules.modules[i];
-    const auto device = rules::parse_device(asked[i]);
-    ModulePlace& place = placement.of_module.emplace_back(place_of(module));
-    place.device = target::device_id(asked[i]);
-    using Kind = rules::DeviceSpec::Kind;
-    if (asked[i].empty() || (device && device->kind == Kind::Auto)) open.push_back(&module);
-    if (!device) continue;
-    const std::vector<DeviceId> gpus = named_gpus(model, device->gpus);
-    if (device->kind == Kind::Spread) place.device = spread(model, module, gpus);
-    if (device->kind == Kind::Split && !gpus.empty()) {
-      place = split_over_gpus(model.modules, module, gpus, kinds_of_rule(model, module));
-    }
-  }
-  return placement;
-}
 
 bool experts_on_cpu(const PricedModel& model, const Placement& placement, const Hosts& hosts) {
   return std::ranges::any_of(model.modules.modules, [&](const ir::Module& module) {
@@ -197,10 +135,9 @@ FoundPlacement fill_hosts(const PricedModel& model, const MemoryFormulas& formul
   return ExpertSearch(model, formulas, hosts, all).run(std::move(placement));
 }
 
-}  // namespace
-
-FoundPlacement find_placement(const PricedModel& model) {
-  Modules open;
+// Where nothing that cannot run is moved.
+FoundPlacement place_open(const PricedModel& model) {
+  std::vector<const ir::Module*> open;
   FoundPlacement found{placed_by_rules(model, open), {}};
   if (!open.empty() && (has_hosts(model.target) || model.check.target_given)) {
     const Result<MemoryFormulas> formulas = MemoryFormulas::make(model);
@@ -216,6 +153,24 @@ FoundPlacement find_placement(const PricedModel& model) {
     }
   }
   choose_experts(model, found.placement);
+  return found;
+}
+
+}  // namespace
+
+FoundPlacement find_placement(const PricedModel& model, DiagSink& diags) {
+  FoundPlacement found;
+  if (!model.check.only && model.target.gpus.empty() && !has_hosts(model.target)) {
+    found.placement = all_on_cpu(model, diags);
+  } else {
+    found = place_open(model);
+    if (!model.check.only) keep_runnable(model, found.placement, diags);
+    if (model.check.only && model.check.target_given) keep_states(model, found.placement, diags);
+  }
+  const std::string note = settle_streams(model, found.placement, found.trials);
+  if (!note.empty()) diags.note({}, "", note);
+  const std::string refusal = team_refusal(found.teams);
+  if (!refusal.empty() && model.check.dialect == rules::Dialect::Ktx) diags.note({}, "", refusal);
   return found;
 }
 

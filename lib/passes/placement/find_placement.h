@@ -1,6 +1,6 @@
 // Finds the devices of all modules.
 //
-// Rules that name a device win, also for the modules around theirs (asked_devices.h); `cuda:0-3`
+// Rules that name a device win, also for the modules around theirs (placed_by_rules.h); `cuda:0-3`
 // spreads layers over these GPUs. Everything else, and modules with `auto`, are placed by bytes: on
 // as few GPUs of the target as hold all of it, or divided over all where that is faster
 // (split_over_gpus.h). Where all are too few, layers are spread over them
@@ -29,7 +29,8 @@ struct FoundPlacement {
   std::vector<TeamTrial> teams = {};  // what GPUs would divide; empty: there was no choice
 };
 
-// Devices that a rule names stay, also where the target lacks them (runnable_placement.h).
-FoundPlacement find_placement(const PricedModel& model);
+// Less what cannot run (runnable_placement.h), with the best way to stream experts that fits
+// (stream_experts.h).
+FoundPlacement find_placement(const PricedModel& model, DiagSink& diags);
 
 }  // namespace ktx::passes

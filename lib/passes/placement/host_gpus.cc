@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::passes {
@@ -12,7 +12,7 @@ bool is_embedding(const ir::Module& module) {
 }
 
 const DeviceId& HostGpus::gpu_of(const target::Target& target, const ir::Module& module) const {
-  return gpus[share_of(target, module, layers, gpus)];
+  return gpu_of_layer(target, module, layers, gpus);
 }
 
 std::vector<HostGpus> hosts_with_gpus(const PricedModel& model, const Placement& placement,
@@ -41,8 +41,8 @@ std::vector<HostGpus> hosts_with_gpus(const PricedModel& model, const Placement&
   return all;
 }
 
-size_t share_of(const target::Target& target, const ir::Module& module, const LayerRun& layers,
-                std::span<const DeviceId> gpus) {
+const DeviceId& gpu_of_layer(const target::Target& target, const ir::Module& module,
+                             const LayerRun& layers, std::span<const DeviceId> gpus) {
   const double at = module.layer >= 0
                         ? (module.layer - layers.first + 0.5) / std::max(layers.count, 1)
                     : is_embedding(module) ? 0.0
@@ -61,9 +61,9 @@ size_t share_of(const target::Target& target, const ir::Module& module, const La
   double sum = 0;
   for (size_t i = 0; i < gpus.size(); ++i) {
     sum += weights[i] / total;
-    if (at < sum) return i;
+    if (at < sum) return gpus[i];
   }
-  return gpus.size() - 1;
+  return gpus.back();
 }
 
 }  // namespace ktx::passes

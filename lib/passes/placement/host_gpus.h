@@ -28,10 +28,10 @@ struct HostGpus {
 std::vector<HostGpus> hosts_with_gpus(const PricedModel& model, const Placement& placement,
                                       const std::vector<const ir::Module*>& open);
 
-// Which of these GPUs a module's layer falls on: equal shares of the layers of a run, or shares by
-// memory where the target says how much each has.
-size_t share_of(const target::Target& target, const ir::Module& module, const LayerRun& layers,
-                std::span<const DeviceId> gpus);
+// The one of these GPUs that a module's layer falls on: equal shares of the layers of a run, or
+// shares by memory where the target says how much each has.
+const DeviceId& gpu_of_layer(const target::Target& target, const ir::Module& module,
+                             const LayerRun& layers, std::span<const DeviceId> gpus);
 
 bool is_embedding(const ir::Module& module);
 

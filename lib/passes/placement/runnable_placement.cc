@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/gpu/gpu_limits.h"
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/divided_units.h"
 #include "lib/passes/placement/gpu_formats.h"
 #include "lib/target/gpu_generation.h"

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "lib/passes/cost/forward_time.h"
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/cost/price.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/divided_units.h"
 #include "lib/passes/lower/expert_groups.h"
 #include "lib/passes/placement/choose_experts.h"

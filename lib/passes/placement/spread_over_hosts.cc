@@ -6,8 +6,8 @@
 
 #include "lib/passes/cost/estimate.h"
 #include "lib/passes/cost/forward_time.h"
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/cost/module_bytes.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/passes/placement/divide_experts.h"
 #include "lib/target/gpu_generation.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "lib/passes/cost/host_links.h"
 #include "lib/passes/cost/module_bytes.h"
+#include "lib/passes/cost/target_devices.h"
 #include "lib/support/strings.h"
 
 namespace ktx::passes {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 
 namespace ktx::passes {
 namespace {

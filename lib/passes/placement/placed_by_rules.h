@@ -7,14 +7,13 @@
 //   model.norm                           -> as the last layer
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "lib/ir/module_graph.h"
+#include "lib/passes/cost/priced_model.h"
 
 namespace ktx::passes {
 
-// By module: a name of the rules' grammar (lib/rules/device_name.h), or "" where nothing is asked.
-std::vector<std::string> asked_devices(const ir::ModuleGraph& modules);
+// What rules say; all else is on the CPU and in `open`.
+Placement placed_by_rules(const PricedModel& model, std::vector<const ir::Module*>& open);
 
 }  // namespace ktx::passes

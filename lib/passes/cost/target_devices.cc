@@ -1,4 +1,4 @@
-#include "lib/passes/cost/host_links.h"
+#include "lib/passes/cost/target_devices.h"
 
 #include <algorithm>
 

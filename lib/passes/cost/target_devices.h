@@ -1,4 +1,4 @@
-// The hosts of a target (target::HostTarget) as placements and predictions need them.
+// The devices and hosts of a target as placements and predictions need them.
 #pragma once
 
 #include <cstdint>
