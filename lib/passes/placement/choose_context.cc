@@ -2,8 +2,9 @@
 // only where `--ctx max` asks for it.
 //
 // Everything that no rule holds gives way to the context: experts first, then whole layers go to
-// the CPU (find_placement.h). More memory of any device never gives less. What less of a context
-// would keep is told beside it:
+// the CPU (find_placement.h). More memory of any device never gives less, but where too little of
+// it puts experts on disk: then a context that leaves room for one layer's experts fits. Notes say
+// what less of a context would keep:
 //
 //   note: --ctx max: 40960 tokens fit, all that the model was made for
 //   note: with 12416 tokens 17 more layers would be on GPUs

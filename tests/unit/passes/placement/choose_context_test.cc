@@ -86,22 +86,21 @@ TEST_P(LargestContexts, FitAndNoLargerOneDoes) {
   }
 }
 
+// With experts on disk there is room for longer ones.
 TEST_P(LargestContexts, AreNotSmallerWithMoreMemory) {
+  const auto grow = [](uint64_t gpu, uint64_t cpu, int64_t& before) {
+    const Fitted fitted(GetParam(), machine(gpu, cpu));
+    if (!fitted.fits()) return;
+    EXPECT_GE(fitted.ctx(), before) << gpu << " and " << cpu << " GiB";
+    before = fitted.ctx();
+  };
   for (const uint64_t cpu : {16, 64}) {
     int64_t before = 0;
-    for (const uint64_t gpu : {4, 6, 8, 12, 16, 24, 48}) {
-      const int64_t ctx = Fitted(GetParam(), machine(gpu, cpu)).ctx();
-      EXPECT_GE(ctx, before) << gpu << " beside " << cpu << " GiB";
-      before = ctx;
-    }
+    for (const uint64_t gpu : {4, 6, 8, 12, 16, 24, 48}) grow(gpu, cpu, before);
   }
   for (const uint64_t gpu : {8, 24}) {
     int64_t before = 0;
-    for (const uint64_t cpu : {8, 12, 24, 64, 256}) {
-      const int64_t ctx = Fitted(GetParam(), machine(gpu, cpu)).ctx();
-      EXPECT_GE(ctx, before) << cpu << " beside " << gpu << " GiB";
-      before = ctx;
-    }
+    for (const uint64_t cpu : {8, 12, 24, 64, 256}) grow(gpu, cpu, before);
   }
 }
 
