@@ -51,6 +51,9 @@ class Reader : ParamPart {
       arch::read_mla(*this);
     } else if (family_.attention == AttentionKind::Compressed) {
       arch::read_compressed_attention(*this);
+    } else if (!family_.has_role(ir::Role::Attention) &&
+               family_.has_role(ir::Role::SelectiveScan)) {
+      arch::read_selective_scans(*this);
     } else if (!family_.has_role(ir::Role::Attention)) {
       arch::read_state_spaces(*this);
     } else {
@@ -143,7 +146,9 @@ class Reader : ParamPart {
           "'cls.output.weight' for it");
     }
     if (p_.scores > 0 && !family_.has_role(ir::Role::ScoreHead)) {
-      in_.fail("the file scores texts ('cls.output.weight'), which is not known of such models");
+      in_.fail(
+          "the file scores texts ('cls.output.weight'), which is not known of such models: it "
+          "would need a head of its kind, which some read from the mean of a text's states");
     }
     if (p_.scores > 0 && family_.has_role(ir::Role::ScoreDense) && !p_.score_dense) {
       in_.fail(

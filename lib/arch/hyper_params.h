@@ -76,7 +76,8 @@ struct HyperParams {
   int64_t vocab = 0;
   int64_t context = 0;
   float norm_eps = 0;
-  float post_norm_eps = 0;  // of norms behind a part; 0: norm_eps
+  float post_norm_eps = 0;   // of norms behind a part; 0: norm_eps
+  float mixer_norm_eps = 0;  // of norms within selective scans; 0: norm_eps
   bool interleaved_rope = false;
   families::QkNormKind qk_norms = families::QkNormKind::Head;
   bool parallel_parts = false;  // attention and feed-forward part read the same norm

@@ -126,12 +126,7 @@ class MixerParams : ParamPart {
           "known");
     }
     read_step_limits();
-    if (!family_.has_role(ir::Role::Attention)) {
-      for (LayerShape& shape : p_.shapes) shape.attention = shape.feed_forward = false;
-    } else if (!family_.beside_attention) {
-      return read_layer_kinds();
-    }
-    for (LayerShape& shape : p_.shapes) shape.state_space = true;
+    read_layers();
   }
 
   // Mamba-1. The rank of steps is a sixteenth of the width where the config does not say it.
@@ -149,7 +144,10 @@ class MixerParams : ParamPart {
           "'mamba_proj_bias' is set: state-space layers whose projections have biases are not "
           "known");
     }
-    read_layer_kinds();
+    if (family_.has_config_key("mixer_rms_eps")) {
+      p_.mixer_norm_eps = static_cast<float>(in_.number("mixer_rms_eps", 1e-20, 1));
+    }
+    read_layers();
   }
 
   // LFM2.
@@ -162,6 +160,16 @@ class MixerParams : ParamPart {
   }
 
  private:
+  // Which layers have state spaces, and what they have beside them.
+  void read_layers() {
+    if (!family_.has_role(ir::Role::Attention)) {
+      for (LayerShape& shape : p_.shapes) shape.attention = shape.feed_forward = false;
+    } else if (!family_.beside_attention) {
+      return read_layer_kinds();
+    }
+    for (LayerShape& shape : p_.shapes) shape.state_space = true;
+  }
+
   // Of steps, the smallest and the largest; no file says them.
   void read_step_limits() {
     const auto limits = in_.config().floats("time_step_limit");

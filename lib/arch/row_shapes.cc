@@ -167,8 +167,11 @@ ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperPa
   if (role == Role::KvANorm) width = p.kv_lora_rank;
   if (role == Role::GivenNorm) width = p.given_width;
   if (role == Role::VNorm) width = layer.head_dim;
-  if (role == Role::SsmStepNorm) width = p.selective_scan.step_rank;
-  if (role == Role::SsmInputNorm || role == Role::SsmOutputNorm) width = p.selective_scan.state_dim;
+  if (role == Role::SsmStepNorm || role == Role::SsmInputNorm || role == Role::SsmOutputNorm) {
+    const bool steps = role == Role::SsmStepNorm;
+    return {steps ? p.selective_scan.step_rank : p.selective_scan.state_dim,
+            p.mixer_norm_eps > 0 ? p.mixer_norm_eps : p.norm_eps};
+  }
   if (role == Role::SsmNorm) {
     const int32_t groups = p.state_space.groups;
     return {p.state_space.width() / groups, p.norm_eps, 1, false, groups};

@@ -78,4 +78,11 @@ std::span<const ConfigForm> config_forms() {
   return kForms;
 }
 
+std::string_view layer_kind(std::string_view kind) {
+  if (kind == "mamba") return "linear_attention";
+  if (kind == "attention") return "full_attention";
+  if (kind.ends_with("_sparse")) return "sparse_attention";  // behind a family's name
+  return kind;
+}
+
 }  // namespace ktx::families

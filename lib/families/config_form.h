@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "lib/families/config_key.h"
 
@@ -35,5 +36,8 @@ struct ConfigForm {
 };
 
 std::span<const ConfigForm> config_forms();
+
+// The name that transformers has today for a kind of layers ("mamba": "linear_attention").
+std::string_view layer_kind(std::string_view kind);
 
 }  // namespace ktx::families

@@ -155,7 +155,7 @@ enum class RouterKind {
 };
 
 // What in a GGUF tells a family from others that are stored under the same architecture:
-// a number in its metadata, the name of its tokenizer's splitting, or a tensor.
+// a number or a flag in its metadata, the name of its tokenizer's splitting, or a tensor.
 struct GgufSign {
   const char* key = "";  // without the architecture in front; 0 is like an absent key
   uint64_t min = 0;

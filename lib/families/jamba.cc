@@ -63,16 +63,9 @@ constexpr ConfigKey kOwnKeys[] = {
     natural("num_experts", "expert_count", "0", "16"),
     natural("num_experts_per_tok", "expert_used_count", "0", "2"),
     {"mlp_layer_types", "", KeyRead::RoutedLayers, KeyKind::Texts, KeyWeight::Structural, "", ""},
-    {"mamba_expand", "ssm.inner_size", KeyRead::Expansion, KeyKind::Count, KeyWeight::Structural,
-     "", "2"},
-    count("mamba_d_state", "ssm.state_size", "", "16"),
-    count("mamba_d_conv", "ssm.conv_kernel", "", "4"),
-    {"mamba_dt_rank", "ssm.time_step_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-    {"mamba_conv_bias", "", KeyRead::ConvBias, KeyKind::Flag, KeyWeight::Structural, "", "true"},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kHybridLayerKeys, kMlpKeys, kOwnKeys,
-                                                kTiedKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kHybridLayerKeys,   kMlpKeys,
+                                                kOwnKeys,  kSelectiveScanKeys, kTiedKeys};
 constexpr ConfigAlias kAliases[] = {{"num_local_experts", "num_experts"}};
 constexpr ConfigDefault kDefaults[] = {
     {"decoder_sparse_step", "1"}, {"mamba_d_conv", "4"},     {"mamba_d_state", "16"},

@@ -1,4 +1,4 @@
-// Rows and keys of families with state-space layers (Mamba-2). Data only.
+// Rows and keys of families with state-space layers (Mamba-2, and keys of Mamba-1). Data only.
 //
 // A GGUF marks the layers with a state space, and none of attention, by 0 key heads. Heads of
 // attention are those of all layers.
@@ -38,6 +38,16 @@ inline constexpr ConfigKey kStateSpaceKeys[] = {
     count("mamba_d_state", "ssm.state_size"),
     count("mamba_n_groups", "ssm.group_count"),
     count("mamba_d_conv", "ssm.conv_kernel"),
+    {"mamba_conv_bias", "", KeyRead::ConvBias, KeyKind::Flag, KeyWeight::Structural, "", "true"},
+};
+// Of Mamba-1.
+inline constexpr ConfigKey kSelectiveScanKeys[] = {
+    {"mamba_expand", "ssm.inner_size", KeyRead::Expansion, KeyKind::Count, KeyWeight::Structural,
+     "", "2"},
+    count("mamba_d_state", "ssm.state_size", "", "16"),
+    count("mamba_d_conv", "ssm.conv_kernel", "", "4"),
+    {"mamba_dt_rank", "ssm.time_step_rank", KeyRead::Int, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
     {"mamba_conv_bias", "", KeyRead::ConvBias, KeyKind::Flag, KeyWeight::Structural, "", "true"},
 };
 inline constexpr ConfigKey kHybridLayerKeys[] = {

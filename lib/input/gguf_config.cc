@@ -53,7 +53,9 @@ std::optional<bool> has_sign(GgufKeys& keys, const GgufSign& sign) {
     if (keys.any_layer(sign.tensor)) return true;
     return keys.gguf.tensors().empty() ? std::nullopt : std::optional(false);
   }
-  const auto number = keys.gguf.u64(keys.full(sign.key)).value_or(0);
+  const GgufValue* value = keys.gguf.value(keys.full(sign.key));
+  const bool set = value && value->boolean().value_or(false);
+  const uint64_t number = set ? 1 : keys.gguf.u64(keys.full(sign.key)).value_or(0);
   if (number == 0 && !sign.always_written) return std::nullopt;
   return number >= sign.min && number <= sign.max;
 }

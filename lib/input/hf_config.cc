@@ -577,16 +577,10 @@ void spell_compressed_layers(HfConfig& config) {
   config.set("num_hash_layers", static_cast<int64_t>(tables));
 }
 
-// transformers called layers with a state space "mamba" and those with attention "attention", and
-// has a family's name before "_sparse".
 void fold_layer_kinds(HfConfig& config) {
   auto kinds = config.strings("layer_types");
   if (!kinds) return;
-  for (std::string& kind : *kinds) {
-    if (kind == "mamba") kind = "linear_attention";
-    if (kind == "attention") kind = "full_attention";
-    if (kind.ends_with("_sparse")) kind = "sparse_attention";
-  }
+  for (std::string& kind : *kinds) kind = families::layer_kind(kind);
   if (kinds != config.strings("layer_types")) config.set("layer_types", *kinds);
   const auto layers = static_cast<int64_t>(kinds->size());
   if (!config.has("num_hidden_layers")) config.set("num_hidden_layers", layers);

@@ -104,8 +104,9 @@ TEST_P(LongTexts, DoNotDependOnTextsBeside) {
 INSTANTIATE_TEST_SUITE_P(Models, LongTexts,
                          ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h",
                                            "nemotron_h_moe", "nemotron_h_latent", "mamba2",
-                                           "lfm2_moe", "jamba", "kimi_linear", "bailing_hybrid",
-                                           "deepseek_v4", "minimax_m3", "gemma3n", "phimoe"),
+                                           "lfm2_moe", "jamba", "mamba", "falcon_mamba",
+                                           "kimi_linear", "bailing_hybrid", "deepseek_v4",
+                                           "minimax_m3", "gemma3n", "phimoe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

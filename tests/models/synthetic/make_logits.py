@@ -34,6 +34,10 @@ if config_json["model_type"] == "bailing_moe_v2":
                        n_shared_experts=config_json["num_shared_experts"], pad_token_id=None)
     OTHER_NAMES = {"word_embeddings": "embed_tokens", ".attention.": ".self_attn.",
                    "query_layernorm": "q_norm", "key_layernorm": "k_norm", ".dense.": ".o_proj."}
+in_halves = config_json["model_type"] == "PanguEmbedded"
+if config_json["model_type"] in ("internlm2", "xverse", "PanguEmbedded"):  # Llamas by other names
+    config_json.update(model_type="llama", architectures=["LlamaForCausalLM"],
+                       attention_bias=config_json.get("bias", False))
 if config_json["model_type"] == "minicpm":
     heads = config_json["num_attention_heads"]
     config_json.update(model_type="granite", architectures=["GraniteForCausalLM"],
@@ -210,7 +214,8 @@ for path, params in modules.items():
                     k.endswith(("correction_bias", "expert_bias"))]
         if path == "lm_head" and tied:
             continue
-        if config.model_type in PAIRED_ROWS and path.endswith(("q_proj", "k_proj")):
+        paired = config.model_type in PAIRED_ROWS and not in_halves
+        if paired and path.endswith(("q_proj", "k_proj")):
             q = path.endswith("q_proj")
             value = halves(value, text.num_attention_heads if q else text.num_key_value_heads)
         if ".qk_norm" in path and config.model_type == "muse_glimmer":
@@ -224,6 +229,7 @@ for path, params in modules.items():
         put(key, value)
 if tied:
     left.discard("lm_head.weight")
+left = {name for name in left if not (config.model_type == "falcon_mamba" and "_layernorm" in name)}
 assert not left, f"no tensors for {sorted(left)}"
 
 with torch.no_grad():

@@ -294,7 +294,7 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     std::vector<uint32_t> counts;
     for (int64_t i = 0; i < s.layers; ++i) counts.push_back(s.has_delta_net(i) ? 0 : 1);
     m.writer.add_u32s(s.arch + ".attention.head_count_kv", counts);
-  } else if (s.conv_taps > 0 || s.scan_channels > 0 ||
+  } else if (s.conv_taps > 0 || (s.scan_channels > 0 && s.attends()) ||
              (s.space_heads > 0 && s.attends() && !s.family->beside_attention)) {
     std::vector<uint32_t> counts;
     for (int64_t i = 0; i < s.layers; ++i) {
@@ -358,6 +358,9 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     m.u32("ssm.inner_size", s.scan_channels);
     m.u32("ssm.state_size", s.space_state);
     m.u32("ssm.time_step_rank", s.scan_rank);
+    if (!s.attends()) {
+      m.writer.add_bool(s.arch + ".ssm.dt_b_c_rms", s.family->has_role(ir::Role::SsmStepNorm));
+    }
   }
   if (s.conv_taps > 0) m.u32("shortconv.l_cache", s.conv_taps);
   if (s.has_groups()) add_group_metadata(s, m);

@@ -23,7 +23,9 @@ Result<ModelShape> ModelShape::read(const input::HfConfig& config, const SynthOp
 }
 
 bool ModelShape::attends() const {
-  return !family->has_role(ir::Role::StateSpace) || family->has_role(ir::Role::Attention);
+  const bool mixes =
+      family->has_role(ir::Role::StateSpace) || family->has_role(ir::Role::SelectiveScan);
+  return !mixes || family->has_role(ir::Role::Attention);
 }
 
 int64_t ModelShape::every_of(int64_t layer) const {
@@ -71,7 +73,7 @@ bool ModelShape::has_state_space(int64_t layer) const {
 
 bool ModelShape::has_attention(int64_t layer) const {
   if (conv_taps > 0) return kind_of(layer) != "conv";
-  if (scan_channels > 0) return kind_of(layer) != "linear_attention";
+  if (scan_channels > 0) return attends() && kind_of(layer) != "linear_attention";
   return space_heads == 0 || family->beside_attention || kind_of(layer) == "full_attention";
 }
 
