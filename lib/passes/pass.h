@@ -33,8 +33,6 @@ enum class Fact {
 };
 std::string_view name(Fact fact);  // "built", "matched", ...
 
-inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive
-
 // Options of the checking passes.
 struct CheckOptions {
   // No plan will be made: devices stay as placed, also those that cannot be
@@ -49,7 +47,7 @@ struct CheckOptions {
   plan::RunShape shape;          // context, batch and so on that memory is checked for
   bool largest_ctx = false;      // choose-context sets shape.ctx
   int64_t kv_budget_bytes = 0;   // at most so much for keys and values; 0: as needed
-  double disk_gbps = kDiskGbps;  // at which experts are read from disk
+  double disk_gbps = 0;         // at which experts are read from disk; 0: as the target says
 };
 
 // A hidden state that is kept for each token of a pass, for a drafter: of the stream, what this

@@ -159,6 +159,8 @@ class TargetParser {
              [&](const YamlNode& n) { cpu.read_gbps = number_of(n, "read_gbps", 0.001, 1e6); }},
             {"int8_tops",
              [&](const YamlNode& n) { cpu.int8_tops = number_of(n, "int8_tops", 0.0001, 1e5); }},
+            {"disk_gbps",
+             [&](const YamlNode& n) { cpu.disk_gbps = number_of(n, "disk_gbps", 0.001, 1e4); }},
             {"numa_nodes", [&](const YamlNode& n) {
                numa_nodes = static_cast<int>(number_of(n, "numa_nodes", 1, 64));
              }}});

@@ -35,6 +35,7 @@ struct CpuTarget {
   double bandwidth_gbps = 0;        // of all memory channels, as rated; 0: not stated
   double read_gbps = 0;             // measured, all cores; 0: not measured
   double int8_tops = 0;             // measured in long products, all cores; 0: not measured
+  double disk_gbps = 0;             // of experts' reads past the page cache; 0: not stated
 
   // One per core: two threads of one core share its memory port and its vector
   // units. A quota is rounded up, since throttling costs all threads alike.

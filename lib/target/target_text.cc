@@ -33,7 +33,7 @@ std::string cpu_text(const CpuTarget& cpu) {
                      cpu.cores, static_cast<double>(cpu.memory_bytes) / kGiB,
                      std::max<size_t>(1, cpu.numa.size()));
   return out + rate("bandwidth_gbps", cpu.bandwidth_gbps) + rate("read_gbps", cpu.read_gbps) +
-         rate("int8_tops", cpu.int8_tops) + "}";
+         rate("int8_tops", cpu.int8_tops) + rate("disk_gbps", cpu.disk_gbps) + "}";
 }
 
 std::string gpu_text(const GpuTarget& gpu) {

@@ -25,6 +25,23 @@ TEST(Probe, WritesATargetThatPredictionsUse) {
   EXPECT_THAT(estimate.out, HasSubstr("long prompts: "));
 }
 
+TEST(Probe, MeasuresTheDiskOfAFile) {
+  const TempDir dir;
+  const std::string large = dir.write("large", std::string(size_t{64} << 20, 'x')),
+                    small = dir.write("small", "x"), file = dir.path("machine.yaml");
+  const Finished probed = run_program({ktx_run(), "probe", "--disk", large, "-o", file});
+  ASSERT_EQ(probed.status, 0) << probed.err;
+  EXPECT_THAT(read_file(file), HasSubstr(", disk_gbps: "));
+  const Finished estimate = run_program(
+      {ktx_compile(), "--check", model_gguf("qwen3moe"), "--target", file, "--estimate"});
+  EXPECT_EQ(estimate.status, 0) << estimate.err;
+  for (const std::string& wrong : {small, dir.path("none")}) {
+    const Finished run = run_program({ktx_run(), "probe", "--disk", wrong});
+    EXPECT_EQ(run.status, 1);
+    EXPECT_THAT(run.err, HasSubstr(wrong));
+  }
+}
+
 // Of little memory it reads less, and says so where it is too little to tell memory from caches.
 TEST(Probe, MeasuresWithLittleMemory) {
   const TempDir dir;

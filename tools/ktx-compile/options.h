@@ -55,7 +55,7 @@ struct Options {
   bool list_unruled = false;
   bool coverage = false;
   bool estimate = false;
-  double disk_gbps = 3;             // passes::kDiskGbps
+  double disk_gbps = 0;             // 0: as the target says
   std::vector<std::string> quants;  // of a config alone: names of usual_types.def
   bool fix = false;
   std::vector<std::string> explain;   // module paths

@@ -216,6 +216,7 @@ struct Options {
   PullFlags pull;
 
   std::string probe_file;  // probe; "": stdout
+  std::string probe_disk;  // a file on it; "": not measured
 
   // bench
   std::vector<int64_t> bench_prompt;

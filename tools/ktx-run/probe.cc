@@ -13,6 +13,7 @@
 #include "lib/target/gpu_rates.h"
 #include "lib/target/target_text.h"
 #include "tools/ktx-run/commands.h"
+#include "tools/ktx-run/disk_rate.h"
 #include "tools/ktx-run/int8_rate.h"
 #include "tools/ktx-run/probe_hosts.h"
 #include "tools/ktx-run/read_bandwidth.h"
@@ -78,6 +79,16 @@ int run_probe(const Options& options) {
   if (!machine) {
     fmt::print(stderr, "ktx-run: error: {}\n", machine.error().message);
     return 1;
+  }
+  if (!options.probe_disk.empty()) {
+    const Result<double> rate = hosts ? Error{"--disk is for one machine: experts of several hosts "
+                                              "are not read from disk"}
+                                      : measure_disk_rate(options.probe_disk);
+    if (!rate) {
+      fmt::print(stderr, "ktx-run: error: {}\n", rate.error().message);
+      return 1;
+    }
+    machine->cpu.disk_gbps = *rate / 1e9;
   }
   const std::string text =
       fmt::format("# Measured by ktx-run probe, {} threads{}.\n{}", machine->cpu.default_threads(),

@@ -155,6 +155,11 @@ bool is_expert_matrix(const ir::Param& param) {
   return param.name == "gate" || param.name == "up" || param.name == "down";
 }
 
+double disk_gbps(const PricedModel& model) {
+  if (model.check.disk_gbps > 0) return model.check.disk_gbps;
+  return model.target.cpu.disk_gbps > 0 ? model.target.cpu.disk_gbps : kDiskGbps;
+}
+
 // Which of the CPU's experts may be on disk: none of a plan for several hosts.
 void add_disk(const PricedModel& model, const Placement& placement, Sums& sums) {
   const DeviceId cpu;
@@ -262,7 +267,7 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   Estimate estimate;
   estimate.shape = model.check.shape;
   estimate.shape.step_tokens = placement.streams.way.chunk;
-  estimate.disk_gbps = model.check.disk_gbps;
+  estimate.disk_gbps = disk_gbps(model);
   plan::StateLayout all_states;
   for (const State& state : formulas.states) all_states.add(state.number, state.floats);
   estimate.shape.state_bytes = all_states.bytes();

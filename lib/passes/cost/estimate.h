@@ -22,6 +22,8 @@
 
 namespace ktx::passes {
 
+inline constexpr double kDiskGbps = 3;  // of a usual NVMe drive
+
 struct DeviceUse {
   std::string name;  // "cpu", "cuda:0"
   uint64_t weight_bytes = 0;

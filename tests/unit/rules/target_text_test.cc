@@ -18,6 +18,7 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   machine.cpu.numa.resize(2);
   machine.cpu.read_gbps = 412.5;
   machine.cpu.int8_tops = 11.25;
+  machine.cpu.disk_gbps = 6.5;
   machine.gpus.resize(2);
   machine.gpus[0].name = "NVIDIA H200";
   machine.gpus[0].compute_major = 9;
@@ -45,6 +46,7 @@ TEST(TargetText, IsReadAsTheSameMachine) {
   EXPECT_EQ(read.cpu.numa.size(), 2u);
   EXPECT_EQ(read.cpu.isa, Isa::Amx);
   EXPECT_EQ(read.cpu.read_gbps, 412.5);
+  EXPECT_EQ(read.cpu.disk_gbps, 6.5);
   ASSERT_EQ(read.gpus.size(), 2u);
   EXPECT_EQ(read.gpus[0].pcie_gbps, 55.25);
   EXPECT_EQ(read.gpus[0].peer_gbps, 340);
