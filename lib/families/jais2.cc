@@ -5,9 +5,9 @@
 namespace ktx::families {
 namespace {
 
-constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,       kGqaAttention,    kGatelessMlp,
-                                                kBiasedLayerNorms, kBiasedFinalNorm, kModelRotary,
-                                                kHead};
+constexpr std::span<const ModuleRow> kTree[] = {
+    kCausalStem,      kGqaAttention, kGatelessMlp, kBiasedLayerNorms,
+    kBiasedFinalNorm, kModelRotary,  kHead};
 
 constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys, kKvHeadKeys,        kMlpKeys,     kLayerNormModelKeys, kHeadKeys,

@@ -1,10 +1,10 @@
-// Models that compute what Llama does and are stored under names of their own: InternLM2 and XVERSE,
-// whose converters put rows of q and k in the order of pairs, and openPangu-Embedded, whose rows
-// stay in halves and whose attention has biases.
+// Models that compute what Llama does and are stored under names of their own: InternLM2 and
+// XVERSE, whose converters put rows of q and k in the order of pairs, and openPangu-Embedded, whose
+// rows stay in halves and whose attention has biases.
 //
 // Their modules have other names in their own code (attention.wqkv, feed_forward.w1); the tree is
-// Llama's. InternLM2's dynamic scaling begins behind the context that it was made for, where no file
-// says it.
+// Llama's. InternLM2's dynamic scaling begins behind the context that it was made for, where no
+// file says it.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 

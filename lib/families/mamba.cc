@@ -70,10 +70,10 @@ constexpr ConfigAlias kAliases[] = {
     {"time_step_rank", "mamba_dt_rank"},    {"intermediate_size", ""},
 };
 constexpr ConfigDefault kDefaults[] = {
-    {"mamba_d_conv", "4"},      {"mamba_d_state", "16"},
-    {"mamba_expand", "2"},      {"max_position_embeddings", "1048576"},
-    {"rms_norm_eps", "1e-5"},   {"mamba_conv_bias", "true"},
-    {"mixer_rms_eps", "1e-6"},  {"tie_word_embeddings", "true"},
+    {"mamba_d_conv", "4"},     {"mamba_d_state", "16"},
+    {"mamba_expand", "2"},     {"max_position_embeddings", "1048576"},
+    {"rms_norm_eps", "1e-5"},  {"mamba_conv_bias", "true"},
+    {"mixer_rms_eps", "1e-6"}, {"tie_word_embeddings", "true"},
 };
 constexpr GgufSign kSignsFalcon[] = {
     {.key = "ssm.dt_b_c_rms", .min = 1, .max = 1, .always_written = true}};

@@ -44,9 +44,9 @@ struct CheckOptions {
   bool for_target = false;
   bool has_gguf = true;  // false: tensor types are assumed
   rules::Dialect dialect = rules::Dialect::Ktx;
-  plan::RunShape shape;          // context, batch and so on that memory is checked for
-  bool largest_ctx = false;      // choose-context sets shape.ctx
-  int64_t kv_budget_bytes = 0;   // at most so much for keys and values; 0: as needed
+  plan::RunShape shape;         // context, batch and so on that memory is checked for
+  bool largest_ctx = false;     // choose-context sets shape.ctx
+  int64_t kv_budget_bytes = 0;  // at most so much for keys and values; 0: as needed
   double disk_gbps = 0;         // at which experts are read from disk; 0: as the target says
 };
 
