@@ -42,13 +42,14 @@ const std::map<std::string, Names> kMayInclude = {
      {"lib/ir", "lib/arch", "lib/program", "lib/reference", "lib/input", "lib/rules", "lib/target",
       "kernels", "lib/plan"}},
     {"lib/runtime", {"lib/plan", "kernels", "lib/target"}},
+    {"lib/lora", {"lib/runtime", "lib/input"}},
     {"lib/server", {"lib/runtime", "lib/text"}},
     {"lib/c_api", {"lib/runtime", "lib/text"}},
     {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
     {"tools/ktx-pull", {"lib/plan_cache", "lib/input"}},
     {"tools/ktx-run",
-     {"lib/runtime", "lib/server", "lib/text", "lib/trust", "lib/plan_cache", "lib/plan",
-      "lib/target"}},
+     {"lib/runtime", "lib/server", "lib/lora", "lib/text", "lib/trust", "lib/plan_cache",
+      "lib/plan", "lib/target"}},
 };
 
 // Folders of lib/passes: each may include those before it, and the headers of lib/passes itself,

@@ -8,6 +8,7 @@
 #include "lib/ops/step_attrs.h"
 #include "lib/program/program.h"
 #include "lib/program/stages.h"
+#include "lib/runtime/cpu/ops/low_rank.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -70,6 +71,11 @@ AttentionAttrs attention_of(const StepAttrs& attrs) {
 
 }  // namespace
 
+void BoundPlan::add(BoundStep step) {
+  scratch_bytes = std::max(scratch_bytes, step.run->scratch_bytes());
+  steps.push_back(std::move(step));
+}
+
 Result<AttentionPartials> make_partials(const program::Program& program, int64_t ctx) {
   constexpr int64_t kMaxFloats = int64_t{1} << 26, kMaxRows = 1 << 16;
   int64_t floats = 0, rows = 0;
@@ -116,16 +122,22 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
                               options.shares,
                               options.partials,
                               options.expert_counts,
-                              options.experts};
+                              options.experts,
+                              options.lora ? options.lora->of_step(i) : nullptr};
+    StepFacts own_facts = facts_of(program, own);
+    if (context.lora) {
+      bound.add({KTX_TRY(make_low_rank(context, *context.lora)), i, StepOp::MatmulHeads, true});
+      facts.push_back(low_rank_facts(own_facts, low_rank_room(program, *context.lora, true)));
+      own_facts.accesses.push_back(low_rank_room(program, *context.lora, false));
+    }
     auto step = bind_step(context, options.cpu_op ? options.cpu_op : cpu_op);
     if (!step) {
       return Error{fmt::format("step {} ({} of {}): {} (the plan was made by ktx {}, this is {})",
                                i, info(own.op).name, printable(own.module), step.error().message,
                                printable(plan.provenance.ktx_version), KTX_VERSION)};
     }
-    bound.scratch_bytes = std::max(bound.scratch_bytes, (*step)->scratch_bytes());
-    bound.steps.push_back({step.take(), i, own.op});
-    facts.push_back(facts_of(program, own));
+    bound.add({step.take(), i, own.op});
+    facts.push_back(std::move(own_facts));
   }
   bound.stages = find_stages(facts);
   for (const Stage& stage : bound.stages) {

@@ -23,11 +23,14 @@ namespace ktx::runtime {
 
 class ExpertCounts;
 class ExpertCache;
+class LoraWeights;
 
 struct BoundStep {
   std::unique_ptr<CpuStep> run;
   uint32_t number = 0;  // in the program
   StepOp op = StepOp::Embed;
+  bool ahead =
+      false;  // a part of that step that runs before it, and leaves its outputs as they are
 };
 
 // Of the whole plan, or of one part of it (BindOptions::first_step).
@@ -35,6 +38,8 @@ struct BoundPlan {
   std::vector<BoundStep> steps;  // those that this precision has, in order
   std::vector<Stage> stages;     // by index in steps
   int64_t scratch_bytes = 0;     // one thread's, for any step
+
+  void add(BoundStep step);
 };
 
 // For sequences of up to `ctx` tokens: room for the parts of one token's rows, or of some tokens
@@ -52,6 +57,7 @@ struct BindOptions {
   AttentionPartials* partials = nullptr;
   ExpertCounts* expert_counts = nullptr;  // of activations; must outlive the result; null: none
   ExpertCache* experts = nullptr;         // of routed experts; must outlive the result; null: none
+  const LoraWeights* lora = nullptr;      // adapters; must outlive the result; null: none
   CpuOpTable cpu_op = nullptr;            // null: those of cpu_ops.def
   // Steps [first_step, first_step + step_count) of the plan.
   uint32_t first_step = 0;

@@ -46,6 +46,7 @@ class CpuBackend final : public Backend {
     if (experts_) {
       prediction_ = KTX_TRY(ExpertPrediction::create(setup.plan, setup.kv, arena_, own, *experts_));
     }
+    own.lora = setup.lora;  // (what predicts experts does without)
     for (size_t p = 0; p < parts.parts.size(); ++p) {
       const Part& part = parts.parts[p];
       if (part.kind != Part::Kind::Cpu) continue;

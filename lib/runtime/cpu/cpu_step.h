@@ -147,6 +147,7 @@ void use_batch(kernels::KvView& kv, const Batch& batch, SequenceKind kind);
 
 class ExpertCounts;
 class ExpertCache;
+struct LoraProduct;
 
 // What binding one step may look at.
 struct BindContext {
@@ -162,6 +163,7 @@ struct BindContext {
   AttentionPartials* partials = nullptr;  // null: threads do not share rows
   ExpertCounts* expert_counts = nullptr;  // null: nobody counts activations
   ExpertCache* experts = nullptr;         // null: all are in the mapping
+  const LoraProduct* lora = nullptr;      // of a product; null: it has no low-rank terms
 
   BoundView input(int i) const { return view(step.inputs, i); }
   BoundView output(int i) const { return view(step.outputs, i); }

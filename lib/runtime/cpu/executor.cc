@@ -208,8 +208,9 @@ void Executor::end_stage(int next) {
   if (begun_stage_ >= 0) {
     if (!times_.empty()) note_time(begun_stage_);
     if (done_ && !fault_ && !stopped_) {
-      for_each_step(plan_.stages[begun_stage_],
-                    [&](int32_t step) { done_(plan_.steps[step].number); });
+      for_each_step(plan_.stages[begun_stage_], [&](int32_t step) {
+        if (!plan_.steps[step].ahead) done_(plan_.steps[step].number);
+      });
     }
   }
   timer_ = Timer();

@@ -44,6 +44,7 @@ namespace ktx::runtime {
 
 class ExpertCache;
 class HostGroup;
+class LoraWeights;
 class Backend;
 class Gpu;
 
@@ -63,7 +64,8 @@ struct BackendSetup {
   bool check_finite = false;
   bool count_experts = false;  // by expert
   ExpertCounts* expert_counts = nullptr;
-  ExpertCache* experts = nullptr;  // null: the CPU's are in the mapping
+  ExpertCache* experts = nullptr;     // null: the CPU's are in the mapping
+  const LoraWeights* lora = nullptr;  // adapters; null: none
   std::function<void(const StepResult&)> on_result;
   std::function<void(const StepRepeat&)> on_repeat = {};
   CpuOpTable cpu_op = nullptr;  // null: those of cpu_ops.def

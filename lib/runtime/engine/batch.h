@@ -13,6 +13,7 @@
 // The arrays are allocated once for the largest step; kernels read them in place.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +21,7 @@
 
 #include "lib/ops/step_ops.h"
 #include "lib/program/sequence_kind.h"
+#include "lib/runtime/lora/lora_choice.h"
 #include "lib/runtime/sampling/token_filter.h"
 
 namespace ktx::runtime {
@@ -39,6 +41,12 @@ struct SequenceState {
   std::vector<StateOut> outs;
 };
 
+// Rows, one after the other, of texts with the same adapters.
+struct LoraRun {
+  int64_t first = 0, rows = 0;
+  const LoraChoice* choice = nullptr;
+};
+
 struct Batch {
   int64_t tokens = 0;   // T
   int64_t outputs = 0;  // R
@@ -54,6 +62,8 @@ struct Batch {
   std::function<void()> before_filters;
   program::ByBlockKind<std::vector<std::byte* const*>> tables;
   std::vector<SequenceState> states;  // per sequence; of no meaning where a model has none
+  // By RowKind, and of rows with adapters alone.
+  std::array<std::vector<LoraRun>, 3> lora_runs;
   // Which experts of a streamed part a device computes where the CPU and a GPU share them
   // (lib/program/joint_experts.h): the GPU's or the rest; All: any other part.
   enum class Experts { All, OfGpu, Rest } experts = Experts::All;

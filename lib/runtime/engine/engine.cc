@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/runtime/engine/engine_state.h"
+#include "lib/runtime/lora/lora_runs.h"
 #include "lib/support/strings.h"
 
 namespace ktx::runtime {
@@ -61,6 +62,16 @@ Isa Engine::isa() const {
 }
 const Sizes& Engine::sizes() const {
   return state_->sizes;
+}
+const std::vector<LoraInfo>& Engine::lora() const {
+  return state_->adapters;
+}
+LoraChoice Engine::own_lora() const {
+  std::vector<LoraUse> uses;
+  for (const LoraInfo& adapter : lora()) {
+    uses.push_back({static_cast<int32_t>(uses.size()), adapter.scale});
+  }
+  return chosen(std::move(uses));
 }
 SequenceCache& Engine::cache() const {
   return state_->cache;
@@ -203,6 +214,7 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
     batch.tokens += count;
   }
   if (batch.tokens == 0) return Forward::Done;
+  if (s.lora) find_lora_runs(items, batch);
   if (!s.cache.begin_pass(items, batch)) {
     batch.outputs = 0;
     return Forward::CacheFull;

@@ -115,7 +115,13 @@ class Engine {
 
   // What its texts keep, and what is kept of earlier ones.
   SequenceCache& cache() const;
-  Sequence new_sequence(std::string owner = {}) { return Sequence(cache(), std::move(owner)); }
+  // The adapters of EngineOptions::lora, in its order, and all of them as strong as given there.
+  const std::vector<LoraInfo>& lora() const;
+  LoraChoice own_lora() const;
+  // `lora`: chosen() of these (lora_choice.h).
+  Sequence new_sequence(const std::string& owner = {}, LoraChoice lora = {}) {
+    return Sequence(cache(), owner, std::move(lora));
+  }
   // What runs the steps: their times and trace, activations by expert, rows of the cache wherever
   // they are. Not for running: forward() does.
   PlanRunner& runner() const;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/kernel_id.h"
 #include "lib/plan/memory.h"
@@ -23,6 +24,7 @@ class ThreadPool;
 namespace ktx::runtime {
 
 class Gpu;
+struct LoraAdapter;
 struct ExpertCacheOptions;
 class HostGroup;
 using Precision = kernels::Precision;
@@ -69,8 +71,10 @@ struct EngineOptions {
   int64_t sequence_logits = 1;             // else for so many of each sequence
   int64_t rollback_tokens = 0;             // BatchItem::rollback, where a model has states
   std::optional<Isa> isa;                  // else the best of the machine
-  bool drafter = false;                    // open the plan that this one has as its drafter
-  bool verify = false;                     // check the hashes of all weights first
+  // Adapters that sequences can choose of, by their place here.
+  std::vector<std::shared_ptr<const LoraAdapter>> lora;
+  bool drafter = false;  // open the plan that this one has as its drafter
+  bool verify = false;   // check the hashes of all weights first
   // Main memory for routed experts of the CPU; others are read when they are needed
   // (experts/expert_room.h). Absent: mapped if all fit, else cached; 0: always mapped.
   std::optional<int64_t> expert_memory_bytes;

@@ -13,6 +13,7 @@
 #include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/experts/expert_cache.h"
 #include "lib/runtime/experts/expert_note.h"
+#include "lib/runtime/lora/lora_weights.h"
 #include "lib/support/file_stamp.h"
 #include "lib/support/thread_pool.h"
 
@@ -48,6 +49,8 @@ struct Engine::State {
   std::shared_ptr<ThreadPool> pool;
   OwnedExpertCache experts;  // null: all are mapped
   std::unique_ptr<ExpertNote> expert_note;
+  std::optional<LoraWeights> lora;  // none: there are no adapters
+  std::vector<LoraInfo> adapters;
   std::unique_ptr<PlanRunner> runner;
   std::unique_ptr<WarmUp> warm_up;
   std::vector<Pass> passes;  // as many as may be in flight, in turn

@@ -22,6 +22,7 @@ struct Sizes {
   // in `memory` instead of these weights.
   int64_t expert_slots = 0;
   uint64_t expert_bytes = 0;
+  uint64_t lora_bytes = 0;  // of adapters, in memory of their own
   std::vector<std::string> notes;
 };
 

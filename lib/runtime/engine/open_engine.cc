@@ -13,6 +13,7 @@
 #include "lib/runtime/experts/expert_room.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/host_memory.h"
+#include "lib/runtime/lora/lora_adapter.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
 
@@ -60,6 +61,20 @@ Status take_hosts(const plan::PlanView& plan, EngineOptions& options) {
   }
   options.hosts->set_names(std::move(names));
   return {};
+}
+
+Result<LoraWeights> take_adapters(const plan::PlanView& plan, const EngineOptions& options) {
+  if (!plan::has_hosts(plan)) return LoraWeights::make(plan, options.lora);
+  return Error{
+      "the plan is for several hosts, where adapters are not supported; compile one for this host"};
+}
+
+Status make_lora_room(LoraWeights& lora, Sizes& sizes) {
+  const uint64_t room = lora.room_bytes(sizes.shape.step_tokens);
+  sizes.lora_bytes = lora.weight_bytes();
+  sizes.memory.arena_bytes += room;
+  sizes.memory.total_bytes += room + lora.weight_bytes();
+  return lora.open(sizes.shape.step_tokens);
 }
 
 // Sets the context and the chunk where they depend on what is free, and the GPUs that had to be
@@ -118,7 +133,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
     s.kept_hidden = find_kept_hidden(plan);
-    std::optional<uint64_t> available = target::available_memory();
+    if (!given.lora.empty()) s.lora = KTX_TRY(take_adapters(plan, given));
+    for (const auto& one : given.lora) s.adapters.push_back({one->name, one->path, one->scale});
+    std::optional<uint64_t> available = target::available_memory();  // beside adapters
     if (available) *available -= std::min(*available, given.reserved_bytes);
     EngineOptions options = given;
     KTX_TRY(take_hosts(plan, options));
@@ -126,6 +143,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const std::string note = KTX_TRY(choose_by_room(plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
+    if (s.lora) KTX_TRY(make_lora_room(*s.lora, s.sizes));
     KTX_TRY(choose_expert_slots(plan, options, available, s.sizes));
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = KTX_TRY(isa_of_run(plan, options));
@@ -148,6 +166,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
                                            .experts = s.experts.get(),
+                                           .lora = s.lora ? &*s.lora : nullptr,
                                            .on_result = options.on_result,
                                            .on_repeat = options.on_repeat,
                                            .cpu_op = options.cpu_op,

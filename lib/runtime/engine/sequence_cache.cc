@@ -119,7 +119,8 @@ void SequenceCache::end_pass(std::span<const BatchItem> items, Batch& batch, boo
   }
 }
 
-Sequence::Sequence(SequenceCache& cache, std::string owner) : owner_(std::move(owner)) {
+Sequence::Sequence(SequenceCache& cache, const std::string& owner, LoraChoice lora)
+    : owner_(prefix_owner(owner, lora)), lora_(std::move(lora)) {
   set_cache(&cache);
 }
 
@@ -131,6 +132,7 @@ void Sequence::set_cache(SequenceCache* cache) {
 
 Sequence::Sequence(Sequence&& other) noexcept
     : owner_(std::move(other.owner_)),
+      lora_(std::move(other.lora_)),
       length_(std::exchange(other.length_, 0)),
       tables_(std::exchange(other.tables_, {})) {
   KTX_ASSERT(other.ahead_ == 0);
@@ -144,6 +146,7 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
   set_cache(other.cache_);
   other.set_cache(cache);
   std::swap(owner_, other.owner_);
+  std::swap(lora_, other.lora_);
   std::swap(length_, other.length_);
   std::swap(tables_, other.tables_);
   return *this;

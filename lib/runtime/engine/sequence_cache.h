@@ -19,6 +19,7 @@
 
 #include "lib/runtime/cache/kv_pools.h"
 #include "lib/runtime/cache/prefix_cache.h"
+#include "lib/runtime/lora/lora_choice.h"
 
 namespace ktx::runtime {
 
@@ -30,8 +31,9 @@ class SequenceCache;
 // A text in the cache. Frees its blocks when destroyed; the engine must live longer.
 class Sequence {
  public:
-  // `owner`: whose text it is. What is kept for reuse is found by the same owner alone.
-  explicit Sequence(SequenceCache& cache, std::string owner = {});
+  // `owner`: whose text it is. What is kept for reuse is found by the same owner alone, with the
+  // same adapters.
+  explicit Sequence(SequenceCache& cache, const std::string& owner = {}, LoraChoice lora = {});
   Sequence(Sequence&&) noexcept;
   Sequence& operator=(Sequence&&) noexcept;
   ~Sequence();
@@ -49,6 +51,7 @@ class Sequence {
   void truncate(int64_t length);
   bool can_truncate(int64_t length) const;  // to so many, and no fewer
 
+  const LoraChoice& lora() const { return lora_; }
   const KvTables& tables() const { return tables_; }
   // Its states of a fixed size; kNoState where there are none.
   StateSlot states() const {
@@ -59,7 +62,8 @@ class Sequence {
   friend class SequenceCache;
   void set_cache(SequenceCache* cache);  // which knows its sequences
   SequenceCache* cache_ = nullptr;
-  std::string owner_;
+  std::string owner_;  // with its adapters (prefix_owner)
+  LoraChoice lora_;
   int64_t length_ = 0, ahead_ = 0;
   KvTables tables_;
 };
@@ -95,8 +99,9 @@ class SequenceCache {
   // rest, the last token left out (its logits are wanted). Works at whole blocks: length() must be
   // a multiple of 64, else nothing happens.
   PrefixHit reuse(Sequence& sequence, std::span<const int32_t> tokens);
-  PrefixBlocks find(std::span<const int32_t> tokens, const std::string& owner = {}) const {
-    return prefixes_.find(tokens, owner);
+  PrefixBlocks find(std::span<const int32_t> tokens, const std::string& owner = {},
+                    const LoraChoice& lora = {}) const {
+    return prefixes_.find(tokens, prefix_owner(owner, lora));
   }
   // Keeps what the sequence holds for reuse, whole blocks only; `tokens` are those in it. The
   // sequence can go on.
@@ -104,8 +109,9 @@ class SequenceCache {
   // The same with the last, partly filled block, and ends the sequence.
   void retire(Sequence sequence, std::span<const int32_t> tokens);
   // Drops a kept text except blocks with other users.
-  void forget(std::span<const int32_t> tokens, const std::string& owner = {}) {
-    prefixes_.forget(tokens, owner);
+  void forget(std::span<const int32_t> tokens, const std::string& owner = {},
+              const LoraChoice& lora = {}) {
+    prefixes_.forget(tokens, prefix_owner(owner, lora));
   }
 
   // For session files (session_file.h): the bytes of a sequence's rows of keys and values, on all

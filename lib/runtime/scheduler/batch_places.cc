@@ -47,7 +47,9 @@ int64_t BatchScheduler::missing_blocks(const Running& next) const {
     promised += text_blocks(std::ssize(running->tokens)) - blocks_for(running->begun());
   }
   PrefixBlocks kept;
-  if (next.request.reuse_cache) kept = engine_.cache().find(next.tokens, cache_owner(next.owner));
+  if (next.request.reuse_cache) {
+    kept = engine_.cache().find(next.tokens, cache_owner(next.owner), next.request.lora);
+  }
   const CacheState cache = engine_.cache().state();
   const int64_t needed = text_blocks(std::ssize(next.tokens)) - kept.found;
   return needed + promised - (cache.free + cache.idle - kept.idle);

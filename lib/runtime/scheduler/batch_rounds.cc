@@ -113,12 +113,13 @@ void BatchScheduler::end_where(
 
 // A sequence of its own for the text as it is now, with what the cache has of it.
 PrefixHit BatchScheduler::place_anew(Running& running) {
-  running.sequence.emplace(engine_.new_sequence(cache_owner(running.owner)));
+  const std::string owner = cache_owner(running.owner);
+  running.sequence.emplace(engine_.new_sequence(owner, running.request.lora));
   PrefixHit hit;
   running.blocks.clear();
   if (running.request.reuse_cache) {
     hit = engine_.cache().reuse(*running.sequence, running.tokens);
-    running.blocks = block_names(running.tokens, cache_owner(running.owner));
+    running.blocks = block_names(running.tokens, prefix_owner(owner, running.request.lora));
   }
   running.kept_blocks = running.sequence->length() / KvCache::kBlockTokens;
   running.parting = -1;
@@ -237,6 +238,7 @@ void BatchScheduler::publish_stats() {
     slot.answered = running->answered();
     slot.sampler = running->sampler.state();
     slot.sampling = running->request.sampling;
+    slot.lora = running->request.lora;
     std::vector<int32_t>& text = slot.tokens;
     // Usually the same text with one token more.
     if (text.size() > running->tokens.size() || text.size() + 16 < running->tokens.size() ||

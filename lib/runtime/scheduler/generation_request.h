@@ -27,6 +27,7 @@
 
 #include "lib/runtime/cache/prefix_cache.h"
 #include "lib/runtime/draft/speculation.h"
+#include "lib/runtime/lora/lora_choice.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/sampling/token_filter.h"
 #include "lib/runtime/scheduler/key_shares.h"
@@ -102,6 +103,7 @@ struct GenerationOptions {
   int64_t max_draft_tokens = kMaxDraftTokens;  // in a pass, where the scheduler drafts; 0: none
   int slot = -1;                               // the place in the batch that it waits for; -1: any
   std::optional<ContextShift> shift;           // none: the answer ends. Needs a limit of tokens.
+  LoraChoice lora;                             // adapters that it is computed with
 };
 
 struct GenerationRequest : GenerationOptions {

@@ -98,7 +98,9 @@ struct BatchScheduler::Running : TextRun {
     progress.seconds = seconds(Clock::now() - admitted);
     request.on_progress(progress);
   }
-  SlotText slot_text() const { return {tokens, answered(), sampler.state(), request.sampling}; }
+  SlotText slot_text() const {
+    return {tokens, answered(), sampler.state(), request.sampling, request.lora};
+  }
 
   RequestId id;
   GenerationRequest request;

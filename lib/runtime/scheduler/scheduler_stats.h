@@ -10,6 +10,7 @@
 
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/experts/expert_cache_use.h"
+#include "lib/runtime/lora/lora_choice.h"
 #include "lib/runtime/sampling/sampler.h"
 
 namespace ktx::runtime {
@@ -93,6 +94,7 @@ struct SlotText {
   int64_t answered = 0;  // of these, the last ones are the answer so far
   std::optional<SamplerState> sampler;
   SamplingOptions sampling;
+  LoraChoice lora = {};
 };
 
 // A place in the batch. Places keep the text that was there last, so that it can be

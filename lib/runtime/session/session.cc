@@ -9,8 +9,9 @@
 
 namespace ktx::runtime {
 
-Session::Session(Engine& engine, Sampler sampler) : engine_(&engine), text_(std::move(sampler)) {
-  text_.sequence.emplace(engine.new_sequence());
+Session::Session(Engine& engine, Sampler sampler, LoraChoice lora)
+    : engine_(&engine), text_(std::move(sampler)) {
+  text_.sequence.emplace(engine.new_sequence({}, std::move(lora)));
 }
 
 // What the text took, up to its last token.

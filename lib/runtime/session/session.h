@@ -67,7 +67,8 @@ class Session {
   // within a chunk, watch().
   using Progress = std::function<bool(int64_t done, int64_t total)>;
 
-  Session(Engine& engine, Sampler sampler);
+  // `lora`: Engine::new_sequence. Such a session has no files.
+  Session(Engine& engine, Sampler sampler, LoraChoice lora = {});
 
   // Appends tokens and computes them, chunk by chunk. ContextFull: nothing was
   // changed. Other outcomes and errors: tokens() holds what was computed.

@@ -117,10 +117,17 @@ Status visit_rows(Engine& engine, const Sequence& sequence, bool write, const Vi
   return engine.runner().visit_kv(sequence.tables(), sequence.length(), write, call);
 }
 
+// A file does not say which adapters its keys and values were computed with.
+Status check_no_adapters(const Sequence& sequence) {
+  if (sequence.lora().empty()) return {};
+  return Error{"a text that is computed with adapters (--lora) is not kept in files"};
+}
+
 // All but the hash, to `file`, which has write(data, size).
 template <class Target>
 Status write_session(Target& file, Engine& engine, const SavedSession& session,
                      const Sequence& sequence) {
+  KTX_TRY(check_no_adapters(sequence));
   KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
   const Hash128 plan = engine.plan().identity;
   SessionHeader header = {};
@@ -256,6 +263,7 @@ namespace {
 
 Result<SavedSession> load_from(File opened, const std::string& path, Engine& engine,
                                Sequence& sequence) {
+  KTX_TRY(check_no_adapters(sequence));
   HashedReader file(std::move(opened), path);
   const auto refuse = [&](const std::string& why) -> Error {
     return Error{fmt::format("{}: {}", path, why)};

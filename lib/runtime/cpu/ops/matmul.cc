@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
+#include "lib/runtime/cpu/ops/low_rank.h"
 #include "lib/runtime/cpu/ops/matmul_input.h"
 #include "lib/runtime/cpu/ops/row_runs.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
@@ -30,6 +31,7 @@ class MatmulStep final : public CpuStep {
     args_.bias = bias_.data();
     args_.accumulate = context.attrs<MatmulAttrs>().accumulate != 0;
     rows_ = y.rows;
+    KTX_TRY(low_rank_.bind(context.lora, rows_, context.isa));
     threads_ = context.threads;
     shares_ = context.shares;
     weight_bytes_ = w.bytes() + bias_.bytes();
@@ -37,6 +39,7 @@ class MatmulStep final : public CpuStep {
   }
 
   StepWork begin(const Batch& batch) override {
+    batch_ = &batch;
     args_.tokens = batch.rows(rows_);
     if (args_.tokens == 0) return {};
     tokens_.rows = args_.tokens;
@@ -75,9 +78,12 @@ class MatmulStep final : public CpuStep {
       if (row < next_->rows) args.next = next_->data + row * next_->row_bytes;
     }
     kernel_(args);
+    if (low_rank_.any()) low_rank_.add(*batch_, region, args_.y, args_.y_stride, scratch);
   }
 
-  int64_t scratch_bytes() const override { return kernels::matmul_scratch_bytes(args_.w.cols); }
+  int64_t scratch_bytes() const override {
+    return std::max(kernels::matmul_scratch_bytes(args_.w.cols), low_rank_.scratch_bytes());
+  }
 
  private:
   // Rows of the last items of a prompt, for which threads wait. (Each item copies its tokens'
@@ -121,6 +127,8 @@ class MatmulStep final : public CpuStep {
   kernels::MatmulArgs args_;
   kernels::MatmulKernel kernel_;
   SmallWeight bias_;
+  LowRankTerms low_rank_;
+  const Batch* batch_ = nullptr;  // of the pass at hand
   ValueType input_ = ValueType::Q8;
   RowKind rows_ = RowKind::Token;
   RowRuns runs_;

@@ -1,0 +1,29 @@
+#include "lib/runtime/lora/lora_choice.h"
+
+#include <algorithm>
+
+namespace ktx::runtime {
+
+LoraChoice chosen(std::vector<LoraUse> uses) {
+  std::ranges::stable_sort(uses, {}, &LoraUse::adapter);
+  LoraChoice choice;
+  for (const LoraUse& use : uses) {
+    if (!choice.empty() && choice.back().adapter == use.adapter) choice.pop_back();
+    choice.push_back(use);
+  }
+  std::erase_if(choice, [](const LoraUse& use) { return use.scale == 0; });
+  return choice;
+}
+
+std::string prefix_owner(const std::string& owner, const LoraChoice& choice) {
+  if (choice.empty()) return owner;
+  // No owner's name has a zero byte.
+  std::string name = owner + '\0';
+  for (const LoraUse& use : choice) {
+    name.append(reinterpret_cast<const char*>(&use.adapter), sizeof(use.adapter));
+    name.append(reinterpret_cast<const char*>(&use.scale), sizeof(use.scale));
+  }
+  return name;
+}
+
+}  // namespace ktx::runtime

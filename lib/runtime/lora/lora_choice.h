@@ -1,0 +1,34 @@
+// Which adapters a text is computed with, and how strongly.
+//
+//   LoraChoice choice = chosen({{1, 0.5f}, {0, 0}});   // {{1, 0.5}}
+//   prefix_owner("key 7", choice);                     // not that of another choice
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ktx::runtime {
+
+struct LoraUse {
+  int32_t adapter = 0;  // index in EngineOptions::lora
+  float scale = 1;      // of 1: as strong as its file says
+  bool operator==(const LoraUse&) const = default;
+};
+
+// An adapter of an engine.
+struct LoraInfo {
+  std::string name, path;
+  float scale = 1;  // of texts that choose nothing
+};
+
+// Rising by adapter, each once and none with scale 0: texts with equal choices are computed alike.
+using LoraChoice = std::vector<LoraUse>;
+
+// Of an adapter that is there twice the last counts.
+LoraChoice chosen(std::vector<LoraUse> uses);
+
+// Whose texts share keys and values (prefix_cache.h): an owner's with the same adapters.
+std::string prefix_owner(const std::string& owner, const LoraChoice& choice);
+
+}  // namespace ktx::runtime
