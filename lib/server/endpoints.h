@@ -27,6 +27,7 @@ struct ServerContext {
   std::function<HttpCounts()> http_counts;
   std::string slot_dir;         // where /slots saves; "": nowhere
   std::string owner;            // of the request (owner_of), "" where there are no keys
+  runtime::LoraChoice lora;     // of the model by the name that the request gave it
   runtime::ShareOf share;       // whose part of the batch its answers take
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;

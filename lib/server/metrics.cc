@@ -177,6 +177,7 @@ ApiStatus get_plan(const ServerContext& context, const HttpRequest&, const HttpR
   json["memory"] = {{"weights", memory.weight_bytes},
                     {"activations", memory.arena_bytes},
                     {"kv_cache", memory.kv_bytes}};
+  if (const uint64_t bytes = model.engine->sizes().lora_bytes) json["memory"]["adapters"] = bytes;
   // Weights by layer and device: the placement picture.
   std::map<std::pair<int64_t, std::string>, uint64_t> placed;
   for (const program::Step& step : plan.program->steps) {

@@ -256,7 +256,12 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
 
 void Server::answer(const Route& route, ServerContext context, const HttpRequest& request,
                     const HttpReplyPtr& reply) {
-  if (context.model) reply->set_model(context.model->id);
+  if (context.model) {
+    reply->set_model(context.model->id);
+    if (!context.model->adapters.list().empty()) {
+      context.lora = context.model->adapters.choice(requested_model(request));
+    }
+  }
   // The JSON library throws on fields of a type that was not checked before use; that
   // is the request's mistake, and must not be the end of the server.
   try {

@@ -43,9 +43,11 @@ std::string compile(const std::string& gguf, const std::string& rules = "cpu-onl
 }
 
 std::unique_ptr<runtime::Engine> open(const std::string& plan, Precision precision,
-                                      const std::vector<std::string>& adapters = {}) {
+                                      const std::vector<std::string>& adapters = {},
+                                      int threads = 2, std::optional<Isa> isa = {}) {
   runtime::EngineOptions options;
-  options.threads = 2;
+  options.threads = threads;
+  options.isa = isa;
   options.precision = precision;
   options.all_logits = true;
   options.max_batch = 8;
@@ -223,6 +225,21 @@ TEST_P(LoraBatch, GivesEachTextItsOwnAdapters) {
     } else {
       EXPECT_GT(distance(found[i], without).mean, 0.01) << i;
     }
+  }
+}
+
+TEST_P(LoraBatch, DependsOnNoThreadsChunksOrVectors) {
+  const std::vector<int32_t> text = random_text(90, 4);
+  const LoraChoice choice = {{0, 1}, {1, 0.5f}};
+  const auto expected = logits_of(*engine_, choice, text);
+  EXPECT_EQ(logits_of(*engine_, choice, text, 7), expected);
+  std::vector<std::pair<int, std::optional<Isa>>> others = {{1, {}}, {3, {}}};
+  if (detect_isa() >= Isa::Avx2) others.emplace_back(2, Isa::Avx2);
+  for (const auto& [threads, isa] : others) {
+    const auto engine =
+        open(plan_, Precision::Fast, {dir_.path("a.gguf"), dir_.path("b.gguf")}, threads, isa);
+    ASSERT_TRUE(engine);
+    EXPECT_EQ(logits_of(*engine, choice, text), expected) << threads;
   }
 }
 

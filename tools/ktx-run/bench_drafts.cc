@@ -57,7 +57,7 @@ Result<DraftRun> BenchDrafts::generate(int64_t count, int64_t sequences, int64_t
   std::vector<DraftedText> texts;
   for (int64_t i = 0; i < sequences; ++i) {
     DraftedText& text = texts.emplace_back(greedy);
-    text.sequence = engine_.new_sequence();
+    text.sequence = engine_.new_sequence({}, engine_.own_lora());
     text.tokens = bench_tokens(depth + 1, engine_.vocab_size(), static_cast<uint64_t>(i));
     text.begin = depth + 1;
     if (most > 0 && script_) text.answer = &answers_[static_cast<size_t>(i)];

@@ -52,7 +52,9 @@ Status bench_forward(runtime::Engine& engine, std::span<const runtime::BatchItem
 }
 
 BenchRuns::BenchRuns(runtime::Engine& engine, int64_t most_sequences) : engine_(engine) {
-  for (int64_t i = 0; i < most_sequences; ++i) sequences_.push_back(engine.new_sequence());
+  for (int64_t i = 0; i < most_sequences; ++i) {
+    sequences_.push_back(engine.new_sequence({}, engine.own_lora()));
+  }
 }
 
 Status BenchRuns::fill(int64_t depth) {

@@ -355,7 +355,10 @@ int run_chat(const Options& options) {
   if (const Status chosen = choose_template(options.plan, options.chat_template, *model); !chosen) {
     return fail(chosen.error().message);
   }
-  const int status = Chat(options, *model, runtime::Session(*model->engine, sampler.take())).run();
+  const int status =
+      Chat(options, *model,
+           runtime::Session(*model->engine, sampler.take(), model->engine->own_lora()))
+          .run();
   const Status saved = record->save(*model->engine);
   return saved ? status : fail(saved.error().message);
 }

@@ -86,7 +86,8 @@ Result<bool> generate(const Options& options) {
   if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};
   runtime::Session session(*model.engine,
                            KTX_TRY(runtime::Sampler::create(sampling_options(options.sampling),
-                                                            model.engine->vocab_size())));
+                                                            model.engine->vocab_size())),
+                           model.engine->own_lora());
   session.speculate(model.speculation.get());
   session.keep_logits(options.json && options.logprobs >= 0);
   catch_interrupts(SecondInterrupt::Ends);

@@ -9,6 +9,7 @@
 #include "lib/target/isa.h"
 #include "lib/text/chat_template/known_templates.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
+#include "tools/ktx-run/adapters.h"
 #include "tools/ktx-run/drafting.h"
 #include "tools/option_readers.h"
 
@@ -77,6 +78,7 @@ Result<LoadedModel> load_model(const std::string& plan, const EngineFlags& flags
                                const DraftFlags& draft) {
   const Timer timer;
   runtime::EngineOptions options = engine_options(flags);
+  options.lora = KTX_TRY(read_adapters(flags.lora));
   KTX_TRY(make_room_for_drafts(draft, plan, options));
   std::unique_ptr<runtime::Engine> engine = KTX_TRY(runtime::Engine::open(plan, options));
   text::Tokenizer tokenizer = KTX_TRY(tokenizer_of(plan, engine->plan()));

@@ -48,7 +48,8 @@ struct EngineFlags {
   bool verify = false;
   bool huge_pages = false;
   bool check_finite = false;
-  std::string record_experts;  // file; "": none
+  std::string record_experts;     // file; "": none
+  std::vector<std::string> lora;  // FILE[:SCALE] of adapters (adapters.h)
   // No flag: the hosts of a run on several (host_run.h); null: this machine alone.
   std::shared_ptr<runtime::HostGroup> hosts;
   // Likewise: rows of logits in a pass, and who sees results of steps.

@@ -18,6 +18,7 @@
 #include "lib/target/target.h"
 #include "lib/text/chat_template/known_templates.h"
 #include "tools/build_facts.h"
+#include "tools/ktx-run/adapters.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
@@ -72,6 +73,7 @@ struct Common {
 
   const Options& options;
   bool several = false;
+  Adapters adapters;  // of the only one
   runtime::StepTurns turns;
   std::unique_ptr<StepProfile> profile;  // of the only one
   std::unique_ptr<RequiredSignature> signature;
@@ -133,6 +135,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   engine.sequence_logits = pooling != runtime::Pooling::Last       ? kMeanRows
                            : plan::any_host_uses_gpus(file.view()) ? 1
                                                                    : kPromptRows;
+  engine.lora = common.adapters;
   KTX_TRY(make_room_for_drafts(options.draft, plan.path, engine));
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
@@ -164,6 +167,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   model->verbose = options.serve.verbose;
   model->context_shift = options.serve.context_shift;
   model->aliases = options.serve.aliases;
+  model->adapters.open(model->engine->lora());
   model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
   model->id = plan.name;
   model->created = std::chrono::duration_cast<std::chrono::seconds>(
@@ -194,11 +198,12 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   return model;
 }
 
-server::ModelStoreOptions store_options(const ServeFlags& flags) {
+server::ModelStoreOptions store_options(const ServeFlags& flags, const Adapters& adapters) {
   server::ModelStoreOptions options;
   options.sources = flags.sources;
   options.name = flags.name;
   options.aliases = flags.aliases;
+  for (const auto& adapter : adapters) options.aliases.push_back(adapter->name);
   options.tags = flags.tags;
   options.strict = flags.strict_model;
   options.load_on_demand = flags.models_autoload;
@@ -269,6 +274,10 @@ Status serve(const Options& options) {
   Common common(options);
   common.several = options.serve.sources.size() > 1 ||
                    std::filesystem::is_directory(options.serve.sources[0], ignored);
+  common.adapters = KTX_TRY(read_adapters(options.engine.lora));
+  if (common.several && !common.adapters.empty()) {
+    return Error{"--lora: adapters are of one model, and the server has several; start one for it"};
+  }
   server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
   if (const auto& hosts = options.engine.hosts) {
     server_settings.failure = [hosts] { return hosts->failure(); };
@@ -280,7 +289,7 @@ Status serve(const Options& options) {
   common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
   KTX_TRY(check_named_plans(common));
   auto models = std::make_shared<server::ModelStore>(
-      store_options(options.serve),
+      store_options(options.serve, common.adapters),
       [&common](const server::OfferedPlan& plan) { return load(plan, common); });
   if (options.serve.self_test && !models->several()) KTX_TRY(models->load_now(""));
   server::Server server(server_settings);

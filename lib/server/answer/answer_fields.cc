@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/server/request/constraint_fields.h"
+#include "lib/server/request/lora_field.h"
 #include "lib/server/request/sampling_fields.h"
 
 namespace ktx::server {
@@ -51,6 +52,7 @@ AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in) {
   fields.tell_progress = in.flag("return_progress", false);
   fields.max_seconds = in.number("max_seconds", 0, 0, 1e6);
   fields.priority = static_cast<int>(in.whole("priority", 0, -1 << 30, 1 << 30));
+  fields.own_lora = read_lora(model, in);
   fields.reasoning = read_reasoning_limit(model, in);
   read_constraint(in, fields.constraint);
   return fields;
@@ -63,6 +65,7 @@ ApiStatus make_specs(const ServerContext& context, const AnswerFields& fields,
     AnswerSpec spec;
     static_cast<runtime::GenerationOptions&>(spec) = fields;
     spec.prompt = prompt;
+    spec.lora = fields.own_lora.value_or(context.lora);
     spec.owner = context.owner;
     spec.share = context.share;
     spec.share.priority = fields.priority;

@@ -23,16 +23,17 @@ struct AnswerFields : runtime::GenerationOptions {
   bool prompt_logprobs = false;
   bool tell_times = false, tell_progress = false;
   bool ignore_eos = false;
-  double max_seconds = 0;  // the request's own deadline; 0: none
-  int priority = 0;        // among those of its key; lower is sooner
+  double max_seconds = 0;                       // the request's own deadline; 0: none
+  int priority = 0;                             // among those of its key; lower is sooner
+  std::optional<runtime::LoraChoice> own_lora;  // else that of the model's name
   ReasoningLimit reasoning;
   Constraint constraint;
 };
 
 // Reads model, n, stream, max_seconds, stop, seed, sampling, max_tokens, cache_prompt, id_slot,
 // n_keep, n_discard, timings_per_token, return_progress, ignore_eos, speculative.n_max,
-// priority, reasoning_budget and what constrains the answer (constraint_fields.h); mistakes are
-// noted in `in`.
+// priority, lora, reasoning_budget and what constrains the answer (constraint_fields.h); mistakes
+// are noted in `in`.
 AnswerFields read_answer_fields(const ServedModel& model, FieldReader& in);
 
 // reasoning_budget, under each of its names, and its message; else the server's.

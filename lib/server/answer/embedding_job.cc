@@ -29,6 +29,7 @@ void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimens
     dimensions_ = dimensions;
     owner_ = context.owner;
     share_ = context.share;
+    lora_ = context.lora;
     limit_seconds_ = context.request_seconds;
     const auto batch = static_cast<size_t>(model_->engine->max_batch());
     while (submitted_ < std::min(batch, texts_.size()) && !outcome_.error) submit_next();
@@ -46,6 +47,7 @@ void EmbeddingJob::submit_next() {
   request.prompt = texts_[index];
   request.owner = owner_;
   request.share = share_;
+  request.lora = lora_;
   request.embed = pooling_;
   if (limit_seconds_ > 0) {
     request.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(limit_seconds_);

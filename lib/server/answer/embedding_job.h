@@ -55,6 +55,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   std::vector<runtime::RequestId> ids_;
   std::string owner_;
   runtime::ShareOf share_;
+  runtime::LoraChoice lora_;
   int64_t dimensions_ = 0, limit_seconds_ = 0;
   size_t submitted_ = 0, ended_ = 0;
   bool gone_ = false;

@@ -26,6 +26,7 @@ ApiStatus read_resumed(const ServerContext& context, const Json& body, const cha
                     "resume_slot", ""};
   }
   fields.sampling = text.sampling;
+  if (!fields.own_lora) fields.own_lora = text.lora;
   read_sampling(in, 0, *model.tokenizer, fields.sampling);
   return in.status();
 }

@@ -14,6 +14,7 @@
 #include "lib/server/filters/reasoning_budget.h"
 #include "lib/server/filters/reasoning_filter.h"
 #include "lib/server/models/offered_plans.h"
+#include "lib/server/models/served_adapters.h"
 #include "lib/text/answers/reasoning.h"
 #include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
@@ -38,6 +39,7 @@ struct ServedModel {
   std::optional<bool> reasons_first;                  // likewise; none: the template decides
   ReasoningLimit reasoning_limit;                     // likewise
   runtime::Pooling pooling = runtime::Pooling::Last;  // of embeddings
+  ServedAdapters adapters;                            // of the engine
   std::string id;                                     // "qwen3moe-q4_k_m"
   std::vector<std::string> aliases;                   // other names
   std::string path;                                   // of the plan

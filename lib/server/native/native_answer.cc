@@ -200,6 +200,9 @@ Json generation_settings(const ServedModel& model, const AnswerFields& fields) {
   json["grammar"] = fields.constraint.kind == Constraint::Kind::Gbnf ? fields.constraint.text : "";
   json["grammar_lazy"] = false;
   json["lora"] = Json::array();
+  for (const runtime::LoraUse& use : fields.own_lora.value_or(model.adapters.choice())) {
+    json["lora"].push_back({{"id", use.adapter}, {"scale", decimal(use.scale)}});
+  }
   return json;
 }
 

@@ -131,9 +131,11 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
   const std::string& owner = context.owner;
   const std::string action = request.query_value("action");
   if (action == "erase") {
-    const std::vector<int32_t> tokens = scheduler.slot_text(slot, owner).tokens;
-    scheduler.call(
-        [&](Engine& engine) { engine.cache().forget(tokens, scheduler.cache_owner(owner)); });
+    const runtime::SlotText erased = scheduler.slot_text(slot, owner);
+    const std::vector<int32_t>& tokens = erased.tokens;
+    scheduler.call([&](Engine& engine) {
+      engine.cache().forget(tokens, scheduler.cache_owner(owner), erased.lora);
+    });
     if (!scheduler.set_slot_text(slot, {}, owner)) {
       return ApiError{409, fmt::format("slot {} is busy", slot), "id", "busy"};
     }
@@ -191,7 +193,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
           answered = text.answered;
           if (running != nullptr) return keep(engine, session, *running);
           // What of an ended text is still in the cache.
-          runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner));
+          runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner), text.lora);
           std::vector<int32_t> longer = text.tokens;
           longer.push_back(0);
           engine.cache().reuse(sequence, longer);

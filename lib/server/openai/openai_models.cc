@@ -55,6 +55,15 @@ Json model_json(ModelStore& models, const ModelStatus& status) {
   return json;
 }
 
+// An adapter, which requests name as a model.
+Json adapter_json(const runtime::LoraInfo& adapter, const ModelStatus& status) {
+  return {{"id", adapter.name},
+          {"object", "model"},
+          {"created", status.model->created},
+          {"owned_by", "ktx"},
+          {"parent", status.plan.name}};
+}
+
 // The same in Anthropic's form.
 Json anthropic_model(const ModelStatus& status) {
   const int64_t created = status.model ? status.model->created : status.plan.modified;
@@ -86,6 +95,11 @@ ApiStatus get_models(const ServerContext& context, const HttpRequest& request,
   Json data = Json::array(), listed = Json::array();
   for (const ModelStatus& status : models) {
     data.push_back(model_json(*context.models, status));
+    if (status.model) {
+      for (const runtime::LoraInfo& adapter : status.model->adapters.list()) {
+        data.push_back(adapter_json(adapter, status));
+      }
+    }
     // llama.cpp's list beside OpenAI's.
     listed.push_back({{"name", status.plan.name},
                       {"model", status.plan.name},

@@ -1,0 +1,36 @@
+#include "lib/server/models/served_adapters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lib/support/result.h"
+
+namespace ktx::server {
+
+void ServedAdapters::open(std::vector<runtime::LoraInfo> adapters) {
+  list_ = std::move(adapters);
+  for (const runtime::LoraInfo& adapter : list_) scales_.push_back(adapter.scale);
+}
+
+std::vector<float> ServedAdapters::scales() const {
+  const std::lock_guard lock(*mutex_);
+  return scales_;
+}
+
+void ServedAdapters::set_scales(std::vector<float> scales) {
+  KTX_ASSERT(scales.size() == list_.size());
+  const std::lock_guard lock(*mutex_);
+  scales_ = std::move(scales);
+}
+
+runtime::LoraChoice ServedAdapters::choice(const std::string& name) const {
+  const auto named = std::ranges::find(list_, name, &runtime::LoraInfo::name);
+  if (!name.empty() && named != list_.end()) {
+    return {{static_cast<int32_t>(named - list_.begin()), named->scale == 0 ? 1 : named->scale}};
+  }
+  std::vector<runtime::LoraUse> uses;
+  for (const float scale : scales()) uses.push_back({static_cast<int32_t>(uses.size()), scale});
+  return runtime::chosen(std::move(uses));
+}
+
+}  // namespace ktx::server
