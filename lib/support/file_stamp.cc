@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "lib/support/moved_file.h"
+
 namespace ktx {
 namespace {
 
@@ -30,7 +32,9 @@ Result<FileStamp> stamp_file(const std::string& path) {
 }
 
 Status check_unchanged(const std::string& path, const FileStamp& stamp) {
-  const Result<FileStamp> now = stamp_file(path);
+  Result<FileStamp> now = stamp_file(path);
+  // Removed; or moved elsewhere by another process, and not whole any more (moved_file.h).
+  if (!now) now = stamp_file(path + kMovingSuffix);
   if (!now || *now == stamp) return {};
   return Error{fmt::format(
       "{}: the file was changed or replaced while it was read; start again when it is whole",

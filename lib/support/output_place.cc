@@ -121,6 +121,14 @@ Status look_at(OutputPlace& place, const struct stat& info) {
 
 }  // namespace
 
+void sync_folder_of(const std::string& path) {
+  const std::string folder = folder_of(path);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
+}
+
 std::string describe(const OutputPlace& place) {
   struct stat info = {};
   const bool link = lstat(place.given.c_str(), &info) == 0 && S_ISLNK(info.st_mode);

@@ -39,6 +39,10 @@ int open_output(const OutputPlace& place, int flags);
 // All of it. 0, or the error's number.
 int write_all(int fd, std::string_view bytes);
 
+// Brings names that were made, changed or removed in the folder of `path` to the disk. A file
+// system that cannot do it keeps them in its own time.
+void sync_folder_of(const std::string& path);
+
 // "PATH", or "PATH (a link to REAL)" where links were followed.
 std::string describe(const OutputPlace& place);
 

@@ -11,10 +11,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "lib/support/may_replace.h"
@@ -56,7 +56,8 @@ bool in_memory(int fd) {
 
 }  // namespace
 
-Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magic, mode_t mode) {
+Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magic, mode_t mode,
+                                std::string_view suffix) {
   OutputPlace place = KTX_TRY(find_output(target));
   if (place.kind == OutputPlace::Kind::Stream) {
     return Error{
@@ -68,7 +69,7 @@ Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magi
   // The file may be renamed or removed by its last writer between open and lock:
   // then the lock is on a file that has lost its name (it may be a finished one),
   // which must not be touched.
-  const std::string path = place.path + ".work";
+  const std::string path = place.path + std::string(suffix);
   for (int attempt = 0; attempt < 100; ++attempt) {
     const int fd =
         ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
@@ -89,7 +90,7 @@ Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magi
                       mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
     if (same && S_ISREG(mine.st_mode)) {
       take_permissions(fd, place);
-      return WorkFile(std::move(place), fd);
+      return WorkFile(std::move(place), suffix, fd);
     }
     close(fd);
     if (same) return not_ours(path);
@@ -99,6 +100,7 @@ Result<WorkFile> WorkFile::open(const std::string& target, std::string_view magi
 
 WorkFile::WorkFile(WorkFile&& other) noexcept
     : place_(std::move(other.place_)),
+      suffix_(std::move(other.suffix_)),
       fd_(std::exchange(other.fd_, -1)),
       writing_(std::move(other.writing_)),
       committed_(other.committed_),
@@ -119,8 +121,26 @@ uint64_t WorkFile::size() const {
   return fstat(fd_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-Status WorkFile::reserve(uint64_t bytes) {
-  if (bytes == 0) return truncate(0);
+namespace {
+
+Error disk_full(const std::string& target, uint64_t bytes, uint64_t available) {
+  return Error{
+      fmt::format("{}: no space left on the device: the file needs {} ({} bytes), {} "
+                  "({} bytes) are free; free some or write elsewhere",
+                  target, human_bytes(bytes), bytes, human_bytes(available), available)};
+}
+
+// With those that the file has already.
+uint64_t free_bytes(int fd) {
+  struct statvfs space = {};
+  struct stat info = {};
+  if (fstatvfs(fd, &space) != 0 || fstat(fd, &info) != 0) return UINT64_MAX;
+  return uint64_t{space.f_bavail} * space.f_frsize + static_cast<uint64_t>(info.st_blocks) * 512;
+}
+
+}  // namespace
+
+Status WorkFile::check_space(uint64_t bytes, uint64_t given_back) const {
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       limit.rlim_cur < bytes) {  // a write past it would be a signal, not an error
@@ -129,21 +149,16 @@ Status WorkFile::reserve(uint64_t bytes) {
                     "of {} bytes; raise the limit (ulimit -f)",
                     target(), human_bytes(bytes), bytes, limit.rlim_cur)};
   }
-  struct statvfs space = {};
-  struct stat info = {};
-  const bool known = fstatvfs(fd_, &space) == 0 && fstat(fd_, &info) == 0;
-  const uint64_t available = known ? uint64_t{space.f_bavail} * space.f_frsize +
-                                         static_cast<uint64_t>(info.st_blocks) * 512
-                                   : UINT64_MAX;
-  const auto full = [&] {
-    return Error{
-        fmt::format("{}: no space left on the device: the file needs {} ({} bytes), {} "
-                    "({} bytes) are free; free some or write elsewhere",
-                    target(), human_bytes(bytes), bytes, human_bytes(available), available)};
-  };
-  if (bytes > available) return full();  // fallocate would fill the disk to find out
+  const uint64_t needed = bytes - std::min(bytes, given_back), available = free_bytes(fd_);
+  if (needed > available) return disk_full(target(), needed, available);
+  return {};
+}
+
+Status WorkFile::reserve(uint64_t bytes) {
+  if (bytes == 0) return truncate(0);
+  KTX_TRY(check_space(bytes));  // fallocate would fill the disk to find out
   if (!in_memory(fd_) && fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno == ENOSPC || errno == EDQUOT) return full();
+    if (errno == ENOSPC || errno == EDQUOT) return disk_full(target(), bytes, free_bytes(fd_));
     if (errno != EOPNOTSUPP && errno != ENOSYS) return error("cannot reserve space", errno);
   }
   return truncate(bytes);
@@ -231,13 +246,7 @@ Status WorkFile::commit(bool sync) {
     return error("cannot put it in place", errno);
   }
   committed_ = true;
-  if (!sync) return {};
-  const std::string folder = std::filesystem::path(place_.path).parent_path().string();
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    fsync(fd);  // a file system that cannot do it keeps the rename in its own time
-    close(fd);
-  }
+  if (sync) sync_folder_of(place_.path);
   return {};
 }
 

@@ -14,6 +14,9 @@
 // m.gguf -o m.gguf` must not destroy the model. The new file gets its permissions. A symbolic
 // link stays, and its target is replaced (output_place.h); the work file is beside that target.
 // Pipes and devices are refused: write_file.h writes to them.
+//
+// Another `suffix` than ".work" is for work files that other writers of the target must not start
+// over: those that hold the only copy of what is in them (moved_file.h).
 #pragma once
 
 #include <sys/types.h>
@@ -35,16 +38,20 @@ class WorkFile {
  public:
   // A `magic` of "" is any file's. `mode` is that of a new file, less the umask.
   static Result<WorkFile> open(const std::string& target, std::string_view magic,
-                               mode_t mode = 0666);
+                               mode_t mode = 0666, std::string_view suffix = ".work");
   WorkFile(WorkFile&&) noexcept;
   WorkFile& operator=(WorkFile&&) = delete;
   ~WorkFile();
 
   const std::string& target() const { return place_.given; }
+  std::string path() const { return place_.path + suffix_; }
   uint64_t size() const;
   // Makes the file this large, with its space on the disk, in zeros where nothing was
   // written. Fails with needed and free bytes.
   Status reserve(uint64_t bytes);
+  // Whether a file of `bytes` may be written and has space on the disk, where `given_back` bytes
+  // become free while it is.
+  Status check_space(uint64_t bytes, uint64_t given_back = 0) const;
   Status truncate(uint64_t bytes);
   // Any of the calls at a time goes through the system, which has one writer of a file at a
   // time: the others copy into the file's memory (of what reserve() has reserved). With four
@@ -59,12 +66,13 @@ class WorkFile {
   Status commit(bool sync = true);
 
  private:
-  WorkFile(OutputPlace place, int fd) : place_(std::move(place)), fd_(fd) {}
+  WorkFile(OutputPlace place, std::string_view suffix, int fd)
+      : place_(std::move(place)), suffix_(suffix), fd_(fd) {}
   bool copy_into_memory(uint64_t offset, std::span<const std::byte> bytes);
-  std::string path() const { return place_.path + ".work"; }
   Error error(std::string_view what, int error_number) const;
 
   OutputPlace place_;
+  std::string suffix_;
   int fd_ = -1;
   std::unique_ptr<std::mutex> writing_ = std::make_unique<std::mutex>();  // who may wait for none
   bool committed_ = false;
