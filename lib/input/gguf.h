@@ -104,6 +104,9 @@ struct GgufOptions {
   bool header_only_ok = false;
   // Accept tensors of 64-bit integers, which are tables and no weights: the map of a draft head.
   bool tables = false;
+  // The model is being moved into a plan (lib/support/moved_file.h): its files have the names of
+  // that time, and weights that were moved already are zeros.
+  bool moving = false;
 };
 
 // One file of the model: the only one, or a shard.

@@ -18,6 +18,7 @@
 #include "lib/input/file_kind.h"
 #include "lib/input/gguf.h"
 #include "lib/support/byte_reader.h"
+#include "lib/support/moved_file.h"
 #include "lib/support/shard_names.h"
 #include "lib/support/strings.h"
 
@@ -404,11 +405,27 @@ class GgufReader {
   }
 
  private:
+  // What a move has left of a model would be read as zeros.
+  static Status refuse_moving(const std::string& path) {
+    std::error_code error;
+    const bool rest = path.ends_with(kMovingSuffix);
+    if (!rest && (std::filesystem::exists(path, error) ||
+                  !std::filesystem::exists(path + kMovingSuffix, error))) {
+      return {};
+    }
+    return Error{
+        fmt::format("{}: ktx-compile --consume was stopped while it moved this model into "
+                    "a plan; give the same command again, which goes on with it",
+                    rest ? path.substr(0, path.size() + 1 - sizeof(kMovingSuffix)) : path)};
+  }
+
   // Appends the shard and its tensors; returns its metadata.
   static Result<std::vector<GgufValue>> read_shard(GgufFile& gguf, const std::string& path,
                                                    const GgufOptions& options) {
-    Result<FileStamp> stamp = stamp_file(path);  // before anything is read
-    MappedFile file = KTX_TRY(MappedFile::open(path));
+    if (!options.moving) KTX_TRY(refuse_moving(path));
+    const std::string name = options.moving ? path + kMovingSuffix : path;
+    Result<FileStamp> stamp = stamp_file(name);  // before anything is read
+    MappedFile file = KTX_TRY(MappedFile::open(name));
     GgufShard shard{std::move(file), KTX_TRY(std::move(stamp))};
     std::vector<GgufValue> metadata;
     std::vector<GgufTensor> tensors;

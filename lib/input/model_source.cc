@@ -119,7 +119,8 @@ std::vector<ChatTemplate> gguf_chat_templates(const GgufFile& gguf) {
 }
 
 Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
-  auto opened = GgufFile::open(inputs.gguf_path, {.header_only_ok = inputs.header_only_ok});
+  auto opened = GgufFile::open(inputs.gguf_path,
+                               {.header_only_ok = inputs.header_only_ok, .moving = inputs.moving});
   if (!opened) {
     // A draft head has tables that no model has: what it is says more than that they cannot be
     // read.

@@ -31,6 +31,7 @@ struct ModelInputs {
   std::optional<std::string> tokenizer_path = {};  // see hf_tokenizer.h; else GGUF metadata
   Trust trust = Trust::Neither;
   bool header_only_ok = false;
+  bool moving = false;           // see GgufOptions
   bool all_differences = false;  // see merge_configs()
   // Called before the tokenizer is read, so that an unsupported architecture is reported before
   // an unreadable tokenizer. May be null.

@@ -7,10 +7,13 @@
 #include "lib/arch/build_graph.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <ranges>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -25,11 +28,13 @@
 #include "lib/passes/pack_requantized.h"
 #include "lib/passes/placement.h"
 #include "lib/passes/placement/chunk_tokens.h"
+#include "lib/plan/move_blobs.h"
 #include "lib/plan/pack_blobs.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_writer.h"
 #include "lib/plan/tensor_parts.h"
 #include "lib/rules/device_name.h"
+#include "lib/support/output_place.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -321,6 +326,34 @@ void pack_as_marlin(const plan::BlobRecord& blob, plan::BlobSource& source) {
   };
 }
 
+// What becomes free on the disk of the plan when the files are moved into it.
+uint64_t bytes_given_back(const std::string& path, std::span<const MovedFile> files) {
+  const Result<OutputPlace> place = find_output(path);
+  struct stat info = {};
+  const auto folder = place ? std::filesystem::path(place->path).parent_path() : "";
+  if (stat(folder.c_str(), &info) != 0) return 0;
+  uint64_t bytes = 0;
+  for (const MovedFile& file : files) bytes += file.device() == info.st_dev ? file.disk_bytes() : 0;
+  return bytes;
+}
+
+// Its progress is half that of the move and half that of the hashes.
+Status move_and_hash(plan::PlanWriter& writer, std::span<const plan::BlobSource> sources,
+                     std::span<MovedFile> files, plan::PackOptions pack) {
+  const auto progress = pack.progress;
+  const auto half = [&](uint64_t before) {
+    return [progress, before](uint64_t done, uint64_t total) {
+      if (progress) progress(before * total + done, 2 * total);
+    };
+  };
+  pack.progress = half(0);
+  KTX_TRY(plan::move_blobs(writer, sources, files, pack));
+  const MappedFile moved = KTX_TRY(writer.map());
+  pack.moved = &moved;
+  pack.progress = half(1);
+  return plan::pack_blobs(writer, sources, pack);
+}
+
 }  // namespace
 
 Result<plan::PlanContents> make_contents(const CompileState& state,
@@ -373,15 +406,28 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
     pack.files.push_back(&how.reuse->mapping());
   }
   plan::WriterOptions options;
-  options.source_key = plan::source_key(files);
+  options.moves = !how.move.empty();
+  if (options.moves) {
+    KTX_TRY(plan::check_movable(contents, pack.files));
+    options.given_back = bytes_given_back(path, how.move);
+  } else {
+    options.source_key = plan::source_key(files);
+  }
   plan::PlanWriter writer = KTX_TRY(plan::PlanWriter::create(path, std::move(contents), options));
-  KTX_TRY(plan::pack_blobs(writer, sources, pack));
-  KTX_TRY(source.gguf.check_unchanged());
+  if (options.moves) {
+    KTX_TRY(move_and_hash(writer, sources, how.move, pack));
+  } else {
+    KTX_TRY(plan::pack_blobs(writer, sources, pack));
+    KTX_TRY(source.gguf.check_unchanged());
+  }
   for (size_t i = 0; i < errors.size(); ++i) {
     rounded[i].relative_rms = errors[i]->relative_rms();
     rounded[i].largest_error = errors[i]->largest_error;
   }
-  KTX_TRY(writer.finish());
+  KTX_TRY(writer.complete());
+  // The last one first: that of a model's name has what a next run looks for.
+  for (MovedFile& file : std::views::reverse(how.move)) KTX_TRY(file.remove());
+  KTX_TRY(writer.put_in_place());
   return packed_weights;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "lib/passes/pass.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/plan/reuse_blobs.h"
+#include "lib/support/moved_file.h"
 #include "lib/support/result.h"
 
 namespace ktx::passes {
@@ -41,6 +43,8 @@ struct PackWeights {
   int threads = 0;                                   // 0: all cores
   std::function<void(uint64_t, uint64_t)> progress;  // gets bytes done and in all
   const plan::PlanFile* reuse = nullptr;  // has packed weights (reuse_blobs.h); may be null
+  // The source's shards, which are moved into the plan and removed (move_blobs.h); empty: none are.
+  std::span<MovedFile> move = {};
 };
 
 // The weights that were rounded to another format.
@@ -54,7 +58,8 @@ struct PackedWeights {
   plan::ReusedBlobs reused;
 };
 
-// Writes the whole plan to `path`: tables, weights on all cores, rename.
+// Writes the whole plan to `path`: tables, weights on all cores, rename. A failure of a move leaves
+// what the next one needs to go on.
 Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents contents,
                                 const input::ModelSource& source, const PackWeights& how);
 

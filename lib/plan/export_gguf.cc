@@ -28,16 +28,12 @@ Result<std::vector<TensorPart>> collect_parts(const PlanView& plan) {
     return Error{"the file has the weights of one host alone; export from the whole plan"};
   }
   std::vector<TensorPart> parts = tensor_parts(plan);
-  size_t next = 0;
-  for (uint32_t t = 0; t < plan.gguf_tensors.size(); ++t) {
-    const size_t first = next;
-    uint64_t bytes = 0;
-    for (; next < parts.size() && parts[next].tensor == t; ++next) bytes += parts[next].size;
-    if (cover_tensor(plan, t, std::span(parts).subspan(first, next - first))) continue;
-    return Error{fmt::format(
-        "tensor '{}' is in the plan with {} of its {} bytes as the source had "
-        "them; the GGUF cannot be rebuilt",
-        printable(plan.string(plan.gguf_tensors[t].name)), bytes, plan.gguf_tensors[t].size)};
+  if (const auto gap = find_gap(plan, parts)) {
+    const GgufTensorRecord& tensor = plan.gguf_tensors[gap->tensor];
+    return Error{
+        fmt::format("tensor '{}' is in the plan with {} of its {} bytes as the source had "
+                    "them; the GGUF cannot be rebuilt",
+                    printable(plan.string(tensor.name)), gap->bytes, tensor.size)};
   }
   return parts;
 }

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <mutex>
 
+#include "lib/plan/blob_assembler.h"
 #include "lib/plan/chunk_hash.h"
+#include "lib/plan/unpack_layout.h"
 #include "lib/support/strings.h"
 #include "lib/support/thread_count.h"
 #include "lib/support/thread_pool.h"
@@ -15,196 +17,29 @@
 namespace ktx::plan {
 namespace {
 
-constexpr uint64_t kMaxGranuleBytes = 1 << 20;
 constexpr uint64_t kMemoryBudgetBytes = 768 << 20;
-constexpr uint64_t kLetGoBytes = 8 << 20;
-// More are parts of rows, whose pages another weight reads, too.
-constexpr size_t kMostSlicesToLetGo = 1024;
 
 // Whether the source is hashed beside the blob: where both are not the same bytes.
 bool has_own_hash(const BlobSource& source) {
   return source.pack && source.packed.empty();
 }
 
-// The bytes of one worker: file ranges assembled from sources.
-class Assembler {
- public:
-  Assembler(const PlanContents& contents, std::span<const BlobSource> sources,
-            std::span<const MappedFile* const> files)
-      : contents_(contents), sources_(sources), files_(files) {}
-
-  // Fills `out` with the bytes of the file from `offset` on.
-  void assemble(const SegmentRecord& segment, uint64_t offset, std::span<std::byte> out) {
-    const uint64_t size = out.size();
-    const auto blobs = std::span(contents_.blobs).subspan(segment.first_blob, segment.blob_count);
-    auto blob = std::partition_point(blobs.begin(), blobs.end(), [&](const BlobRecord& record) {
-      return record.offset + record.size <= offset;
-    });
-    uint64_t at = offset;
-    for (; blob != blobs.end() && blob->offset < offset + size; ++blob) {
-      if (blob->offset > at) {
-        std::memset(out.data() + (at - offset), 0, blob->offset - at);
-        at = blob->offset;
-      }
-      const uint64_t end = std::min(offset + size, blob->offset + blob->size);
-      const auto index = segment.first_blob + static_cast<uint32_t>(blob - blobs.begin());
-      fill(index, at - blob->offset, out.subspan(at - offset, end - at));
-      at = end;
-    }
-    std::memset(out.data() + (at - offset), 0, offset + size - at);
-  }
-
- private:
-  void fill(uint32_t index, uint64_t offset, std::span<std::byte> out) {
-    const BlobRecord& blob = contents_.blobs[index];
-    const BlobSource& source = sources_[index];
-    if (blob.slice_count == 0) {
-      std::memcpy(out.data(), contents_.constants.at(index).data() + offset, out.size());
-    } else if (!source.packed.empty()) {
-      const auto part = source.packed.subspan(offset, out.size());
-      std::memcpy(out.data(), part.data(), part.size());
-      let_go(part);
-    } else if (!source.pack) {
-      copy_rows(source, offset, out);
-    } else {
-      pack(index, offset, out);
-    }
-  }
-
-  // Whole granules go where they belong; of those at both ends a part is copied.
-  void pack(uint32_t index, uint64_t offset, std::span<std::byte> out) {
-    const BlobRecord& blob = contents_.blobs[index];
-    const BlobSource& source = sources_[index];
-    const uint64_t granule = source.granule_bytes, end = offset + out.size();
-    for (uint64_t at = offset; at < end;) {
-      const uint64_t begin = at / granule * granule;
-      const uint64_t whole = end == blob.size ? end : end / granule * granule;
-      uint64_t to = whole;
-      if (at == begin && whole > at) {
-        source.pack(source.slices, at, out.subspan(at - offset, whole - at));
-        let_go_source(blob, source, at, whole);
-      } else {
-        to = std::min(end, begin + granule);
-        std::memcpy(out.data() + (at - offset), edge(index, begin) + (at - begin), to - at);
-      }
-      at = to;
-    }
-  }
-
-  // One granule. The next step begins with the one that this step ended in.
-  const std::byte* edge(uint32_t index, uint64_t begin) {
-    const BlobRecord& blob = contents_.blobs[index];
-    const BlobSource& source = sources_[index];
-    if (edge_blob_ == index && edge_begin_ == begin) return edge_.data();
-    edge_.resize(std::min(source.granule_bytes, blob.size - begin));
-    source.pack(source.slices, begin, edge_);
-    let_go_source(blob, source, begin, begin + edge_.size());
-    edge_blob_ = index;
-    edge_begin_ = begin;
-    return edge_.data();
-  }
-
-  // Pages of source files are not needed again. They are let go of some MiB at a time:
-  // each time all threads are interrupted.
-  void let_go(std::span<const std::byte> range) {
-    if (range.data() == done_.data() + done_.size()) {
-      done_ = {done_.data(), done_.size() + range.size()};
-      if (done_.size() < kLetGoBytes) return;
-      range = {};
-    }
-    let_go_now(done_);
-    done_ = range;
-  }
-
-  // Other sources are left alone: memory that is no mapping of a file would lose its contents.
-  void let_go_now(std::span<const std::byte> range) const {
-    if (range.empty()) return;
-    for (const MappedFile* file : files_) {
-      const auto bytes = file->bytes();
-      if (range.data() < bytes.data() || range.data() >= bytes.data() + bytes.size()) continue;
-      file->advise_dont_need(static_cast<size_t>(range.data() - bytes.data()), range.size());
-    }
-  }
-
-  // A layout without padding made bytes [begin, end) of the same bytes of the source,
-  // in another order within granules.
-  void let_go_source(const BlobRecord& blob, const BlobSource& source, uint64_t begin,
-                     uint64_t end) {
-    if (source.slices.size() > kMostSlicesToLetGo || source.source_bytes() != blob.size) return;
-    uint64_t at = 0;
-    for (const auto slice : source.slices) {
-      const uint64_t from = std::clamp(begin, at, at + slice.size()) - at;
-      const uint64_t to = std::clamp(end, at, at + slice.size()) - at;
-      if (to > from) let_go(slice.subspan(from, to - from));
-      at += slice.size();
-    }
-  }
-
-  void copy_rows(const BlobSource& source, uint64_t offset, std::span<std::byte> out) {
-    for (const std::span<const std::byte> slice : source.slices) {
-      if (out.empty()) return;
-      if (offset >= slice.size()) {
-        offset -= slice.size();
-        continue;
-      }
-      const auto part =
-          slice.subspan(offset, std::min<uint64_t>(out.size(), slice.size() - offset));
-      std::memcpy(out.data(), part.data(), part.size());
-      let_go(part);
-      out = out.subspan(part.size());
-      offset = 0;
-    }
-  }
-
-  const PlanContents& contents_;
-  std::span<const BlobSource> sources_;
-  std::span<const MappedFile* const> files_;
-  std::vector<std::byte> edge_;  // granule `edge_begin_` of blob `edge_blob_`
-  uint32_t edge_blob_ = kNone;
-  uint64_t edge_begin_ = 0;
-  std::span<const std::byte> done_;  // of a source, read and not let go of
-};
-
-Status check_sources(const PlanContents& contents, std::span<const BlobSource> sources) {
-  KTX_ASSERT(sources.size() == contents.blobs.size());
-  for (uint32_t i = 0; i < sources.size(); ++i) {
-    const BlobRecord& blob = contents.blobs[i];
-    const BlobSource& source = sources[i];
-    KTX_ASSERT(source.slices.size() >= blob.slice_count);
-    KTX_ASSERT(source.packed.empty() || source.packed.size() == blob.size);
-    KTX_ASSERT(source.granule_bytes >= 1 && source.granule_bytes <= kMaxGranuleBytes);
-    uint64_t have = 0;
-    if (blob.slice_count == 0) {
-      const auto constant = contents.constants.find(i);
-      have = constant == contents.constants.end() ? 0 : constant->second.size();
-    } else if (!source.pack && source.packed.empty()) {
-      have = source.source_bytes();
-    } else {
-      have = blob.size;
-    }
-    if (have != blob.size) {
-      return Error{fmt::format("weight '{}': its source has {} bytes, expected {}",
-                               printable(contents.strings[blob.name]), have, blob.size)};
-    }
-  }
-  return {};
-}
-
 // The hashes of what blobs are made of, where these are other bytes.
 class SourceHashes {
  public:
-  explicit SourceHashes(std::span<const BlobSource> sources)
-      : sources_(sources), hashes_(sizes_of(sources)) {}
+  SourceHashes(const PlanContents& contents, std::span<const BlobSource> sources,
+               const MappedFile* moved)
+      : contents_(contents), sources_(sources), moved_(moved), hashes_(sizes_of(sources)) {}
 
   // Hashes the pieces of the sources of the blobs' pieces that begin in the chunk; with a blob's
   // last piece all that is left of its source.
-  void add(const PlanContents& contents, const ChunkRange& chunk) {
-    const SegmentRecord& segment = contents.segments[chunk.segment];
+  Status add(const ChunkRange& chunk) {
+    const SegmentRecord& segment = contents_.segments[chunk.segment];
     const auto pieces = [](uint64_t bytes) {
       return (bytes + kBlobPieceBytes - 1) / kBlobPieceBytes;
     };
     for (uint32_t i = segment.first_blob; i < segment.first_blob + segment.blob_count; ++i) {
-      const BlobRecord& blob = contents.blobs[i];
+      const BlobRecord& blob = contents_.blobs[i];
       const uint64_t end = chunk.offset + chunk.size;
       if (!has_own_hash(sources_[i]) || blob.offset >= end) continue;
       if (blob.offset + blob.size <= chunk.offset) continue;
@@ -212,8 +47,11 @@ class SourceHashes {
       const uint64_t behind = std::min(pieces(end - blob.offset), pieces(blob.size));
       const uint64_t all = pieces(sources_[i].source_bytes());
       const uint64_t last = behind == pieces(blob.size) && before < behind ? all : behind;
-      for (uint64_t piece = before; piece < std::min(last, all); ++piece) add_piece(i, piece);
+      for (uint64_t piece = before; piece < std::min(last, all); ++piece) {
+        KTX_TRY(add_piece(i, piece));
+      }
     }
+    return {};
   }
   Hash128 of(uint32_t blob) const { return hashes_.of(blob); }
 
@@ -226,11 +64,24 @@ class SourceHashes {
     return sizes;
   }
 
-  void add_piece(uint32_t blob, uint64_t piece) {
-    hashes_.set(blob, piece, hash_source_piece(sources_[blob].slices, piece));
+  Status add_piece(uint32_t blob, uint64_t piece) {
+    if (moved_ == nullptr) {
+      hashes_.set(blob, piece, hash_source_piece(sources_[blob].slices, piece));
+      return {};
+    }
+    const BlobRecord& record = contents_.blobs[blob];
+    const uint64_t begin = piece * kBlobPieceBytes;
+    std::vector<std::byte> bytes(
+        std::min<uint64_t>(kBlobPieceBytes, sources_[blob].source_bytes() - begin));
+    KTX_TRY(
+        unpack_layout(record, moved_->bytes().subspan(record.offset, record.size), begin, bytes));
+    hashes_.set(blob, piece, hash_bytes(bytes));
+    return {};
   }
 
+  const PlanContents& contents_;
   std::span<const BlobSource> sources_;
+  const MappedFile* moved_;
   BlobHashes hashes_;
 };
 
@@ -262,7 +113,7 @@ class Worker {
 
   Status pack(size_t index) {
     const ChunkRange& chunk = writer_.layout().chunks[index];
-    source_hashes_.add(writer_.contents(), chunk);
+    KTX_TRY(source_hashes_.add(chunk));
     if (const auto expected = writer_.journaled_hash(index)) {
       Sha256 digest;
       if (KTX_TRY(walk(chunk, /*from_work_file=*/true, digest)) == *expected) {
@@ -270,15 +121,15 @@ class Worker {
       }
     }
     Sha256 digest;
-    const Hash128 hash = KTX_TRY(walk(chunk, /*from_work_file=*/false, digest));
+    const Hash128 hash = KTX_TRY(walk(chunk, /*from_work_file=*/options_.moved != nullptr, digest));
     for (const MappedFile* file : options_.files) KTX_TRY(file->check());
     return writer_.finish_chunk(index, hash, KTX_TRY(digest.digest()));
   }
 
  private:
-  // Hashes a chunk, either as a killed run left it or from its sources, which
-  // also writes it. The tail of a piece behind the chunk always comes from the
-  // sources: the next chunk may not be there yet.
+  // Hashes a chunk, either as it is in the work file or from its sources, which
+  // also writes it. The tail of a piece behind the chunk comes from the sources where
+  // the next chunk may not be there yet.
   Result<Hash128> walk(const ChunkRange& chunk, bool from_work_file, Sha256& digest) {
     const PlanContents& contents = writer_.contents();
     const SegmentRecord& segment = contents.segments[chunk.segment];
@@ -286,7 +137,8 @@ class Worker {
     const auto fetch = [&](uint64_t offset, uint64_t size) -> Result<std::span<const std::byte>> {
       if (work_.failed) return Error{};  // another worker has said why
       const auto out = std::span(buffer_).first(size);
-      if (from_work_file && offset < chunk.offset + chunk.size) {
+      const bool in_chunk = offset < chunk.offset + chunk.size;
+      if (from_work_file && (in_chunk || options_.moved != nullptr)) {
         KTX_TRY(writer_.read(offset, out));
       } else {
         assembler_.assemble(segment, offset, out);
@@ -301,7 +153,8 @@ class Worker {
     };
     const Hash128 hash =
         KTX_TRY(hash_chunk(contents.blobs, segment, chunk, hashes_, fetch, sink, &digest));
-    if (from_work_file && !(hash == *writer_.journaled_hash(index_of(chunk)))) {
+    const auto expected = writer_.journaled_hash(index_of(chunk));
+    if (from_work_file && expected && !(hash == *expected)) {
       report(-static_cast<int64_t>(reported));  // to be done again
     }
     return hash;
@@ -322,7 +175,7 @@ class Worker {
   BlobHashes& hashes_;
   SourceHashes& source_hashes_;
   Work& work_;
-  Assembler assembler_;
+  BlobAssembler assembler_;
   std::vector<std::byte> buffer_;  // of one step
 };
 
@@ -357,7 +210,7 @@ Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
   Work work;
   for (const ChunkRange& chunk : chunks) work.total_bytes += chunk.size;
   BlobHashes hashes(contents.blobs);
-  SourceHashes source_hashes(sources);
+  SourceHashes source_hashes(contents, sources, options.moved);
   ThreadPool pool(threads);
   std::vector<std::unique_ptr<Worker>> workers(pool.threads());
   for (auto& worker : workers) {

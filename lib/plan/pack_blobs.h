@@ -64,6 +64,9 @@ struct PackOptions {
   // Files that sources lie in: their pages are let go once read, and they are asked
   // for check() at the end of every chunk. Sources elsewhere (memory) may be mixed in.
   std::vector<const MappedFile*> files;
+  // Not null: the work file, which has all weights already (move_blobs.h). They are hashed as they
+  // are in it, and their sources as they come out of it.
+  const MappedFile* moved = nullptr;
 };
 
 // Of piece `piece` of the slices, joined (kBlobPieceBytes each).

@@ -9,6 +9,7 @@
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/verify_records.h"
+#include "lib/support/moved_file.h"
 #include "lib/support/work_file.h"
 
 namespace ktx::plan {
@@ -22,7 +23,7 @@ struct WorkMark {
   uint32_t chunk_count;
   Hash128 identity;
   uint64_t file_bytes;
-  uint8_t reserved[24];
+  PlanWriter::Moved moved;
 };
 static_assert(sizeof(WorkMark) == sizeof(Prefix));
 
@@ -186,29 +187,64 @@ struct PlanWriter::State {
   std::vector<std::optional<Hash128>> journaled;
   std::vector<std::optional<Hash128>> chunk_hashes;
   std::vector<DigestRecord> chunk_digests;
+  WorkMark mark = {};
+  bool moves = false;
+  bool resumed = false;
 
   uint64_t journal_bytes() const { return layout.chunks.size() * sizeof(JournalRecord); }
 
-  Status begin(bool resume) {
-    WorkMark mark = {};
+  Status begin(const WriterOptions& options) {
     std::memcpy(mark.magic, kWorkMagic, sizeof(mark.magic));
     mark.version = kWorkVersion;
     mark.chunk_count = static_cast<uint32_t>(layout.chunks.size());
     mark.identity = identity;
     mark.file_bytes = layout.file_bytes;
-    if (resume && take_over(mark)) return {};
     journaled.assign(layout.chunks.size(), std::nullopt);
+    moves = options.moves;
+    if (moves) return begin_move(options);
+    if (options.resume && take_over(mark)) return {};
     KTX_TRY(file.truncate(0));
     KTX_TRY(file.reserve(layout.file_bytes + journal_bytes()));
+    return file.write(0, bytes_of(mark));
+  }
+
+  Status begin_move(const WriterOptions& options) {
+    WorkMark found = {};
+    const auto bytes = std::as_writable_bytes(std::span(&found, 1));
+    KTX_TRY(file.read(0, bytes.first(std::min<uint64_t>(file.size(), bytes.size()))));
+    const Moved moved = found.moved;
+    found.moved = {};
+    if (std::memcmp(&found, &mark, sizeof(mark)) == 0) {
+      if (file.size() != layout.file_bytes) {
+        return Error{fmt::format("{}: has {} bytes, expected {}; restore it", file.path(),
+                                 file.size(), layout.file_bytes)};
+      }
+      mark.moved = moved;
+      resumed = true;
+      return {};
+    }
+    const bool ours = std::memcmp(found.magic, kWorkMagic, sizeof(found.magic)) == 0;
+    const bool empty = std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+    if (!(ours && moved.end == 0) && !empty) {
+      return Error{fmt::format(
+          "{}: an earlier --consume was stopped here, with another model, other options, rules, "
+          "target or version of ktx-compile, and this file has weights that may be nowhere else; "
+          "give that command again, or remove the file if its model is there whole",
+          file.path())};
+    }
+    file.leave(false);
+    KTX_TRY(file.truncate(0));
+    KTX_TRY(file.check_space(layout.file_bytes, options.given_back));
+    KTX_TRY(file.truncate(layout.file_bytes));
     return file.write(0, bytes_of(mark));
   }
 
   // Reads the journal of a killed run with the same inputs; false if there is none.
   bool take_over(const WorkMark& expected) {
     if (file.size() != layout.file_bytes + journal_bytes()) return false;
-    WorkMark mark = {};
-    if (!file.read(0, std::as_writable_bytes(std::span(&mark, 1))).ok() ||
-        std::memcmp(&mark, &expected, sizeof(mark)) != 0) {
+    WorkMark found = {};
+    if (!file.read(0, std::as_writable_bytes(std::span(&found, 1))).ok() ||
+        std::memcmp(&found, &expected, sizeof(found)) != 0) {
       return false;
     }
     std::vector<JournalRecord> records(layout.chunks.size());
@@ -313,13 +349,15 @@ Result<PlanWriter> PlanWriter::create(const std::string& path, PlanContents cont
     return Error{fmt::format("{}: the compiled plan is not valid (a mistake in ktx-compile): {}",
                              path, status.error().message)};
   }
-  auto state = std::make_unique<State>(KTX_TRY(WorkFile::open(path, {kMagic, 7})));
+  auto state = std::make_unique<State>(
+      KTX_TRY(WorkFile::open(path, {kMagic, 7}, 0666, options.moves ? kMovingSuffix : ".work")));
+  state->file.leave(options.moves);  // until it is known to have nothing
   state->contents = std::move(contents);
   state->layout = std::move(layout);
   state->identity = identity_of(state->contents, state->layout, options.source_key);
   state->chunk_hashes.resize(state->layout.chunks.size());
   state->chunk_digests.resize(state->layout.chunks.size());
-  KTX_TRY(state->begin(options.resume));
+  KTX_TRY(state->begin(options));
   return PlanWriter(std::move(state));
 }
 
@@ -331,6 +369,28 @@ const PlanContents& PlanWriter::contents() const {
 }
 const PlanLayout& PlanWriter::layout() const {
   return state_->layout;
+}
+
+const PlanWriter::Moved& PlanWriter::moved() const {
+  return state_->mark.moved;
+}
+bool PlanWriter::resumed() const {
+  return state_->resumed;
+}
+
+Status PlanWriter::set_moved(const Moved& moved) {
+  WorkFile& file = state_->file;
+  KTX_TRY(file.sync());
+  state_->mark.moved = moved;
+  KTX_TRY(file.write(0, bytes_of(state_->mark)));
+  KTX_TRY(file.sync());
+  if (moved.end == 0) sync_folder_of(file.path());  // the first mark: the file has a name as well
+  if (moved.end > 0) file.leave();
+  return {};
+}
+
+Result<MappedFile> PlanWriter::map() const {
+  return MappedFile::open(state_->file.path());
 }
 
 std::optional<Hash128> PlanWriter::journaled_hash(size_t chunk) const {
@@ -348,6 +408,7 @@ Status PlanWriter::read(uint64_t offset, std::span<std::byte> bytes) {
 Status PlanWriter::finish_chunk(size_t chunk, const Hash128& hash, const DigestRecord& digest) {
   state_->chunk_hashes[chunk] = hash;
   state_->chunk_digests[chunk] = digest;
+  if (state_->moves) return {};  // its mark has the place
   const JournalRecord record = {hash, 1, 0};
   return state_->file.write(state_->layout.file_bytes + chunk * sizeof(JournalRecord),
                             bytes_of(record));
@@ -359,6 +420,11 @@ void PlanWriter::set_hashes(size_t blob, const Hash128& hash, const Hash128& sou
 }
 
 Status PlanWriter::finish() {
+  KTX_TRY(complete());
+  return put_in_place();
+}
+
+Status PlanWriter::complete() {
   State& state = *state_;
   KTX_ASSERT(std::all_of(state.chunk_hashes.begin(), state.chunk_hashes.end(),
                          [](const auto& hash) { return hash.has_value(); }));
@@ -374,7 +440,11 @@ Status PlanWriter::finish() {
   KTX_TRY(state.file.sync());
   KTX_TRY(state.file.write(0, bytes.first(sizeof(Prefix))));
   KTX_TRY(state.file.truncate(state.layout.file_bytes));  // cuts off the journal
-  return state.file.commit();
+  return state.file.sync();
+}
+
+Status PlanWriter::put_in_place() {
+  return state_->file.commit();
 }
 
 }  // namespace ktx::plan

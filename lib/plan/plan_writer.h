@@ -12,6 +12,12 @@
 // work file of other inputs is started over. A lock (flock) on it makes a second
 // writer of the same target fail at once.
 //
+// A move (WriterOptions::moves) is another kind of work: the plan is to be the only copy of its
+// source, whose blocks go back to the disk while it is written (move_blobs.h). Its work file is
+// m.ktxplan.moving, which no other writer of the target touches; it takes space as it is filled,
+// and its mark has the place up to which it may be the only copy. Once that is more than nothing,
+// the file stays whatever fails, and only the same inputs go on with it.
+//
 // Until finish() the target is untouched, and after it the target is whole. A
 // writer that is destroyed without finish() removes its work file.
 //
@@ -28,6 +34,7 @@
 
 #include "lib/plan/plan_contents.h"
 #include "lib/support/file_stamp.h"
+#include "lib/support/mapped_file.h"
 #include "lib/support/result.h"
 
 namespace ktx::plan {
@@ -37,6 +44,8 @@ struct WriterOptions {
   // source_key(). Decides only whether a left-over work file may be used.
   Hash128 source_key;
   bool resume = true;
+  bool moves = false;
+  uint64_t given_back = 0;  // of a move: bytes of the target's disk that become free meanwhile
 };
 
 // For a source file: its stat data when it was opened, and its bytes.
@@ -65,6 +74,19 @@ class PlanWriter {
   // The hash that an earlier, killed run noted for a chunk; nothing if none did.
   std::optional<Hash128> journaled_hash(size_t chunk) const;
 
+  // Of a move: up to which offset in the file the weights are there, by the mark; 0 at first. Those
+  // behind it begin with bytes of the hash `next`.
+  struct Moved {
+    uint64_t end = 0;
+    Hash128 next;
+  };
+  const Moved& moved() const;
+  bool resumed() const;  // it goes on with a work file of the same inputs
+  // Brings to the disk what was written, and then the mark.
+  Status set_moved(const Moved& moved);
+  // The file as it is.
+  Result<MappedFile> map() const;
+
   // Bytes of the weight segments, at an offset in the file. A failure names the
   // file and the cause ("no space left on the device").
   Status write(uint64_t offset, std::span<const std::byte> bytes);
@@ -77,6 +99,9 @@ class PlanWriter {
   // Writes the rest and puts the file in place. Every chunk must be finished and
   // every blob have its hash.
   Status finish();
+  // The two halves of finish(): after the first one the work file is a whole plan, on the disk.
+  Status complete();
+  Status put_in_place();
 
  private:
   struct State;

@@ -53,6 +53,17 @@ bool cover_tensor(const PlanView& plan, uint32_t tensor, std::span<const TensorP
   return at == plan.gguf_tensors[tensor].size;
 }
 
+std::optional<TensorGap> find_gap(const PlanView& plan, std::span<const TensorPart> parts) {
+  size_t next = 0;
+  for (uint32_t t = 0; t < plan.gguf_tensors.size(); ++t) {
+    const size_t first = next;
+    uint64_t bytes = 0;
+    for (; next < parts.size() && parts[next].tensor == t; ++next) bytes += parts[next].size;
+    if (!cover_tensor(plan, t, parts.subspan(first, next - first))) return TensorGap{t, bytes};
+  }
+  return std::nullopt;
+}
+
 Status read_part(const PlanView& plan, const TensorPart& part, uint64_t begin,
                  std::span<std::byte> out) {
   const BlobRecord& blob = plan.blobs[part.blob];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,13 @@ std::vector<TensorPart> tensor_parts(const PlanView& plan);
 
 // Whether the parts of `tensor`, all of them, are the whole of it, without gaps.
 bool cover_tensor(const PlanView& plan, uint32_t tensor, std::span<const TensorPart> parts);
+
+// The first tensor that the parts, all of the plan's, do not cover.
+struct TensorGap {
+  uint32_t tensor;
+  uint64_t bytes;  // that are there
+};
+std::optional<TensorGap> find_gap(const PlanView& plan, std::span<const TensorPart> parts);
 
 // Source bytes [begin, begin + out.size()) of the part. Fails on a damaged layout.
 Status read_part(const PlanView& plan, const TensorPart& part, uint64_t begin,

@@ -42,6 +42,7 @@ ktx::Status enter_sandbox(const ktx::tools::Options& options) {
     paths.read.push_back((program / folder).string());
   }
   ktx::add_folders_of(options.output, paths.write);
+  if (options.consume) ktx::add_folders_of(options.model, paths.write);
   ktx::add_folders_of(options.report, paths.write);
   paths.write.push_back(std::filesystem::temp_directory_path(error).string());
   KTX_TRY(ktx::restrict_files(paths));

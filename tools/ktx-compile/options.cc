@@ -50,6 +50,7 @@ void check_check(const Options& options, Mistakes& mistakes) {
   if (!options.output.empty()) {
     mistakes.emplace_back("--check and its reports write no plan; leave -o out");
   }
+  if (options.consume) mistakes.emplace_back("--consume goes with -o, and not with --check");
   if (options.model.empty() && options.hf_config.empty() && mistakes.empty()) {
     const std::string rules = options.rules.empty() ? "rules.yaml" : shell_word(options.rules[0]);
     mistakes.push_back(
@@ -102,6 +103,30 @@ void check_graph_text(const Options& options, Mistakes& mistakes) {
   }
 }
 
+// A start after a kill has no whole model to read, and nothing may be left out or written twice.
+void check_consume(const Options& options, Mistakes& mistakes) {
+  if (!options.consume) return;
+  const struct {
+    bool given;
+    const char *option, *why;
+  } others[] = {
+      {options.output.empty(), "no -o", "the model has to go somewhere"},
+      {options.model_is_plan, "a plan as the model", "a plan is one copy already"},
+      {options.self_tests > 0, "--selftest",
+       "its answers are computed from the whole model; add them later: ktx-compile m.ktxplan "
+       "--selftest N -o m.ktxplan"},
+      {!options.draft.empty(), "--draft", "the drafter may need weights of the whole model"},
+      {!options.reuse.empty(), "--reuse", "what to reuse is found by the whole model"},
+      {options.split_by_host, "--split-by-host", "the parts would be a second copy"},
+      {options.drop_unused, "--drop-unused", "what is left out would be lost with the model"},
+      {!options.emit.empty() || !options.stop_after.empty(), "--emit or --stop-after",
+       "no plan is written"},
+  };
+  for (const auto& [given, option, why] : others) {
+    if (given) mistakes.push_back(fmt::format("--consume does not go with {}: {}", option, why));
+  }
+}
+
 // What is compiled, or printed of a model.
 void check_compile(const Options& options, Mistakes& mistakes) {
   if (options.chat_template && options.chat_template_file) {
@@ -110,6 +135,7 @@ void check_compile(const Options& options, Mistakes& mistakes) {
   if (options.strict || !options.dialect.empty() || !options.diagnostics_format.empty()) {
     mistakes.emplace_back("--strict, --dialect and --diagnostics-format go with --check");
   }
+  check_consume(options, mistakes);
   const bool text_without_model =
       (options.tokenize_file && !options.tokenizer.empty()) ||
       (options.render_chat_case && (options.chat_template || options.chat_template_file));

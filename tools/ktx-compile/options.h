@@ -33,6 +33,7 @@ struct Options {
   bool split_by_host = false;
   int64_t self_tests = 0;  // prompts
   std::string reuse;       // an older plan whose packed weights may be taken over; "": none
+  bool consume = false;    // the model's files go into the plan
   bool bf16_inputs = false;
   std::string prefer_text;  // as given
   program::Preferences prefer;

@@ -20,6 +20,7 @@
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
 #include "tools/ktx-compile/compile_inputs.h"
+#include "tools/ktx-compile/consumed_model.h"
 #include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/self_test_prompts.h"
@@ -62,9 +63,10 @@ class Reporter {
   bool color_;
 };
 
-input::ModelInputs model_inputs(const Options& options) {
+input::ModelInputs model_inputs(const Options& options, bool moving) {
   input::ModelInputs inputs;
   inputs.gguf_path = options.model;
+  inputs.moving = moving;
   if (!options.hf_config.empty()) inputs.hf_config_path = options.hf_config;
   if (!options.tokenizer.empty()) inputs.tokenizer_path = options.tokenizer;
   if (options.trust == "config") inputs.trust = input::Trust::Config;
@@ -204,7 +206,20 @@ int run_compile(const Options& options) {
   const Timer timer;
 
   // 1. The model: header, config, metadata. No weight is touched.
-  Result<input::ModelSource> source = input::open_model(model_inputs(options), reporter.sink());
+  ConsumedModel consumed;
+  if (options.consume) {
+    const Result<bool> finished = finish_move(options);
+    if (!finished) return reporter.fail(finished.error().message);
+    if (*finished) {
+      reporter.say(fmt::format("{}: was complete, and is in its place now", options.output));
+      return 0;
+    }
+    auto opened = ConsumedModel::open(options.model);
+    if (!opened) return reporter.fail(opened.error().message);
+    consumed = opened.take();
+  }
+  Result<input::ModelSource> source =
+      input::open_model(model_inputs(options, consumed.begun()), reporter.sink());
   if (!source) return reporter.fail(source.error().message);
   if (reporter.failed()) return 1;
 
@@ -319,12 +334,19 @@ int run_compile(const Options& options) {
       options.output, contents.take(), *source,
       {.threads = options.threads,
        .progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); },
-       .reuse = reuse ? &*reuse : nullptr});
+       .reuse = reuse ? &*reuse : nullptr,
+       .move = consumed.files});
   progress.finish();
-  if (!packed) return reporter.fail(packed.error().message);
+  if (!packed) return reporter.fail(packed.error().message + consumed.how_to_go_on(options.output));
   report_rounding(reporter, packed->rounded);
   if (reuse) report_reuse(reporter, options.reuse, packed->reused);
   summarize(reporter, options.output, summary, timer.seconds());
+  if (options.consume) {
+    reporter.say(
+        fmt::format("{0} was moved into it; ktx-run inspect {1} --export-gguf {0} gives "
+                    "it back",
+                    shell_word(options.model), shell_word(options.output)));
+  }
   if (!options.split_by_host) return 0;
   if (const Status parts = write_parts(reporter, options.output); !parts) {
     return reporter.fail(parts.error().message);
