@@ -3,8 +3,8 @@
 // rows stay in halves and whose attention has biases.
 //
 // Their modules have other names in their own code (attention.wqkv, feed_forward.w1); the tree is
-// Llama's. InternLM2's dynamic scaling begins behind the context that it was made for, where no
-// file says it.
+// Llama's. No file says InternLM2's dynamic scaling, which begins behind the context that it was
+// made for.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -16,7 +16,6 @@ constexpr std::span<const ModuleRow> kTree[] = {kCausalStem, kGqaAttention, kDen
 constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeysInternLm2[] = {kLlamaKeys, kAttentionBiasKeys};
 constexpr ConfigAlias kAliases[] = {{"bias", "attention_bias"}};
-constexpr ConfigAlias kAliasesInternLm2[] = {{"bias", "attention_bias"}, {"rope_scaling", ""}};
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"},
     {"rms_norm_eps", "1e-6"},
@@ -31,7 +30,7 @@ const Family kInternLm2 = {
     .gguf_arch = "internlm2",
     .bias = BiasKind::Config,
     .interleaved_rope = true,
-    .rows = {kTree, kKeysInternLm2, kDefaults, kAliasesInternLm2},
+    .rows = {kTree, kKeysInternLm2, kDefaults, kAliases},
 };
 
 const Family kXverse = {

@@ -63,11 +63,18 @@ constexpr ConfigKey kMixerNormKeys[] = {
 constexpr std::span<const ConfigKey> kKeys[] = {kOwnKeys, kSelectiveScanKeys, kTiedKeys};
 constexpr std::span<const ConfigKey> kKeysFalcon[] = {kOwnKeys, kMixerNormKeys, kSelectiveScanKeys,
                                                       kTiedKeys};
+// The width within a layer wins over the factor (Falcon-Mamba's config says 16 beside 8192 of
+// 4096).
 constexpr ConfigAlias kAliases[] = {
-    {"state_size", "mamba_d_state"},        {"expand", "mamba_expand"},
-    {"conv_kernel", "mamba_d_conv"},        {"use_conv_bias", "mamba_conv_bias"},
-    {"layer_norm_epsilon", "rms_norm_eps"}, {"use_bias", "mamba_proj_bias"},
-    {"time_step_rank", "mamba_dt_rank"},    {"intermediate_size", ""},
+    {"intermediate_size", "mamba_expand", "hidden_size",
+     [](double inner, double hidden) { return inner / hidden; }},
+    {"state_size", "mamba_d_state"},
+    {"expand", "mamba_expand"},
+    {"conv_kernel", "mamba_d_conv"},
+    {"use_conv_bias", "mamba_conv_bias"},
+    {"layer_norm_epsilon", "rms_norm_eps"},
+    {"use_bias", "mamba_proj_bias"},
+    {"time_step_rank", "mamba_dt_rank"},
 };
 constexpr ConfigDefault kDefaults[] = {
     {"mamba_d_conv", "4"},     {"mamba_d_state", "16"},
