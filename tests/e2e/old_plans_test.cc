@@ -85,7 +85,7 @@ TEST_P(KeptPlans, RunAsNewOnes) {
   EXPECT_EQ(run_program({ktx_run(), "inspect", old_, "--verify"}).status, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KeptPlans, ::testing::Values("3.4"), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, KeptPlans, ::testing::Values("3.4", "3.5"), [](const auto& info) {
   std::string name = info.param;
   name[1] = '_';
   return name;
