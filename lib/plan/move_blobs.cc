@@ -96,7 +96,8 @@ class Mover {
   Status run() {
     KTX_TRY(check_start());
     uint64_t at = writer_.moved().end;
-    if (at == 0) KTX_TRY(writer_.set_moved({0, next_hash(0)}));
+    // Also the mark of a killed run, which may be in memory only.
+    KTX_TRY(writer_.set_moved({at, next_hash(at)}));
     for (MovedFile& file : files_) KTX_TRY(file.begin());
     const MappedFile moved = KTX_TRY(writer_.map());
     KTX_TRY(release(at));  // a killed run may not have come to it
@@ -115,6 +116,7 @@ class Mover {
  private:
   Status check_start() {
     const bool begun = std::ranges::any_of(files_, &MovedFile::begun);
+    const bool whole = std::ranges::all_of(files_, &MovedFile::has_all_blocks);
     const std::string& source = files_[0].path();
     if (!begun && writer_.moved().end > 0) {
       return Error{fmt::format(
@@ -122,7 +124,14 @@ class Mover {
           "{2} is whole",
           writer_.path(), kMovingSuffix, source)};
     }
-    if (begun && !writer_.resumed()) {
+    if (begun && writer_.has_other_work()) {
+      return Error{fmt::format(
+          "{0}{1}: an earlier --consume was stopped here, with another model, other options, rules, "
+          "target or version of ktx-compile; give that command again, or remove this file, which "
+          "has no weights that are not in their model",
+          writer_.path(), kMovingSuffix)};
+    }
+    if (begun && !writer_.resumed() && !whole) {
       return Error{fmt::format(
           "{0}{1}: an earlier --consume was stopped here, and the weights that it has moved are "
           "not in {2}{1}; give the -o, options and rules of that command",
@@ -138,7 +147,7 @@ class Mover {
     return {};
   }
 
-  // Of the first weights from the place on.
+  // Hash of the first weights from `at` on.
   Hash128 next_hash(uint64_t at) {
     const std::vector<Range> ranges = ranges_between(contents_, at, end_, kNextBytes);
     if (ranges.empty()) return {};
@@ -210,8 +219,9 @@ class Mover {
       }
       if (equal_in_slices(sources_[part.blob].slices, part.begin, bytes)) return {};
       return Error{fmt::format(
-          "weight '{}' does not come out of the plan as it is in the model (a changed file, a "
-          "fault of memory or disk, or a mistake in ktx-compile); stopped before it was given back",
+          "weight '{}' reads back from the plan with other bytes than the model has (a changed "
+          "file, a fault of memory or disk, or a mistake in ktx-compile); stopped before its blocks "
+          "were released",
           printable(contents_.strings[blob.name]))};
     });
   }
@@ -273,9 +283,9 @@ Status check_movable(const PlanContents& contents, std::span<const MappedFile* c
   if (const auto gap = find_gap(view, tensor_parts(view))) {
     const GgufTensorRecord& tensor = contents.gguf.tensors[gap->tensor];
     return Error{
-        fmt::format("tensor '{}' is in the plan with {} of its {} bytes, and the others "
-                    "would be lost with the model; compile without --consume",
-                    printable(contents.strings[tensor.name]), gap->bytes, tensor.size)};
+        fmt::format("the plan holds only {} of the {} bytes of tensor '{}', and the rest would be "
+                    "lost with the model; compile without --consume",
+                    gap->bytes, tensor.size, printable(contents.strings[tensor.name]))};
   }
   std::vector<uint64_t> ends;
   for (const GgufContents::Shard& shard : contents.gguf.shards) ends.push_back(shard.header.size());
@@ -284,10 +294,8 @@ Status check_movable(const PlanContents& contents, std::span<const MappedFile* c
   for (const GgufTensorRecord& tensor : tensors) {
     uint64_t& end = ends[tensor.shard];
     if (tensor.offset < end && tensor.size > 0) {
-      return Error{
-          fmt::format("tensor '{}' has bytes in common with another one; compile without "
-                      "--consume",
-                      printable(contents.strings[tensor.name]))};
+      return Error{fmt::format("tensor '{}' overlaps another one; compile without --consume",
+                               printable(contents.strings[tensor.name]))};
     }
     KTX_TRY(check_gap(*files[tensor.shard], end, tensor.offset));
     end = std::max(end, tensor.offset + tensor.size);

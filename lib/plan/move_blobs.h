@@ -14,8 +14,8 @@
 // A window (1/256 of the weights) at a time: written, unpacked again and compared with the source,
 // synced; then the mark of the work file, synced; then holes in the source. So each byte of the
 // source is on the disk, in the source or unpacked equal from the plan, whenever the process or the
-// machine ends, and the next run goes on behind the mark. It takes the source for the right one by
-// a hash of what comes next.
+// machine ends, and the next run goes on behind the mark. The next run recognises its source by a
+// hash of the bytes behind the mark.
 //
 // Space: the larger of source and plan, a window, and the files' blocks at the edges of tensors.
 #pragma once
@@ -37,8 +37,9 @@ namespace ktx::plan {
 Status check_movable(const PlanContents& contents, std::span<const MappedFile* const> files);
 
 // `files` are the shards, which options.files maps. Begins them, and releases all but their headers
-// and the tensors that are kept (release_order.h).
-// A failure leaves what the next run needs.
+// and the tensors that are kept (release_order.h). Files that an earlier run has begun are taken
+// from the start where all their blocks are there and the target has no work file. A failure leaves
+// what the next run needs.
 Status move_blobs(PlanWriter& writer, std::span<const BlobSource> sources,
                   std::span<MovedFile> files, const PackOptions& options);
 

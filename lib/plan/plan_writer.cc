@@ -189,7 +189,8 @@ struct PlanWriter::State {
   std::vector<DigestRecord> chunk_digests;
   WorkMark mark = {};
   bool moves = false;
-  bool resumed = false;
+  bool resumed = false, started = false;  // of a move
+  bool other_work = false;
 
   uint64_t journal_bytes() const { return layout.chunks.size() * sizeof(JournalRecord); }
 
@@ -220,7 +221,7 @@ struct PlanWriter::State {
                                  file.size(), layout.file_bytes)};
       }
       mark.moved = moved;
-      resumed = true;
+      resumed = started = true;
       return {};
     }
     const bool ours = std::memcmp(found.magic, kWorkMagic, sizeof(found.magic)) == 0;
@@ -232,11 +233,19 @@ struct PlanWriter::State {
           "give that command again, or remove the file if its model is there whole",
           file.path())};
     }
-    file.leave(false);
+    other_work = ours;
+    file.leave(file.size() > 0);
+    return file.check_space(layout.file_bytes, options.given_back);
+  }
+
+  // A work file with nothing in it, which no later run misses.
+  Status start_move() {
     KTX_TRY(file.truncate(0));
-    KTX_TRY(file.check_space(layout.file_bytes, options.given_back));
     KTX_TRY(file.truncate(layout.file_bytes));
-    return file.write(0, bytes_of(mark));
+    file.leave(false);
+    other_work = false;
+    started = true;
+    return {};
   }
 
   // Reads the journal of a killed run with the same inputs; false if there is none.
@@ -377,9 +386,13 @@ const PlanWriter::Moved& PlanWriter::moved() const {
 bool PlanWriter::resumed() const {
   return state_->resumed;
 }
+bool PlanWriter::has_other_work() const {
+  return state_->other_work;
+}
 
 Status PlanWriter::set_moved(const Moved& moved) {
   WorkFile& file = state_->file;
+  if (!state_->started) KTX_TRY(state_->start_move());
   KTX_TRY(file.sync());
   state_->mark.moved = moved;
   KTX_TRY(file.write(0, bytes_of(state_->mark)));

@@ -82,7 +82,10 @@ class PlanWriter {
   };
   const Moved& moved() const;
   bool resumed() const;  // it goes on with a work file of the same inputs
-  // Brings to the disk what was written, and then the mark.
+  // There is a work file of other inputs, without weights: the first set_moved() starts it over.
+  bool has_other_work() const;
+  // Brings to the disk what was written, and then the mark. Until the first call the work file is
+  // as it was found.
   Status set_moved(const Moved& moved);
   // The file as it is.
   Result<MappedFile> map() const;

@@ -24,7 +24,7 @@ struct Strips {
   uint64_t strip_rows = 1, strip_bytes;
 };
 
-// Of the blob, up to where its slices' byte `source_end` - 1 is.
+// The end, in the packed blob, of the strip that holds byte source_end - 1 of its slices.
 uint64_t packed_end(const BlobRecord& blob, uint64_t source_end) {
   const Strips strips(blob);
   const uint64_t row = (source_end - 1) / strips.row_bytes;

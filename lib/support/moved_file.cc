@@ -176,13 +176,18 @@ uint64_t MovedFile::next_data(uint64_t offset) const {
   return errno == ENXIO ? size() : offset;  // all of it, where the system cannot say
 }
 
+bool MovedFile::has_all_blocks() const {
+  const off_t hole = lseek(fd_, 0, SEEK_HOLE);
+  return hole >= 0 && static_cast<uint64_t>(hole) >= size() && disk_bytes() >= size();
+}
+
 Status MovedFile::begin() {
-  if (begun_) return {};
   const std::string moving = path_ + kMovingSuffix;
-  if (!rename_new(path_, moving)) {
+  if (!begun_ && !rename_new(path_, moving)) {
     return error(fmt::format("cannot rename it to {}", moving), errno);
   }
-  begun_ = renamed_ = true;
+  renamed_ = renamed_ || !begun_;
+  begun_ = true;
   sync_folder_of(moving);
   return {};
 }

@@ -4,8 +4,7 @@
 //   MovedFile file = KTX_TRY(MovedFile::open("m.gguf"));   // all that could be in the way
 //   KTX_TRY(file.begin());                                 // m.gguf -> m.gguf.moving
 //   KTX_TRY(file.release(begin, end));                     // of bytes that are on the disk
-//   elsewhere KTX_TRY(file.remove());                                // when nothing of it is
-//   needed
+//   KTX_TRY(file.remove());                                // when all of it is elsewhere
 //
 // Released bytes read as zeros, so from begin() on the file has another name: no program that is
 // given m.gguf takes half of it for the whole. Destroyed before its first release, the file gets
@@ -45,8 +44,11 @@ class MovedFile {
   dev_t device() const;
   // The first place from `offset` on that is no hole; the size where there is none.
   uint64_t next_data(uint64_t offset) const;
+  // Whether nothing of it was released, in any process. False as well where the file had holes of
+  // its own, or the file system counts fewer blocks than bytes.
+  bool has_all_blocks() const;
 
-  // Gives it the name PATH.moving, on the disk as well; nothing where it has it.
+  // Gives it the name PATH.moving, on the disk as well, also where it has the name already.
   Status begin();
   // Gives back the blocks that lie wholly in the bytes released so far; any range, in any order,
   // also again. Fails, with nothing released, where the file was written to since open().

@@ -374,6 +374,72 @@ TEST_F(ConsumeStopped, IsLeftAloneByOtherCommands) {
   expect_continued();
 }
 
+// Before anything was moved, a command with other options takes nothing away.
+TEST_F(ConsumeStopped, GoesOnFromTheStartAfterAWrongCommand) {
+  plan = dir.path("m.ktxplan");
+  expected = expected_plan(copy_model("llama"));
+  gguf = dir.path("m.gguf");
+  const auto words = command(gguf, plan, {"--consume"});
+  const Traced all = run_traced(words, [](int) { return true; });
+  ASSERT_TRUE(all.ended);
+  const auto renamed = std::ranges::find(all.log, uint64_t{SYS_renameat2}, &TracedCall::number);
+  ASSERT_NE(renamed, all.log.end());
+  for (const bool work_file_stays : {true, false}) {
+    fs::remove(plan);
+    copy_model("llama");
+    kill_at(words, static_cast<int>(renamed - all.log.begin()) + 3);
+    ASSERT_THAT(files(), ElementsAre("m.gguf.moving", "m.ktxplan.moving"));
+    EXPECT_TRUE(read_file(gguf + ".moving") == bytes);
+    const Finished wrong = consume(gguf, plan, {"--ctx", "1k"});
+    EXPECT_EQ(wrong.status, 1);
+    EXPECT_THAT(wrong.err, HasSubstr("m.ktxplan.moving: an earlier --consume was stopped here"));
+    ASSERT_THAT(files(), ElementsAre("m.gguf.moving", "m.ktxplan.moving"));
+    if (!work_file_stays) fs::remove(plan + ".moving");
+    expect_continued();
+    EXPECT_THAT(files(), ElementsAre("m.ktxplan"));
+  }
+}
+
+// What a killed run wrote last may be in memory only.
+TEST_F(ConsumeStopped, SyncsThePlanBeforeEachLossOfTheSource) {
+  stop();
+  const auto words = command(gguf, plan, {"--consume"});
+  const auto expect_synced = [&](const Traced& run, size_t losses) {
+    EXPECT_EQ(run.status, 0);
+    bool mark_written = false, synced = false;
+    size_t lost = 0;
+    for (const TracedCall& call : run.log) {
+      if (call.file == "m.ktxplan.moving") {
+        if (call.number == SYS_pwrite64) synced = false;
+        mark_written |= call.number == SYS_pwrite64 && call.args[3] == 0;
+        if (call.number == SYS_fsync) synced = mark_written;
+      }
+      const bool punch = call.number == SYS_fallocate && call.file == "m.gguf.moving" &&
+                         call.args[2] < bytes.size();
+      if (!punch && call.number != SYS_unlink) continue;
+      EXPECT_TRUE(synced) << call.number << " at " << call.args[2];
+      ++lost;
+    }
+    EXPECT_GE(lost, losses);
+    EXPECT_TRUE(read_file(plan) == expected);
+  };
+  const Traced continued = run_traced(words, [](int) { return true; });
+  expect_synced(continued, 10);
+
+  // Killed before the sync of the whole plan.
+  fs::remove(plan);
+  copy_model("llama");
+  const Traced all = run_traced(words, [](int) { return true; });
+  const auto removed = std::ranges::find(all.log, uint64_t{SYS_unlink}, &TracedCall::number);
+  ASSERT_NE(removed, all.log.end());
+  fs::remove(plan);
+  copy_model("llama");
+  kill_at(words, static_cast<int>(removed - all.log.begin()) - 1);
+  ASSERT_THAT(files(), ElementsAre("m.gguf.moving", "m.ktxplan.moving"));
+  EXPECT_TRUE(read_file(plan + ".moving") == expected);
+  expect_synced(run_traced(words, [](int) { return true; }), 1);
+}
+
 // The rest of a model with the same tensors and other values.
 TEST_F(ConsumeStopped, TakesNoOtherModelsRest) {
   stop();

@@ -3,9 +3,10 @@
 //
 //   run_traced({ktx_compile(), ...}, [&](int call) { return call < 7; });   // killed at the 8th
 //
-// Calls of all threads count, in the order in which they come.
+// Calls of all threads count, in the order in which they come. Traced::log has them all.
 #pragma once
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -16,14 +17,23 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace ktx::testing {
 
+struct TracedCall {
+  uint64_t number;  // SYS_...
+  uint64_t args[6];
+  std::string file;  // of a call whose first argument is an open file
+};
+
 struct Traced {
-  int calls = 0;       // that it came to
+  int calls = 0;  // that it came to
+  std::vector<TracedCall> log;
   bool ended = false;  // by itself
   int status = -1;     // of its exit, where it ended
 };
@@ -66,6 +76,14 @@ inline Traced run_traced(const std::vector<std::string>& args,
       ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info);
       const bool counts = info.op == PTRACE_SYSCALL_INFO_ENTRY &&
                           std::ranges::find(kCalls, info.entry.nr) != std::end(kCalls);
+      if (counts && !killed) {
+        TracedCall& call = traced.log.emplace_back();
+        call.number = info.entry.nr;
+        std::ranges::copy(info.entry.args, call.args);
+        std::error_code no_file;
+        const auto link = fmt::format("/proc/{}/fd/{}", child, call.args[0]);
+        call.file = std::filesystem::read_symlink(link, no_file).filename().string();
+      }
       if (counts && !killed && !at_call(traced.calls++)) {
         killed = true;
         kill(child, SIGKILL);

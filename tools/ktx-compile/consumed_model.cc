@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <filesystem>
 
 #include "lib/input/file_kind.h"
@@ -30,6 +32,15 @@ std::vector<std::string> files_of(const std::string& model) {
 bool is_there(const std::string& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));
+}
+
+// A killed run may have left the plan's prefix in memory only. After a sync that failed, the system
+// takes it for written, so it is written again. All else was on the disk before it.
+Status sync_plan(WorkFile& work) {
+  std::array<std::byte, sizeof(plan::Prefix)> prefix;
+  KTX_TRY(work.read(0, prefix));
+  KTX_TRY(work.write(0, prefix));
+  return work.sync();
 }
 
 }  // namespace
@@ -60,6 +71,7 @@ Result<bool> finish_move(const Options& options) {
   if (!mapped || input::file_kind(mapped->bytes()) != input::FileKind::KtxPlan) return false;
   WorkFile work = KTX_TRY(WorkFile::open(options.output, "KTXPLAN", 0666, kMovingSuffix));
   work.leave();
+  KTX_TRY(sync_plan(work));
   const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(moving));
   const std::vector<std::string> files = files_of(options.model);
   for (size_t i = 0; i < files.size(); ++i) {

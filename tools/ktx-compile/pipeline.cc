@@ -211,7 +211,7 @@ int run_compile(const Options& options) {
     const Result<bool> finished = finish_move(options);
     if (!finished) return reporter.fail(finished.error().message);
     if (*finished) {
-      reporter.say(fmt::format("{}: was complete, and is in its place now", options.output));
+      reporter.say(fmt::format("{}: was already complete; it is in its place now", options.output));
       return 0;
     }
     auto opened = ConsumedModel::open(options.model);

@@ -26,11 +26,13 @@ TEST(MovedFile, GivesBackWholeBlocksOfWhatWasReleasedInAnyOrder) {
   ASSERT_TRUE(file.begin());
   EXPECT_FALSE(std::filesystem::exists(path));
   const uint64_t all = file.disk_bytes();
+  EXPECT_TRUE(file.has_all_blocks());
   // Parts of blocks stay until their other parts come.
   ASSERT_TRUE(file.release(5000, 9000));
   EXPECT_EQ(file.disk_bytes(), all);
   ASSERT_TRUE(file.release(1000, 5000));
   EXPECT_EQ(file.disk_bytes(), all - 4096);
+  EXPECT_FALSE(file.has_all_blocks());
   ASSERT_TRUE(file.release(9000, 12288));
   EXPECT_EQ(file.disk_bytes(), all - 2 * 4096);
   const std::string rest = read_file(path + kMovingSuffix);
