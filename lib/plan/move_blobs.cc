@@ -287,22 +287,15 @@ Status check_movable(const PlanContents& contents, std::span<const MappedFile* c
                     "lost with the model; compile without --consume",
                     gap->bytes, tensor.size, printable(contents.strings[tensor.name]))};
   }
-  std::vector<uint64_t> ends;
-  for (const GgufContents::Shard& shard : contents.gguf.shards) ends.push_back(shard.header.size());
-  std::vector<GgufTensorRecord> tensors = contents.gguf.tensors;
-  std::ranges::sort(tensors, {}, &GgufTensorRecord::offset);
-  for (const GgufTensorRecord& tensor : tensors) {
-    uint64_t& end = ends[tensor.shard];
-    if (tensor.offset < end && tensor.size > 0) {
+  for (const SourceGap& gap : source_gaps(contents)) {
+    if (gap.end < gap.begin) {
       return Error{fmt::format("tensor '{}' overlaps another one; compile without --consume",
-                               printable(contents.strings[tensor.name]))};
+                               printable(contents.strings[gap.tensor_name]))};
     }
-    KTX_TRY(check_gap(*files[tensor.shard], end, tensor.offset));
-    end = std::max(end, tensor.offset + tensor.size);
+    KTX_TRY(check_gap(*files[gap.shard], gap.begin, gap.end));
   }
   for (size_t s = 0; s < files.size(); ++s) {
     const uint64_t size = contents.gguf.shards[s].file_size;
-    KTX_TRY(check_gap(*files[s], ends[s], size));
     if (files[s]->bytes().size() > size) {
       return Error{
           fmt::format("{}: has {} bytes behind its last tensor, which a plan does not "

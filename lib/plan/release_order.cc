@@ -62,23 +62,25 @@ void add_tensor(const PlanContents& contents, uint32_t index, std::span<const ui
   }
 }
 
-void add_gaps(const PlanContents& contents, std::vector<ReleasePiece>& pieces) {
-  std::vector<uint64_t> at;
-  for (const GgufContents::Shard& shard : contents.gguf.shards) at.push_back(shard.header.size());
+}  // namespace
+
+std::vector<SourceGap> source_gaps(const PlanContents& contents) {
+  std::vector<SourceGap> gaps;
+  std::vector<uint64_t> ends;
+  for (const GgufContents::Shard& shard : contents.gguf.shards) ends.push_back(shard.header.size());
   std::vector<GgufTensorRecord> tensors = contents.gguf.tensors;
   std::ranges::sort(tensors, {}, &GgufTensorRecord::offset);
   for (const GgufTensorRecord& tensor : tensors) {
-    uint64_t& from = at[tensor.shard];
-    if (tensor.offset > from) pieces.push_back({0, tensor.shard, from, tensor.offset});
-    from = std::max(from, tensor.offset + tensor.size);
+    if (tensor.size == 0) continue;
+    uint64_t& end = ends[tensor.shard];
+    gaps.push_back({tensor.shard, end, tensor.offset, tensor.name});
+    end = std::max(end, tensor.offset + tensor.size);
   }
-  for (uint32_t s = 0; s < at.size(); ++s) {
-    const uint64_t size = contents.gguf.shards[s].file_size;
-    if (size > at[s]) pieces.push_back({0, s, at[s], size});
+  for (uint32_t s = 0; s < ends.size(); ++s) {
+    gaps.push_back({s, ends[s], std::max(ends[s], contents.gguf.shards[s].file_size), kNone});
   }
+  return gaps;
 }
-
-}  // namespace
 
 std::vector<ReleasePiece> release_order(const PlanContents& contents, uint64_t piece_bytes) {
   std::vector<std::vector<uint32_t>> slices(contents.gguf.tensors.size());
@@ -89,7 +91,9 @@ std::vector<ReleasePiece> release_order(const PlanContents& contents, uint64_t p
   for (uint32_t t = 0; t < contents.gguf.tensors.size(); ++t) {
     add_tensor(contents, t, slices[t], piece_bytes, pieces);
   }
-  add_gaps(contents, pieces);
+  for (const SourceGap& gap : source_gaps(contents)) {
+    if (gap.begin < gap.end) pieces.push_back({0, gap.shard, gap.begin, gap.end});
+  }
   std::ranges::stable_sort(pieces, {}, &ReleasePiece::behind);
   return pieces;
 }

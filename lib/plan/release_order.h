@@ -19,6 +19,15 @@ struct ReleasePiece {
   uint64_t begin, end;
 };
 
+// The bytes of a shard between what is before a tensor (the header, or tensors) and the tensor.
+struct SourceGap {
+  uint32_t shard;
+  uint64_t begin, end;   // end < begin: the tensor overlaps what is before it
+  uint32_t tensor_name;  // in `strings`; kNone: the end of the file follows
+};
+// In order of the offsets, those at the ends of the shards last.
+std::vector<SourceGap> source_gaps(const PlanContents& contents);
+
 // In order of `behind`. All of the source but its headers and the tensors that are kept: tensors in
 // pieces of at most `piece_bytes`, and what lies between them. The contents have their layout, and
 // hold all bytes of all tensors.
