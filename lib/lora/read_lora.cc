@@ -21,8 +21,8 @@ Status check_kind(const input::GgufFile& gguf) {
   const std::string_view type = gguf.string("general.type").value_or("model");
   if (type != "adapter") {
     return Error{fmt::format(
-        "general.type is '{}', expected 'adapter'; convert_lora_to_gguf.py of llama.cpp makes a "
-        "GGUF of an adapter of peft",
+        "general.type is '{}', expected 'adapter'; convert the PEFT adapter with llama.cpp's "
+        "convert_lora_to_gguf.py",
         printable(type))};
   }
   const std::string_view kind = gguf.string("adapter.type").value_or("");
@@ -30,7 +30,7 @@ Status check_kind(const input::GgufFile& gguf) {
     return Error{fmt::format("adapter.type is '{}', expected 'lora'", printable(kind))};
   }
   if (gguf.value("adapter.alora.invocation_tokens")) {
-    return Error{"the adapter begins at tokens of its own (aLoRA), which is not supported"};
+    return Error{"the adapter has invocation tokens (aLoRA), which are not supported"};
   }
   return {};
 }
@@ -46,7 +46,7 @@ Result<std::map<std::string, Halves, std::less<>>> find_halves(const input::Gguf
     const bool a = tensor.name.ends_with(kA), b = tensor.name.ends_with(kB);
     if (!a && !b) {
       return Error{fmt::format(
-          "tensor '{}' is no part of a low-rank pair, whose names end in .lora_a and .lora_b",
+          "tensor '{}' is not part of a low-rank pair, whose names end in .lora_a and .lora_b",
           printable(tensor.name))};
     }
     Halves& own = halves[std::string(tensor.name.substr(0, tensor.name.size() - kA.size()))];
@@ -72,7 +72,7 @@ Result<runtime::LoraPair> pair_of(const std::string& name, const Halves& halves,
                       printable(half->name), half->n_dims)};
     }
     if (half->n_dims != 2 || half->dtype == DType::I32) {
-      return Error{fmt::format("tensor '{}' is no matrix of weights ({} of {} dimension{})",
+      return Error{fmt::format("tensor '{}' is not a weight matrix ({}, {} dimension{})",
                                printable(half->name), ktx::name(half->dtype), half->n_dims,
                                half->n_dims == 1 ? "" : "s")};
     }

@@ -6,7 +6,7 @@
 //
 //   auto adapter = KTX_TRY(lora::read_adapter("poet.gguf"));   // named "poet"
 //
-// Safe for untrusted files. Whether it fits a model the engine checks (LoraWeights::make). Not
+// Safe for untrusted files. The engine checks whether it fits a model (LoraWeights::make). Not
 // read: adapters with vectors of magnitude (DoRA), of invocation tokens (aLoRA), of norms and
 // biases.
 #pragma once

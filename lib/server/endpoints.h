@@ -27,13 +27,14 @@ struct ServerContext {
   std::function<HttpCounts()> http_counts;
   std::string slot_dir;         // where /slots saves; "": nowhere
   std::string owner;            // of the request (owner_of), "" where there are no keys
-  runtime::LoraChoice lora;     // of the model by the name that the request gave it
+  runtime::LoraChoice lora;     // what the request's model name chooses
   runtime::ShareOf share;       // whose part of the batch its answers take
   int64_t request_seconds = 0;  // limit of one answer; 0: none
   bool draining = false;
   std::string failure;  // why nothing can be answered any more; "": nothing has failed
   bool show_slots = true;
-  ApiStatus may_edit;  // whether the request may copy and delete plans
+  ApiStatus may_change;  // whether the request may change what other keys get
+  ApiStatus may_edit;    // and copy and delete plans
 };
 
 // An error that it returns is sent in the form of its protocol (send_in_shape).

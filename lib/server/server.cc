@@ -161,6 +161,15 @@ ApiStatus may_see_figures(const Route& route, const std::vector<ApiKey>& keys, c
                   "", "no_figures"};
 }
 
+ApiStatus may_change(const ApiKey* key) {
+  if (key == nullptr || key->edits_models) return {};
+  return ApiError{
+      403,
+      "this key may not change what other keys get (plans, scales of adapters); its line "
+      "needs models=edit",
+      "", "no_edits"};
+}
+
 ApiStatus may_edit(const ServerOptions& options, const ApiKey* key) {
   if (!options.edit_models) {
     return ApiError{403,
@@ -168,11 +177,7 @@ ApiStatus may_edit(const ServerOptions& options, const ApiKey* key) {
                     "--edit-models",
                     "", "no_edits"};
   }
-  if (key != nullptr && !key->edits_models) {
-    return ApiError{403, "this key may not copy and delete plans; its line needs models=edit", "",
-                    "no_edits"};
-  }
-  return {};
+  return may_change(key);
 }
 
 }  // namespace
@@ -244,6 +249,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
       if (!owner.empty()) limits_.add_tokens(owner, tokens);
     });
   }
+  now.may_change = may_change(key);
   now.may_edit = may_edit(options_, key);
   if (!route.model) return answer(route, std::move(now), request, reply);
   const std::string model = now.models->needs_names() ? requested_model(request) : "";

@@ -7,6 +7,8 @@
 
 #include "lib/input/gguf.h"
 #include "lib/lora/read_lora.h"
+#include "lib/plan/expert_memory.h"
+#include "lib/plan/plan_reader.h"
 #include "lib/runtime/engine/engine.h"
 #include "tests/support/fused_gguf.h"
 #include "tests/support/lora_gguf.h"
@@ -260,6 +262,50 @@ TEST_P(LoraBatch, ReusesNothingOfATextWithOtherAdapters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LoraBatch, ::testing::Values("llama", "qwen2", "gemma3"));
+
+// Experts on disk lengthen the chunk, and the rooms for A x with it.
+TEST(LoraExperts, HaveRoomForTheirLongerChunk) {
+  if (test_model_dir("qwen3moe").empty()) GTEST_SKIP() << "no qwen3moe here";
+  const TempDir dir;
+  const std::string base = write_model(dir, "qwen3moe", "q4_k_m");
+  const auto gguf = input::GgufFile::open(base);
+  ASSERT_TRUE(gguf.ok());
+  ASSERT_TRUE(write_lora(*gguf, {.rank = 64, .tensors = {".attn_q.", ".attn_output."}},
+                         dir.path("a.gguf")));
+  const std::string plan = compile(base);
+  const std::vector<int32_t> text = random_text(3000, 5);
+  std::vector<std::vector<float>> last;
+  int64_t chunk = 0;
+  for (const bool on_disk : {false, true}) {
+    runtime::EngineOptions options;
+    options.threads = 2;
+    options.ctx = 4096;
+    options.max_batch = 1;
+    options.lora = {*lora::read_adapter(dir.path("a.gguf"))};
+    const auto file = plan::PlanFile::open(plan);
+    ASSERT_TRUE(file.ok());
+    const plan::ExpertMemory memory = plan::expert_memory(*file->view().program);
+    if (on_disk) options.expert_memory_bytes = static_cast<int64_t>(memory.least_bytes());
+    auto engine = runtime::Engine::open(plan, options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    const runtime::Sizes& sizes = (*engine)->sizes();
+    EXPECT_EQ(sizes.expert_slots > 0, on_disk);
+    EXPECT_GT(sizes.lora_bytes, 0u);
+    EXPECT_GT(sizes.shape.step_tokens, chunk);
+    chunk = sizes.shape.step_tokens;
+    runtime::Sequence sequence = (*engine)->new_sequence({}, {{0, 1}});
+    for (size_t at = 0; at < text.size(); at += static_cast<size_t>(chunk)) {
+      const size_t count = std::min(static_cast<size_t>(chunk), text.size() - at);
+      const runtime::BatchItem item{&sequence, std::span(text).subspan(at, count),
+                                    runtime::Want::Last};
+      const auto done = (*engine)->forward({&item, 1});
+      ASSERT_TRUE(done.ok()) << done.error().message;
+    }
+    const auto row = (*engine)->logits(0);
+    last.emplace_back(row.begin(), row.end());
+  }
+  EXPECT_EQ(last[0], last[1]);
+}
 
 std::string open_error(const std::string& plan, std::shared_ptr<runtime::LoraAdapter> adapter) {
   runtime::EngineOptions options;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "lib/input/gguf.h"
 #include "tests/support/http_client.h"
 #include "tests/support/lora_gguf.h"
@@ -111,6 +113,20 @@ TEST_F(ServeLora, RequestsNameAdaptersAsModels) {
     return ask("/v1/embeddings", {{"model", model}, {"input", "The sea"}})["data"][0]["embedding"];
   };
   EXPECT_NE(vector("poet"), vector("llama"));
+  EXPECT_EQ(vector("poet:latest"), vector("poet"));
+  EXPECT_EQ(ollama("poet:latest"), ollama("poet"));
+  const json chosen = ask("/v1/embeddings", {{"input", "The sea"}, {"lora", use(0)}});
+  EXPECT_EQ(chosen["data"][0]["embedding"], vector("poet"));
+  // Within others, and as settings say.
+  const json instance = {{"@requestFormat", "completion"},
+                         {"prompt", kPrompt},
+                         {"model", "poet"},
+                         {"n_predict", 8},
+                         {"temperature", 0},
+                         {"ignore_eos", true}};
+  const json inner = ask("/predict", {{"instances", {instance}}})["predictions"][0];
+  EXPECT_EQ(inner["generation_settings"]["lora"], use(0)) << inner;
+  EXPECT_EQ(inner["content"], complete({{"model", "poet"}, {"n_predict", 8}})["content"]);
 }
 
 TEST_F(ServeLora, TheServersScalesAreSetAndListed) {
@@ -166,6 +182,7 @@ TEST_F(ServeLora, MistakesNameTheField) {
   ask("/lora-adapters", use(7), 400);
   EXPECT_EQ(server_->post("/lora-adapters", "").status, 400);
   EXPECT_EQ(server_->post("/lora-adapters", "null").status, 400);
+  EXPECT_EQ(server_->post("/lora-adapters", R"([], "x": 1)").status, 400);
 }
 
 TEST_F(ServeLora, SlotsWithAdaptersAreNotSaved) {
@@ -196,7 +213,25 @@ TEST_F(ServeLora, OptionsThatCannotBeAreRefusedAtTheStart) {
   EXPECT_THAT(error({"--lora", model_gguf("llama")}), HasSubstr("general.type is 'model'"));
   const Finished several = run_program({ktx_run(), "serve", dir_->path(), "--lora", poet});
   EXPECT_EQ(several.status, 1);
-  EXPECT_THAT(several.err, HasSubstr("adapters are of one model"));
+  EXPECT_THAT(several.err, HasSubstr("an adapter belongs to one model"));
+  const std::string same = dir_->path("llama.gguf");
+  std::filesystem::copy_file(poet, same);
+  const Finished named = run_program({ktx_run(), "serve", plan, "--port", "0", "--lora", same});
+  EXPECT_EQ(named.status, 1);
+  EXPECT_THAT(named.err, HasSubstr("the model has the name 'llama' as well"));
+}
+
+// Scales are all keys': a key without the right does not set them.
+TEST_F(ServeLora, KeysNeedARightToSetScales) {
+  const TempDir keys;
+  const std::string file = keys.write("keys", "sk-one\nsk-two models=edit\n");
+  ServerProcess server({dir_->path("llama.ktxplan"), "--ctx", "512", "--lora",
+                        dir_->path("poet.gguf"), "--api-key-file", file});
+  const auto set = [&](const std::string& key) {
+    return server.post("/lora-adapters", "[]", "Authorization: Bearer " + key + "\r\n").status;
+  };
+  EXPECT_EQ(set("sk-one"), 403);
+  EXPECT_EQ(set("sk-two"), 200);
 }
 
 TEST(ServeWithoutLora, RefusesTheFieldAndListsNothing) {

@@ -15,4 +15,8 @@ using Adapters = std::vector<std::shared_ptr<const runtime::LoraAdapter>>;
 // In the order given, for EngineOptions::lora. Their names differ.
 Result<Adapters> read_adapters(const std::vector<std::string>& given);
 
+// Fails where the served model has the name of one: requests choose both by it.
+Status check_names(const Adapters& adapters, const std::string& model,
+                   const std::vector<std::string>& aliases);
+
 }  // namespace ktx::tools

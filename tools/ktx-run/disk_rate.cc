@@ -39,7 +39,7 @@ Result<double> measure_disk_rate(const std::string& path) {
   const uint64_t bytes = std::filesystem::file_size(path, missing);
   if (missing) return Error{fmt::format("{}: {}", printable(path), missing.message())};
   if (bytes < kLeastFile) {
-    return Error{fmt::format("{}: {} are too few to measure a disk with; name a file of {} or more",
+    return Error{fmt::format("{}: has {}, too little to measure a disk; name a file of at least {}",
                              printable(path), human_bytes(bytes), human_bytes(kLeastFile))};
   }
   const std::unique_ptr<std::byte, void (*)(void*)> memory(

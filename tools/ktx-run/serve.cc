@@ -73,7 +73,9 @@ struct Common {
 
   const Options& options;
   bool several = false;
-  Adapters adapters;  // of the only one
+  Adapters adapters;  // of the only one, as at the start
+  std::shared_ptr<server::ServedAdapters::Scales> scales =
+      std::make_shared<server::ServedAdapters::Scales>();
   runtime::StepTurns turns;
   std::unique_ptr<StepProfile> profile;  // of the only one
   std::unique_ptr<RequiredSignature> signature;
@@ -135,7 +137,8 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   engine.sequence_logits = pooling != runtime::Pooling::Last       ? kMeanRows
                            : plan::any_host_uses_gpus(file.view()) ? 1
                                                                    : kPromptRows;
-  engine.lora = common.adapters;
+  engine.lora = KTX_TRY(read_adapters(options.engine.lora));  // which may be other files by now
+  KTX_TRY(check_names(common.adapters, plan.name, options.serve.aliases));
   KTX_TRY(make_room_for_drafts(options.draft, plan.path, engine));
   if (engine.max_batch) {
     model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
@@ -167,7 +170,7 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   model->verbose = options.serve.verbose;
   model->context_shift = options.serve.context_shift;
   model->aliases = options.serve.aliases;
-  model->adapters.open(model->engine->lora());
+  model->adapters.open(model->engine->lora(), common.scales);
   model->reasoning_limit = {options.reasoning.budget, options.reasoning.message};
   model->id = plan.name;
   model->created = std::chrono::duration_cast<std::chrono::seconds>(
@@ -239,7 +242,7 @@ Result<std::string> prepare(server::ModelStore& models, const std::string& url) 
 }
 
 // What a server reads and writes after its start, and until then.
-SandboxPaths paths_of(const Options& options) {
+SandboxPaths paths_of(const Options& options, const Adapters& adapters) {
   const ServeFlags& flags = options.serve;
   SandboxPaths paths;
   std::error_code ignored;
@@ -256,6 +259,7 @@ SandboxPaths paths_of(const Options& options) {
         flags.require_signature, options.chat_template.file.value_or("")}) {
     add_folders_of(file, paths.read);
   }
+  for (const auto& adapter : adapters) add_folders_of(adapter->path, paths.read);
   // Made anew when they are renamed.
   for (const std::string& file : {flags.access_log, flags.profile, options.engine.record_experts}) {
     add_folders_of(file == "-" ? "" : file, paths.write);
@@ -276,7 +280,8 @@ Status serve(const Options& options) {
                    std::filesystem::is_directory(options.serve.sources[0], ignored);
   common.adapters = KTX_TRY(read_adapters(options.engine.lora));
   if (common.several && !common.adapters.empty()) {
-    return Error{"--lora: adapters are of one model, and the server has several; start one for it"};
+    return Error{
+        "--lora: an adapter belongs to one model and this server has several; start a server with that model alone"};
   }
   server::ServerOptions server_settings = KTX_TRY(server_options(options.serve));
   if (const auto& hosts = options.engine.hosts) {
@@ -285,7 +290,7 @@ Status serve(const Options& options) {
   if (options.serve.sandbox && options.engine.hosts) {
     return Error{"--sandbox: hosts of a plan are connected while it runs; start without it"};
   }
-  if (options.serve.sandbox) KTX_TRY(restrict_files(paths_of(options)));
+  if (options.serve.sandbox) KTX_TRY(restrict_files(paths_of(options, common.adapters)));
   common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
   KTX_TRY(check_named_plans(common));
   auto models = std::make_shared<server::ModelStore>(

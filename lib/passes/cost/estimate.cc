@@ -327,7 +327,10 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
   }
   const int64_t model_ctx = model.modules.facts.context_length;
   find_max_ctx(estimate, model_ctx, &DeviceUse::total);
-  if (estimate.max_ctx == 0) find_max_ctx(estimate, model_ctx, &DeviceUse::least_total);
+  if (estimate.max_ctx == 0) {
+    find_max_ctx(estimate, model_ctx, &DeviceUse::least_total);
+    estimate.max_ctx_on_disk = estimate.max_ctx > 0;
+  }
   return estimate;
 }
 

@@ -65,6 +65,7 @@ struct Estimate {
   // Largest that fits all devices, with experts on disk only where it must be (needs_disk);
   // -1: no capacity is known.
   int64_t max_ctx = -1;
+  bool max_ctx_on_disk = false;
   // Of estimate_of() alone, and where the target states the rates of all devices
   // (ForwardTime::known).
   ForwardTime token;                       // of decode, empty context

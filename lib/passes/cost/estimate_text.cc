@@ -188,9 +188,9 @@ std::string memory_notes(const Estimate& estimate) {
                        plan::name(use.stream_slots));
   }
   if (estimate.max_ctx >= 0) {
-    const bool disk = std::ranges::any_of(estimate.devices, &DeviceUse::needs_disk);
-    out += fmt::format("largest context that fits: {} tokens per sequence{}\n", estimate.max_ctx,
-                       disk ? ", with all experts but one layer's on disk" : "");
+    out +=
+        fmt::format("largest context that fits: {} tokens per sequence{}\n", estimate.max_ctx,
+                    estimate.max_ctx_on_disk ? ", with all experts but one layer's on disk" : "");
   } else {
     out += "largest context that fits: unknown without the memory of a --target\n";
   }

@@ -56,7 +56,7 @@ void advise(const CompileState& state, const MemoryFormulas& formulas, const Est
       human_bytes(sum_of(estimate, &DeviceUse::capacity))));
 }
 
-// What tokens then read, and how fast they come.
+// Notes what a token reads from disk, and the speed.
 void note_disk(const CompileState& state, Diagnostic& diag) {
   const Result<Estimate> estimate = estimate_of(state);
   if (!estimate || estimate->disk.slots == 0) return;  // other findings say why

@@ -62,7 +62,7 @@ struct Batch {
   std::function<void()> before_filters;
   program::ByBlockKind<std::vector<std::byte* const*>> tables;
   std::vector<SequenceState> states;  // per sequence; of no meaning where a model has none
-  // By RowKind, and of rows with adapters alone.
+  // By RowKind; rows without adapters are in no run.
   std::array<std::vector<LoraRun>, 3> lora_runs;
   // Which experts of a streamed part a device computes where the CPU and a GPU share them
   // (lib/program/joint_experts.h): the GPU's or the rest; All: any other part.

@@ -71,8 +71,10 @@ struct EngineOptions {
   int64_t sequence_logits = 1;             // else for so many of each sequence
   int64_t rollback_tokens = 0;             // BatchItem::rollback, where a model has states
   std::optional<Isa> isa;                  // else the best of the machine
-  // Adapters that sequences can choose of, by their place here.
+  // Adapters that sequences can choose from, by index.
   std::vector<std::shared_ptr<const LoraAdapter>> lora;
+  // What they take, which Engine::open sets: their matrices, and A x for each token of a pass.
+  uint64_t lora_bytes = 0, lora_token_bytes = 0;
   bool drafter = false;  // open the plan that this one has as its drafter
   bool verify = false;   // check the hashes of all weights first
   // Main memory for routed experts of the CPU; others are read when they are needed

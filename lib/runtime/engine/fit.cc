@@ -158,6 +158,11 @@ Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& opti
   } else if (plan::has_hosts(plan)) {
     KTX_TRY(take_own_memory(plan, sizes));
   }
+  const uint64_t low_rank =
+      options.lora_token_bytes * static_cast<uint64_t>(sizes.shape.step_tokens);
+  sizes.lora_bytes = options.lora_bytes;
+  sizes.memory.arena_bytes += low_rank;
+  sizes.memory.total_bytes += low_rank + sizes.lora_bytes;
   return sizes;
 }
 
@@ -168,8 +173,8 @@ uint64_t most_of(uint64_t available) {
 
 Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {
   const plan::MemoryEstimate& memory = sizes.memory;
-  const uint64_t needed =
-      memory.arena_bytes + memory.kv_bytes + memory.state_bytes + sizes.expert_bytes;
+  const uint64_t needed = memory.arena_bytes + memory.kv_bytes + memory.state_bytes +
+                          sizes.expert_bytes + sizes.lora_bytes;
   if (needed <= available_bytes) {
     if (memory.total_bytes > memory_bytes) {
       sizes.notes.push_back(fmt::format(
@@ -194,10 +199,12 @@ Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) 
   if (sizes.expert_slots > 0) {
     text += row("experts", sizes.expert_bytes, fmt::format("{} slots", sizes.expert_slots));
   }
+  if (sizes.lora_bytes > 0) text += row("adapters", sizes.lora_bytes, "");
   text += row("together", needed, "");
   text += row("available", available_bytes, fmt::format("of {}", human_bytes(memory_bytes)));
   text += row("(weights)", memory.weight_bytes - sizes.expert_bytes, "mapped, not counted");
-  const uint64_t fixed = memory.arena_bytes + memory.state_bytes + sizes.expert_bytes;
+  const uint64_t fixed =
+      memory.arena_bytes + memory.state_bytes + sizes.expert_bytes + sizes.lora_bytes;
   const uint64_t left = available_bytes - std::min(available_bytes, fixed);
   const int64_t ctx = ctx_for(sizes, left / 10 * 9);
   text += "ways out:\n";

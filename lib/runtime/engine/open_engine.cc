@@ -69,14 +69,6 @@ Result<LoraWeights> take_adapters(const plan::PlanView& plan, const EngineOption
       "the plan is for several hosts, where adapters are not supported; compile one for this host"};
 }
 
-Status make_lora_room(LoraWeights& lora, Sizes& sizes) {
-  const uint64_t room = lora.room_bytes(sizes.shape.step_tokens);
-  sizes.lora_bytes = lora.weight_bytes();
-  sizes.memory.arena_bytes += room;
-  sizes.memory.total_bytes += room + lora.weight_bytes();
-  return lora.open(sizes.shape.step_tokens);
-}
-
 // Sets the context and the chunk where they depend on what is free, and the GPUs that had to be
 // opened for it; returns what to tell.
 Result<std::string> choose_by_room(const plan::PlanView& plan,
@@ -133,18 +125,22 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const bool gpus = plan::uses_gpus(plan);
     s.hidden = find_final_hidden(plan);
     s.kept_hidden = find_kept_hidden(plan);
-    if (!given.lora.empty()) s.lora = KTX_TRY(take_adapters(plan, given));
-    for (const auto& one : given.lora) s.adapters.push_back({one->name, one->path, one->scale});
-    std::optional<uint64_t> available = target::available_memory();  // beside adapters
+    std::optional<uint64_t> available = target::available_memory();
     if (available) *available -= std::min(*available, given.reserved_bytes);
     EngineOptions options = given;
+    if (!given.lora.empty()) {
+      s.lora = KTX_TRY(take_adapters(plan, given));
+      options.lora_bytes = s.lora->weight_bytes();
+      options.lora_token_bytes = s.lora->room_bytes(1);
+    }
+    for (const auto& one : given.lora) s.adapters.push_back({one->name, one->path, one->scale});
     KTX_TRY(take_hosts(plan, options));
     s.hosts = options.hosts;
     const std::string note = KTX_TRY(choose_by_room(plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
-    if (s.lora) KTX_TRY(make_lora_room(*s.lora, s.sizes));
     KTX_TRY(choose_expert_slots(plan, options, available, s.sizes));
+    if (s.lora) KTX_TRY(s.lora->open(s.sizes.shape.step_tokens));
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = KTX_TRY(isa_of_run(plan, options));
 

@@ -3,7 +3,7 @@
 //
 //   y = W x + scale * B (A x)      A: rank x inputs, B: outputs x rank
 //
-// lib/lora/read_lora.h reads one of a file.
+// lib/lora/read_lora.h reads one from a file.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct LoraPair {
 };
 
 struct LoraAdapter {
-  std::string name;          // by which requests choose it
+  std::string name;          // requests choose it by this
   std::string path;          // for messages
   std::string architecture;  // of the model: "llama"; "": not said
   float scale = 1;           // of requests that choose nothing

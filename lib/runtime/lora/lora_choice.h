@@ -12,7 +12,7 @@ namespace ktx::runtime {
 
 struct LoraUse {
   int32_t adapter = 0;  // index in EngineOptions::lora
-  float scale = 1;      // of 1: as strong as its file says
+  float scale = 1;      // 1: as strong as its file says
   bool operator==(const LoraUse&) const = default;
 };
 
@@ -25,10 +25,11 @@ struct LoraInfo {
 // Rising by adapter, each once and none with scale 0: texts with equal choices are computed alike.
 using LoraChoice = std::vector<LoraUse>;
 
-// Of an adapter that is there twice the last counts.
+// If an adapter is listed twice, the last entry counts.
 LoraChoice chosen(std::vector<LoraUse> uses);
 
-// Whose texts share keys and values (prefix_cache.h): an owner's with the same adapters.
+// The owner under which the prefix cache keeps a text: texts share keys and values only with equal
+// owner and adapters.
 std::string prefix_owner(const std::string& owner, const LoraChoice& choice);
 
 }  // namespace ktx::runtime

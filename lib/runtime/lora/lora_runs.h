@@ -8,7 +8,8 @@
 
 namespace ktx::runtime {
 
-// Of a batch whose tokens and output rows are set. The runs point into the sequences of `items`.
+// Fills Batch::lora_runs; tokens and output rows must be set. The runs point into the sequences of
+// `items`.
 void find_lora_runs(std::span<const BatchItem> items, Batch& batch);
 
 }  // namespace ktx::runtime

@@ -13,7 +13,7 @@ namespace {
 
 // Products of a stage run at once, each with a room of its own; a layer has no more of them.
 constexpr int32_t kRooms = 16;
-constexpr size_t kMostFaults = 8;  // of an adapter that are told
+constexpr size_t kMostFaults = 8;  // listed per adapter
 
 // Rows of a tensor that are rows of a weight.
 struct TensorUse {
@@ -58,7 +58,7 @@ std::string refusal(const program::Program& program, const TensorUse& use) {
   const program::Step& step = program.steps[use.step];
   const std::string where = printable(step.module);
   if (step.op == StepOp::Embed) {
-    return fmt::format("it is the token embedding, {}, of which a low-rank term is not supported",
+    return fmt::format("it is the token embedding ({}), for which low-rank terms are not supported",
                        where);
   }
   if (step.op != StepOp::Matmul || use.weight != 0) {
@@ -82,7 +82,9 @@ std::string refusal(const program::Program& program, const TensorUse& use) {
 std::string shape_fault(const LoraPair& pair, std::span<const TensorUse> uses) {
   int64_t rows = 0;
   for (const TensorUse& use : uses) rows = std::max(rows, use.first_row + use.rows);
-  if (pair.a.cols == uses[0].cols && pair.b.rows == rows) return "";
+  const bool inputs =
+      std::ranges::all_of(uses, [&](const TensorUse& use) { return use.cols == pair.a.cols; });
+  if (inputs && pair.b.rows == rows) return "";
   return fmt::format("it is for a tensor of {} x {}, and the model's is {} x {}", pair.a.cols,
                      pair.b.rows, uses[0].cols, rows);
 }
@@ -174,6 +176,7 @@ Result<LoraWeights> LoraWeights::make(
       PlainRows a = plain_rows(pair.a, 0, rank);
       const kernels::WeightMatrix down{
           keep(std::move(a.bytes)), a.dtype, Layout::Rows, rank, pair.a.cols, a.row_bytes};
+      std::map<uint32_t, int64_t> places;  // by step: a tensor in slices has one A x
       for (const TensorUse& use : uses.find(pair.tensor)->second) {
         const int64_t before = use.first_column % kPanelRows;
         const PlainRows b = plain_rows(pair.b, use.first_row, use.rows);
@@ -184,9 +187,10 @@ Result<LoraWeights> LoraWeights::make(
                                        rank,
                                        b.row_bytes};
         LoraProduct& product = lora.products_[use.step];
+        const auto [place, added] = places.try_emplace(use.step, product.low_stride);
         product.terms.push_back({static_cast<int32_t>(i), pair.scale, down, up,
-                                 use.first_column - before, product.low_stride});
-        product.low_stride += rank;
+                                 use.first_column - before, place->second, added});
+        if (added) product.low_stride += rank;
       }
     }
   }
@@ -199,7 +203,8 @@ Result<LoraWeights> LoraWeights::make(
 }
 
 uint64_t LoraWeights::room_bytes(int64_t step_tokens) const {
-  return static_cast<uint64_t>(kRooms * step_tokens * low_width_) * sizeof(float);
+  const int64_t rooms = std::min<int64_t>(kRooms, std::ssize(products_));
+  return static_cast<uint64_t>(rooms * step_tokens * low_width_) * sizeof(float);
 }
 
 Status LoraWeights::open(int64_t step_tokens) {

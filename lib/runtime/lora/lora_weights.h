@@ -36,6 +36,7 @@ struct LoraTerm {
   kernels::WeightMatrix b;   // its columns of y x rank, in panels of 16
   int64_t first_column = 0;  // of y, a multiple of 16
   int64_t place = 0;         // of A x in a row of LoraProduct::low
+  bool computes_low = true;  // false: an earlier term has the same A x
 };
 
 struct LoraProduct {
@@ -47,12 +48,12 @@ struct LoraProduct {
 
 class LoraWeights {
  public:
-  // Copies what it needs. Fails where an adapter is not of the plan's model, or changes what is
-  // no product of the CPU, with all that is wrong with it.
+  // Copies what it needs. Fails if an adapter is for another model or changes anything but a
+  // product on the CPU; the error lists up to 8 faults.
   static Result<LoraWeights> make(const plan::PlanView& plan,
                                   std::span<const std::shared_ptr<const LoraAdapter>> adapters);
 
-  // Room for A x in passes of so many tokens. Before of_step().
+  // Allocates room for A x in passes of up to `step_tokens` tokens; call before of_step().
   Status open(int64_t step_tokens);
 
   const LoraProduct* of_step(uint32_t step) const;

@@ -120,7 +120,7 @@ Status visit_rows(Engine& engine, const Sequence& sequence, bool write, const Vi
 // A file does not say which adapters its keys and values were computed with.
 Status check_no_adapters(const Sequence& sequence) {
   if (sequence.lora().empty()) return {};
-  return Error{"a text that is computed with adapters (--lora) is not kept in files"};
+  return Error{"a text computed with adapters (--lora) cannot be saved to or restored from a file"};
 }
 
 // All but the hash, to `file`, which has write(data, size).

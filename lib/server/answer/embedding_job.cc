@@ -19,7 +19,7 @@ EmbeddingJob::EmbeddingJob(std::shared_ptr<ServedModel> model, HttpReplyPtr repl
       normalized_(normalized && pooling != runtime::Pooling::None) {}
 
 void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimensions,
-                         const ServerContext& context) {
+                         const ServerContext& context, runtime::LoraChoice lora) {
   const auto self = shared_from_this();
   {
     const std::lock_guard lock(mutex_);
@@ -29,7 +29,7 @@ void EmbeddingJob::start(std::vector<std::vector<int32_t>> texts, int64_t dimens
     dimensions_ = dimensions;
     owner_ = context.owner;
     share_ = context.share;
-    lora_ = context.lora;
+    lora_ = std::move(lora);
     limit_seconds_ = context.request_seconds;
     const auto batch = static_cast<size_t>(model_->engine->max_batch());
     while (submitted_ < std::min(batch, texts_.size()) && !outcome_.error) submit_next();

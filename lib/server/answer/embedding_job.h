@@ -2,7 +2,7 @@
 //
 //   auto job = std::make_shared<EmbeddingJob>(model, reply, [](EmbeddingJob::Outcome o) {...},
 //                                             model->pooling);
-//   job->start(texts, dimensions, seconds);
+//   job->start(texts, dimensions, context, lora);
 //
 // A vector is the pooled hidden state of a text (`pooling`), cut to `dimensions` if
 // given, with length 1; without pooling, the states of all tokens, one after another. Texts go to
@@ -37,7 +37,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   // `dimensions`: of the answer, 0 for all. Owner and the time limit of each text are the
   // context's.
   void start(std::vector<std::vector<int32_t>> texts, int64_t dimensions,
-             const ServerContext& context);
+             const ServerContext& context, runtime::LoraChoice lora);
 
  private:
   void submit_next();  // with mutex_ held

@@ -14,7 +14,7 @@ std::string props_of(const ServedModel& model) {
   AnswerFields fields;
   fields.sampling = model.sampling;
   fields.max_tokens = model.max_tokens;
-  Json params = generation_settings(model, fields);
+  Json params = generation_settings(model, fields, model.adapters.choice());
   // Another number for each request, unless --seed says one.
   params["seed"] = model.seed ? Json(*model.seed) : Json(-1);
   Json json;

@@ -9,6 +9,7 @@
 
 #include "lib/server/models/model_props.h"
 #include "lib/server/models/model_store_core.h"
+#include "lib/server/models/requested_model.h"
 
 namespace ktx::server {
 namespace {
@@ -18,10 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 // A plan that failed to load is not tried again for so long: each try holds up the others.
 constexpr auto kFailureKept = std::chrono::seconds(10);
-
-bool same_name(const std::string& own, const std::string& asked) {
-  return asked == own || asked == own + ":latest" || asked + ":latest" == own;
-}
 
 }  // namespace
 
@@ -49,9 +46,9 @@ ModelStore::Core::EntryPtr ModelStore::Core::find(const std::string& name) const
 
 ModelStore::Core::EntryPtr ModelStore::Core::find_exactly(const std::string& name) const {
   for (const EntryPtr& entry : entries) {
-    if (same_name(entry->plan.name, name)) return entry;
+    if (names_model(entry->plan.name, name)) return entry;
   }
-  const auto is = [&](const std::string& alias) { return same_name(alias, name); };
+  const auto is = [&](const std::string& alias) { return names_model(alias, name); };
   if (entries.size() == 1 && std::any_of(options.aliases.begin(), options.aliases.end(), is)) {
     return entries.front();
   }

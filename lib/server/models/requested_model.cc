@@ -57,6 +57,10 @@ class TopField final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
+bool names_model(const std::string& own, const std::string& name) {
+  return name == own || name == own + ":latest" || name + ":latest" == own;
+}
+
 std::string requested_model(const HttpRequest& request) {
   std::string name = request.query_value("model");
   if (!name.empty() || request.body.empty()) return name;

@@ -18,20 +18,26 @@ namespace ktx::server {
 
 class ServedAdapters {
  public:
-  // Before any other call; nothing where there are none.
-  void open(std::vector<runtime::LoraInfo> adapters);
+  struct Scales {
+    std::mutex mutex;
+    std::vector<float> values;  // one for each adapter; none: not set yet
+  };
+
+  // Before any other call. `scales` outlive the loaded model, so that those that clients have set
+  // are still there when it is loaded again.
+  void open(std::vector<runtime::LoraInfo> adapters,
+            std::shared_ptr<Scales> scales = std::make_shared<Scales>());
 
   const std::vector<runtime::LoraInfo>& list() const { return list_; }  // as at the start
   std::vector<float> scales() const;
   void set_scales(std::vector<float> scales);  // one for each
-  // Of a request for the model of that name. An adapter chosen by its name is as strong as at the
-  // start, or has scale 1 where that was 0.
+  // The choice for a request that names this model. An adapter chosen by its name is as strong as
+  // at the start, or has scale 1 where that was 0.
   runtime::LoraChoice choice(const std::string& name = {}) const;
 
  private:
   std::vector<runtime::LoraInfo> list_;
-  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // so that it moves
-  std::vector<float> scales_;
+  std::shared_ptr<Scales> scales_ = std::make_shared<Scales>();
 };
 
 }  // namespace ktx::server

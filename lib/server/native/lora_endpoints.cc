@@ -1,4 +1,6 @@
 // GET and POST /lora-adapters, as llama.cpp's server has them.
+#include <filesystem>
+
 #include "lib/server/endpoints.h"
 #include "lib/server/request/lora_field.h"
 
@@ -12,7 +14,7 @@ ApiStatus get_lora_adapters(const ServerContext& context, const HttpRequest&,
   for (size_t i = 0; i < scales.size(); ++i) {
     list.push_back({{"id", i},
                     {"name", adapters.list()[i].name},
-                    {"path", adapters.list()[i].path},
+                    {"path", std::filesystem::path(adapters.list()[i].path).filename().string()},
                     {"scale", decimal(scales[i])}});
   }
   send_json(reply, list);
@@ -21,8 +23,11 @@ ApiStatus get_lora_adapters(const ServerContext& context, const HttpRequest&,
 
 ApiStatus post_lora_adapters(const ServerContext& context, const HttpRequest& request,
                              const HttpReplyPtr& reply) {
-  // A body is an object elsewhere: this list is read as the field of one.
+  KTX_TRY(context.may_change);
+  // Other bodies are objects, so this list is read as a field of one.
   const Json body = KTX_TRY(parse_body("{\"lora\":" + request.body + "}"));
+  if (body.size() != 1)
+    return ApiError{400, "the body is not a list of {\"id\", \"scale\"}", "", ""};
   FieldReader in(body);
   const auto choice = read_lora(*context.model, in);
   if (!choice) in.fail("lora", "the body is null, expected a list of {\"id\", \"scale\"}");

@@ -172,7 +172,8 @@ class NativeAnswer final : public AnswerJob {
 
 }  // namespace
 
-Json generation_settings(const ServedModel& model, const AnswerFields& fields) {
+Json generation_settings(const ServedModel& model, const AnswerFields& fields,
+                         const runtime::LoraChoice& lora) {
   const runtime::SamplingOptions& sampling = fields.sampling;
   Json json;
   json["seed"] = sampling.seed;
@@ -200,7 +201,7 @@ Json generation_settings(const ServedModel& model, const AnswerFields& fields) {
   json["grammar"] = fields.constraint.kind == Constraint::Kind::Gbnf ? fields.constraint.text : "";
   json["grammar_lazy"] = false;
   json["lora"] = Json::array();
-  for (const runtime::LoraUse& use : fields.own_lora.value_or(model.adapters.choice())) {
+  for (const runtime::LoraUse& use : lora) {
     json["lora"].push_back({{"id", use.adapter}, {"scale", decimal(use.scale)}});
   }
   return json;
@@ -247,7 +248,8 @@ ApiStatus answer_natively(const ServerContext& context, const HttpReplyPtr& repl
   const ServedModel& model = *context.model;
   std::vector<AnswerSpec> specs;
   std::vector<NativeRequest> requests;
-  const Json settings = generation_settings(model, fields.answer);
+  const Json settings =
+      generation_settings(model, fields.answer, fields.answer.own_lora.value_or(context.lora));
   for (const std::vector<int32_t>& prompt : prompts) {
     KTX_TRY(make_specs(context, fields.answer, prompt, specs));
     requests.resize(specs.size(),

@@ -20,7 +20,8 @@ struct NativeRequest {
 };
 
 // All sampling options of the request, those that are at their defaults too.
-Json generation_settings(const ServedModel& model, const AnswerFields& fields);
+Json generation_settings(const ServedModel& model, const AnswerFields& fields,
+                         const runtime::LoraChoice& lora);
 
 // The whole answer of a choice. `content` and `tokens`: "" and none where they were streamed.
 Json native_end(const ServedModel& model, size_t index, const NativeRequest& request,

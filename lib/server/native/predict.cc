@@ -13,6 +13,7 @@
 #include "lib/server/answer/answer_job.h"
 #include "lib/server/endpoints.h"
 #include "lib/server/http/json_fields.h"
+#include "lib/server/models/requested_model.h"
 #include "lib/text/exact_json.h"
 
 namespace ktx::server {
@@ -151,7 +152,9 @@ ApiStatus answer_instance(const ServerContext& context, const HttpRequest& reque
   HttpRequest inner = request;
   inner.path = route->path;
   inner.body = dump(body);
-  const ApiStatus answered = route->endpoint(context, inner, reply);
+  ServerContext own = context;
+  own.lora = context.model->adapters.choice(requested_model(inner));
+  const ApiStatus answered = route->endpoint(own, inner, reply);
   if (!answered) send_in_shape(inner, *reply, answered.error());
   return {};
 }

@@ -8,6 +8,7 @@
 #include "lib/server/endpoints.h"
 #include "lib/server/http/base64.h"
 #include "lib/server/ollama/ollama_format.h"
+#include "lib/server/request/lora_field.h"
 #include "lib/server/request/text_input.h"
 
 namespace ktx::server {
@@ -85,6 +86,7 @@ ApiStatus post_native_embeddings(const ServerContext& context, const HttpRequest
   if (normalized == 0 || normalized == 1) {
     in.fail("embd_normalize", "'embd_normalize' must be 2 (length 1) or -1 (as they are)");
   }
+  const runtime::LoraChoice lora = lora_of(context, in);
   KTX_TRY(in.status());
   std::vector<TextInput> texts =
       KTX_TRY(read_texts(in.get(name), name, kMaxTexts, model, spelled_as(model)));
@@ -104,7 +106,7 @@ ApiStatus post_native_embeddings(const ServerContext& context, const HttpRequest
     reply->send(200, "application/json", dump(list));
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling, normalized == 2)
-      ->start(std::move(ids), 0, context);
+      ->start(std::move(ids), 0, context, lora);
   return {};
 }
 
@@ -121,6 +123,7 @@ ApiStatus post_embeddings(const ServerContext& context, const HttpRequest& reque
             fmt::format("'encoding_format' is {}, expected float or base64", show(format)));
   }
   const int64_t dimensions = read_dimensions(model, in);
+  const runtime::LoraChoice lora = lora_of(context, in);
   KTX_TRY(in.status());
   std::vector<TextInput> texts =
       KTX_TRY(read_texts(in.get("input"), "input", kMaxTexts, model, spelled_as(model)));
@@ -142,7 +145,7 @@ ApiStatus post_embeddings(const ServerContext& context, const HttpRequest& reque
     reply->send(200, "application/json", dump(json));
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling)
-      ->start(std::move(ids), dimensions, context);
+      ->start(std::move(ids), dimensions, context, lora);
   return {};
 }
 
@@ -158,6 +161,7 @@ ApiStatus post_ollama_embed(const ServerContext& context, const HttpRequest& req
   refuse_no_pooling(model, in);
   const bool truncate = in.flag("truncate", true);
   const int64_t dimensions = read_dimensions(model, in);
+  const runtime::LoraChoice lora = lora_of(context, in);
   KTX_TRY(in.status());
   std::vector<std::vector<int32_t>> ids;
   const Json* input = in.get(old ? "prompt" : "input");
@@ -189,7 +193,7 @@ ApiStatus post_ollama_embed(const ServerContext& context, const HttpRequest& req
     return {};
   }
   std::make_shared<EmbeddingJob>(context.model, reply, answer, model.pooling)
-      ->start(std::move(ids), dimensions, context);
+      ->start(std::move(ids), dimensions, context, lora);
   return {};
 }
 

@@ -228,7 +228,8 @@ ApiStatus post_chat_completions(const ServerContext& context, const HttpRequest&
   std::optional<NativeRequest> verbose;
   if (chat.verbose) {
     verbose = {model.tokenizer->decode(chat.specs[0].prompt, true),
-               generation_settings(model, chat.fields), true};
+               generation_settings(model, chat.fields, chat.fields.own_lora.value_or(context.lora)),
+               true};
   }
   std::make_shared<ChatCompletion>(context.model, reply, chat, std::move(verbose))
       ->start(std::move(chat.specs));

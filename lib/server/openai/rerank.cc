@@ -12,6 +12,7 @@
 #include "lib/server/answer/answer_fields.h"
 #include "lib/server/answer/embedding_job.h"
 #include "lib/server/endpoints.h"
+#include "lib/server/request/lora_field.h"
 #include "lib/server/request/text_input.h"
 
 namespace ktx::server {
@@ -146,6 +147,7 @@ ApiStatus post_rerank(const ServerContext& context, const HttpRequest& request,
   const auto count = static_cast<int64_t>(asked.documents.size());
   asked.top_n = static_cast<size_t>(in.whole("top_n", std::max<int64_t>(count, 1), 1, 1 << 20));
   asked.with_texts = in.flag(asked.plain ? "return_text" : "return_documents", false);
+  const runtime::LoraChoice lora = lora_of(context, in);
   KTX_TRY(in.status());
   KTX_TRY(check_size(model, "query", query.size()));
 
@@ -176,7 +178,7 @@ ApiStatus post_rerank(const ServerContext& context, const HttpRequest& request,
     reply->send(200, "application/json", dump(rerank_answer(asked, outcome)));
   };
   std::make_shared<EmbeddingJob>(context.model, reply, answer, runtime::Pooling::Scores, false)
-      ->start(std::move(texts), 0, context);
+      ->start(std::move(texts), 0, context, lora);
   return {};
 }
 

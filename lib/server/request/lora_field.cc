@@ -39,4 +39,8 @@ std::optional<runtime::LoraChoice> read_lora(const ServedModel& model, FieldRead
   return runtime::chosen(std::move(uses));
 }
 
+runtime::LoraChoice lora_of(const ServerContext& context, FieldReader& in) {
+  return read_lora(*context.model, in).value_or(context.lora);
+}
+
 }  // namespace ktx::server

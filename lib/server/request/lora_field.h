@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lib/runtime/lora/lora_choice.h"
+#include "lib/server/endpoints.h"
 #include "lib/server/http/json_fields.h"
 #include "lib/server/models/served_model.h"
 
@@ -13,5 +14,8 @@ namespace ktx::server {
 
 // Nothing where the field is absent; mistakes are noted in `in`.
 std::optional<runtime::LoraChoice> read_lora(const ServedModel& model, FieldReader& in);
+
+// The request's own, or what its model name chooses.
+runtime::LoraChoice lora_of(const ServerContext& context, FieldReader& in);
 
 }  // namespace ktx::server

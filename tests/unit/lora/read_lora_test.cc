@@ -80,7 +80,7 @@ TEST(ReadLora, RefusesWhatIsNoAdapter) {
          g.pairs.push_back(testing::gguf_array("adapter.alora.invocation_tokens", 4, 1,
                                                testing::le<uint32_t>(7)));
        },
-       "begins at tokens of its own (aLoRA)"},
+       "has invocation tokens (aLoRA)"},
       {"alpha", [](TinyGguf& g) { g.pairs[3] = gguf_f32("adapter.lora.alpha", INFINITY); },
        "adapter.lora.alpha is not finite"},
       {"no tensors", [](TinyGguf& g) { g.tensors.clear(); }, "has no tensors"},
@@ -89,7 +89,7 @@ TEST(ReadLora, RefusesWhatIsNoAdapter) {
       {"other half", [](TinyGguf& g) { g.tensors.erase(g.tensors.begin()); },
        "tensor 'blk.0.attn_q.weight.lora_a' is missing"},
       {"unknown", [](TinyGguf& g) { g.tensors[0].name = "blk.0.attn_norm.weight"; },
-       "tensor 'blk.0.attn_norm.weight' is no part of a low-rank pair"},
+       "tensor 'blk.0.attn_norm.weight' is not part of a low-rank pair"},
       {"control bytes", [](TinyGguf& g) { g.tensors[0].name = "a\x1b[2J"; }, "tensor 'a\\x1b[2J'"},
       {"rank",
        [](TinyGguf& g) {
@@ -101,8 +101,8 @@ TEST(ReadLora, RefusesWhatIsNoAdapter) {
          g.tensors[0].dims = {16, 4, 2};
        },
        "adapters of routed experts are not supported"},
-      {"vector", [](TinyGguf& g) { g.tensors[0].dims = {128}; }, "is no matrix of weights"},
-      {"integers", [](TinyGguf& g) { g.tensors[0].type = 26; }, "is no matrix of weights"},
+      {"vector", [](TinyGguf& g) { g.tensors[0].dims = {128}; }, "is not a weight matrix"},
+      {"integers", [](TinyGguf& g) { g.tensors[0].type = 26; }, "is not a weight matrix"},
       {"huge rank",
        [](TinyGguf& g) {
          g.tensors[0] = {"x.lora_a", {1, 5000}, 0, 20000};

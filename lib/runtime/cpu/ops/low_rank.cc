@@ -51,6 +51,7 @@ class LowRankStep final : public CpuStep {
     items_.clear();
     int64_t bytes = 0;
     for_each_term(batch, rows_, *product_, [&](const LoraRun& run, size_t term, float scale) {
+      if (!product_->terms[term].computes_low) return;
       const kernels::WeightMatrix& a = product_->terms[term].a;
       bytes += a.rows * a.row_bytes;
       for (int64_t token = 0; token < run.rows; token += kItemTokens) {
