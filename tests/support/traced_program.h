@@ -46,6 +46,7 @@ inline Traced run_traced(const std::vector<std::string>& args,
     std::vector<char*> argv;
     for (const std::string& arg : args) argv.push_back(strdup(arg.c_str()));
     argv.push_back(nullptr);
+    setenv("LSAN_OPTIONS", "detect_leaks=0", 1);  // it does not work under ptrace
     ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     raise(SIGSTOP);
     execv(argv[0], argv.data());
