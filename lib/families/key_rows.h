@@ -208,4 +208,15 @@ inline constexpr ConfigKey kScoreKeys[] = {
     {"pooling_type", "pooling_type", KeyRead::Pooling, KeyKind::Text, KeyWeight::Plain, "", ""},
 };
 
+// Of models of state spaces alone, whose texts may have any length.
+inline constexpr ConfigKey kMambaSizeKeys[] = {
+    count("hidden_size", "embedding_length"),
+    {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
+     ""},
+    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
+    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
+     "", "1048576"},
+    positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
+};
+
 }  // namespace ktx::families

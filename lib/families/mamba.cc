@@ -48,21 +48,12 @@ constexpr std::span<const ModuleRow> kTree[] = {kCausalRoot, kBackbone, kLastNor
 constexpr std::span<const ModuleRow> kTreeFalcon[] = {kCausalRoot, kBackbone, kPlainNorms,
                                                       kLastNorm, kHead};
 
-constexpr ConfigKey kOwnKeys[] = {
-    count("hidden_size", "embedding_length"),
-    {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", "1048576"},
-    positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
-};
 constexpr ConfigKey kMixerNormKeys[] = {
     {"mixer_rms_eps", "", KeyRead::Nothing, KeyKind::Positive, KeyWeight::Plain, "1e-6", "1e-6"},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {kOwnKeys, kSelectiveScanKeys, kTiedKeys};
-constexpr std::span<const ConfigKey> kKeysFalcon[] = {kOwnKeys, kMixerNormKeys, kSelectiveScanKeys,
-                                                      kTiedKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {kMambaSizeKeys, kSelectiveScanKeys, kTiedKeys};
+constexpr std::span<const ConfigKey> kKeysFalcon[] = {kMambaSizeKeys, kMixerNormKeys,
+                                                      kSelectiveScanKeys, kTiedKeys};
 // The width within a layer wins over the factor (Falcon-Mamba's config says 16 beside 8192 of
 // 4096).
 constexpr ConfigAlias kAliases[] = {

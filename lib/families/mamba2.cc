@@ -29,16 +29,7 @@ constexpr ModuleRow kBackbone[] = {
 #undef KTX_MAMBA2_LAYER
 constexpr std::span<const ModuleRow> kTree[] = {kCausalRoot, kBackbone, kHead};
 
-constexpr ConfigKey kModelSizeKeys[] = {
-    count("hidden_size", "embedding_length"),
-    {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
-     ""},
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", "1048576"},
-    positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
-};
-constexpr std::span<const ConfigKey> kKeys[] = {kModelSizeKeys, kTiedKeys, kStateSpaceKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {kMambaSizeKeys, kTiedKeys, kStateSpaceKeys};
 constexpr ConfigAlias kAliases[] = {
     {"num_heads", "mamba_n_heads"},         {"head_dim", "mamba_d_head"},
     {"state_size", "mamba_d_state"},        {"n_groups", "mamba_n_groups"},

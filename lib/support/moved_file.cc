@@ -27,8 +27,8 @@ int64_t modified_ns(const struct stat& info) {
   return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
-// A write lease is given on a file that nobody else has open. File systems without leases, and
-// files of other owners, give none to anybody.
+// A write lease is refused while another program has the file open. File systems without leases
+// refuse it always, as do files of other owners, with another error.
 bool open_elsewhere(int fd) {
   if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0) {
     (void)fcntl(fd, F_SETLEASE, F_UNLCK);

@@ -67,11 +67,9 @@ const std::vector<LoraInfo>& Engine::lora() const {
   return state_->adapters;
 }
 LoraChoice Engine::own_lora() const {
-  std::vector<LoraUse> uses;
-  for (const LoraInfo& adapter : lora()) {
-    uses.push_back({static_cast<int32_t>(uses.size()), adapter.scale});
-  }
-  return chosen(std::move(uses));
+  std::vector<float> scales;
+  for (const LoraInfo& adapter : lora()) scales.push_back(adapter.scale);
+  return all_at(scales);
 }
 SequenceCache& Engine::cache() const {
   return state_->cache;

@@ -15,6 +15,12 @@ LoraChoice chosen(std::vector<LoraUse> uses) {
   return choice;
 }
 
+LoraChoice all_at(std::span<const float> scales) {
+  std::vector<LoraUse> uses;
+  for (const float scale : scales) uses.push_back({static_cast<int32_t>(uses.size()), scale});
+  return chosen(std::move(uses));
+}
+
 std::string prefix_owner(const std::string& owner, const LoraChoice& choice) {
   if (choice.empty()) return owner;
   // No owner's name has a zero byte.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ using LoraChoice = std::vector<LoraUse>;
 
 // If an adapter is listed twice, the last entry counts.
 LoraChoice chosen(std::vector<LoraUse> uses);
+// Each adapter at its scale, in the order of EngineOptions::lora.
+LoraChoice all_at(std::span<const float> scales);
 
 // The owner under which the prefix cache keeps a text: texts share keys and values only with equal
 // owner and adapters.

@@ -34,9 +34,7 @@ runtime::LoraChoice ServedAdapters::choice(const std::string& name) const {
   if (!name.empty() && named != list_.end()) {
     return {{static_cast<int32_t>(named - list_.begin()), named->scale == 0 ? 1 : named->scale}};
   }
-  std::vector<runtime::LoraUse> uses;
-  for (const float scale : scales()) uses.push_back({static_cast<int32_t>(uses.size()), scale});
-  return runtime::chosen(std::move(uses));
+  return runtime::all_at(scales());
 }
 
 }  // namespace ktx::server
