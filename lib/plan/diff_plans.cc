@@ -201,8 +201,7 @@ class Tensors {
   const PlanView& plan() const { return plan_; }
   const std::map<std::string_view, uint32_t>& numbers() const { return numbers_; }
   std::span<const TensorPart> parts(uint32_t tensor) const {
-    const auto [begin, end] = std::ranges::equal_range(parts_, tensor, {}, &TensorPart::tensor);
-    return {begin, end};
+    return parts_of_tensor(parts_, tensor);
   }
   bool whole(uint32_t tensor) const { return cover_tensor(plan_, tensor, parts(tensor)); }
   // Source bytes from `at` on: as many as are in one part, at most `most`.

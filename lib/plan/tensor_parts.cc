@@ -44,6 +44,12 @@ std::vector<TensorPart> tensor_parts(const PlanView& plan) {
   return once;
 }
 
+std::span<const TensorPart> parts_of_tensor(std::span<const TensorPart> parts, uint32_t tensor) {
+  const auto begin = std::ranges::lower_bound(parts, tensor, {}, &TensorPart::tensor);
+  const auto end = std::ranges::upper_bound(parts, tensor, {}, &TensorPart::tensor);
+  return {begin, end};
+}
+
 bool cover_tensor(const PlanView& plan, uint32_t tensor, std::span<const TensorPart> parts) {
   uint64_t at = 0;
   for (const TensorPart& part : parts) {

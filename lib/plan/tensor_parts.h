@@ -28,6 +28,9 @@ int64_t row_step(const GgufTensorRecord& tensor, int64_t blob_cols);
 // devices hold is there once. Of rounded weights there are none.
 std::vector<TensorPart> tensor_parts(const PlanView& plan);
 
+// Those of one tensor, of all in order.
+std::span<const TensorPart> parts_of_tensor(std::span<const TensorPart> parts, uint32_t tensor);
+
 // Whether the parts of `tensor`, all of them, are the whole of it, without gaps.
 bool cover_tensor(const PlanView& plan, uint32_t tensor, std::span<const TensorPart> parts);
 

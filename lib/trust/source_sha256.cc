@@ -21,13 +21,6 @@ void add_zeros(Sha256& digest, uint64_t count) {
   }
 }
 
-// The parts of one tensor, all in order.
-std::span<const plan::TensorPart> parts_of(std::span<const plan::TensorPart> parts,
-                                           uint32_t tensor) {
-  const auto [begin, end] = std::ranges::equal_range(parts, tensor, {}, &plan::TensorPart::tensor);
-  return {begin, end};
-}
-
 Status add_tensor(const plan::PlanView& plan, std::span<const plan::TensorPart> parts,
                   Sha256& digest) {
   std::vector<std::byte> buffer;
@@ -54,7 +47,7 @@ Result<std::string> digest_of_shard(const plan::PlanView& plan, uint32_t shard,
   uint64_t at = record.header_size;
   for (const uint32_t t : tensors) {
     const plan::GgufTensorRecord& tensor = plan.gguf_tensors[t];
-    const auto own = parts_of(parts, t);
+    const auto own = plan::parts_of_tensor(parts, t);
     if (!plan::cover_tensor(plan, t, own)) {
       return Error{
           fmt::format("tensor '{}' is not in the plan as the source had it, so that the "
