@@ -136,7 +136,7 @@ std::optional<KvBlocks> kv_blocks(const KvWidths& widths, const RunShape& shape)
   const auto sequences = static_cast<uint64_t>(shape.max_batch);
   const auto whole = checked_mul(blocks_of(shape.ctx), sequences);
   if (!whole) return std::nullopt;
-  KvBlocks blocks{*whole};
+  KvBlocks blocks{{*whole}};
   for (const SequenceKind kind : kPassingKinds) {
     if (widths[kind] > 0) blocks[kind] = std::min(*whole, most_passing_blocks(widths[kind], shape));
   }
@@ -190,7 +190,7 @@ Result<KvBlocks> kv_blocks(const KvWidths& widths, const RunShape& shape, const 
   } else if (block > 0) {
     blocks.whole = std::min(wanted->whole, (left - windows) / block);
   }
-  KvBlocks one{1};
+  KvBlocks one{{1}};
   uint64_t most = 0;
   for (const SequenceKind kind : kPassingKinds) {
     one[kind] = widths[kind] > 0 ? 1 : 0;

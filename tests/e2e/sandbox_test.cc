@@ -47,6 +47,16 @@ TEST_F(Sandboxed, CompilerWritesTheSamePlan) {
   EXPECT_EQ(read_file(compile("c.ktxplan", rules)), read_file(compile("d.ktxplan", inside)));
 }
 
+TEST_F(Sandboxed, CompilerMovesTheModelIntoThePlan) {
+  const std::string plan = compile("a.ktxplan", {}), model = dir_.path("m.gguf");
+  fs::copy_file(model_gguf("llama"), model);
+  const Finished run = run_program(
+      {ktx_compile(), "-q", "--sandbox", "--consume", model, "-o", dir_.path("m.ktxplan")});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_FALSE(fs::exists(model));
+  EXPECT_EQ(read_file(plan), read_file(dir_.path("m.ktxplan")));
+}
+
 TEST_F(Sandboxed, ServerAnswersAndSaves) {
   const std::string plan = compile("m.ktxplan", {});
   fs::create_directory(dir_.path("slots"));

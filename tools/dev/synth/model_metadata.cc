@@ -129,6 +129,7 @@ void add_indexer_metadata(const ModelShape& s, Metadata& m) {
     m.u32("attention.indexer.top_k", s.config.i64("index_topk_blocks").value_or(16));
     m.u32("attention.indexer.block_size", s.config.i64("index_block_size").value_or(128));
     m.u32("attention.indexer.local_blocks", s.config.i64("index_local_blocks").value_or(1));
+    m.u32("expert_shared_count", s.shared_ffn / s.expert_ffn);  // which other loaders need
     return;
   }
   m.u32("attention.indexer.top_k", s.config.i64("index_topk").value_or(2048));
