@@ -34,6 +34,7 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 find_package(OpenSSL REQUIRED)
+find_package(ZLIB REQUIRED)
 pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp)  # --sandbox; without it that option fails
 pkg_check_modules(URING IMPORTED_TARGET liburing)  # experts from disk; without it threads read them
 if(KTX_STATIC)  # from 3.5 on distributions build it with libraries that its package file alone names
@@ -81,7 +82,7 @@ if(KTX_SANITIZE)
     target_compile_options(ktx_options INTERFACE $<${not_of_tests}:-Wno-maybe-uninitialized>
       $<${not_of_tests}:-fno-sanitize=null,alignment,object-size,pointer-overflow,vptr>)
   else()
-    # clang up to 14 puts this check's data where coroutines cannot have it ("difference across sections").
+    # clang 14 cannot put this check in front of a coroutine ("Cannot represent a difference across sections").
     target_compile_options(ktx_options INTERFACE $<${not_of_tests}:-fno-sanitize=function>)
   endif()
   target_link_options(ktx_options INTERFACE -fsanitize=${KTX_SANITIZE})

@@ -1,6 +1,7 @@
 #include "lib/server/http/http_body.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 namespace ktx::server {
 namespace {
@@ -106,7 +107,7 @@ std::string from_hex(std::string_view hex) {
 // As gzip makes them: "hello"; the same with all fields that a head may have; 100,000 zeros.
 const std::string kHello = from_hex("1f8b0800000000000203cb48cdc9c9070086a6103605000000");
 const std::string kWhole = from_hex(
-    "1f8b081e000000000003020061626e616d6500636f6d6d656e74001234cb48cdc9c9070086a6103605000000");
+    "1f8b081e000000000003020061626e616d6500636f6d6d656e7400a0f0cb48cdc9c9070086a6103605000000");
 const std::string kZeros = from_hex(
     "1f8b0800000000000203edc13101000000c2a0f54f6d0d0fa000000000000000000000000000000000000000000000"
     "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
@@ -128,6 +129,7 @@ TEST(HttpBody, AGzipBodyIsUnpackedWithinTheLimit) {
     EXPECT_EQ(coded(kHello, "gzip", piece), "200 hello+");
     EXPECT_EQ(coded(kHello, "x-gzip", piece), "200 hello+");
     EXPECT_EQ(coded(kWhole, "gzip", piece), "200 hello+");
+    EXPECT_EQ(coded(changed(kWhole, 12), "gzip", piece), "400") << "of another sum";
     EXPECT_EQ(coded(kHello, "identity", piece), "200 " + kHello + "+");
     EXPECT_EQ(coded(kZeros, "gzip", piece), "413") << "1000 at most, of 100,000";
     EXPECT_EQ(coded("hello", "gzip", piece), "400");
@@ -148,6 +150,30 @@ TEST(HttpBody, AGzipBodyIsUnpackedWithinTheLimit) {
   head.coding = "gzip";
   EXPECT_EQ(read(head, "19\r\n" + kHello + "\r\n0\r\n\r\nGET", 3), "200 hello+GET");
   EXPECT_EQ(read(head, "0\r\n\r\n", 3), "400");
+}
+
+// Bits that are left over behind the last one, 0 to 7, are not of the sums.
+TEST(HttpBody, AGzipBodyMayEndAtAnyBit) {
+  for (size_t letters = 1; letters < 64; ++letters) {
+    std::string text;
+    for (size_t i = 0; i < letters; ++i) text += static_cast<char>('a' + i * i % 26);
+    std::string packed(200, '\0');
+    z_stream stream = {};
+    ASSERT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    stream.next_in = reinterpret_cast<Bytef*>(text.data());
+    stream.avail_in = static_cast<uInt>(text.size());
+    stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+    stream.avail_out = static_cast<uInt>(packed.size());
+    ASSERT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    packed.resize(stream.total_out);
+    deflateEnd(&stream);
+    HttpHead head;
+    head.length = packed.size();
+    head.coding = "gzip";
+    for (const size_t piece : {1, 2, 3, 1000}) {
+      EXPECT_EQ(read(head, packed, piece), "200 " + text + "+") << letters << " in " << piece;
+    }
+  }
 }
 
 }  // namespace
