@@ -38,7 +38,7 @@ struct EntryPart {
 struct EntryParts {
   EntryPart before, own;
 };
-inline EntryParts parts_of_entry(const CompressAttrs& a, int64_t entry) {
+constexpr EntryParts parts_of_entry(const CompressAttrs& a, int64_t entry) {
   const int64_t begin = entry * a.every, end = begin + a.every;
   if (a.overlapped == 0) return {{}, {begin, end, 0}};
   return {{entry > 0 ? begin - a.every : begin, begin, 0}, {begin, end, a.dim}};

@@ -29,6 +29,10 @@ bool gpu_state_space_takes(int64_t head_dim, int64_t state_dim) {
          state_dim <= 256;
 }
 
+bool gpu_compressed_attention_takes(int64_t head_dim) {
+  return head_dim <= 1024;  // columns of a value in attention_any.cu
+}
+
 bool marlin_pair(DType a, DType b) {
   if (a == b) return marlin_takes(a);
 #define KTX_MARLIN_PAIR(first, second)                                                          \

@@ -33,6 +33,9 @@ bool gpu_delta_step_takes(const DeltaRuleAttrs& rule, const CausalConvAttrs& con
 // likewise.
 bool gpu_state_space_takes(int64_t head_dim, int64_t state_dim);
 
+// Whether it computes compressed attention of such heads.
+bool gpu_compressed_attention_takes(int64_t head_dim);
+
 // Whether one launch takes products of these formats (marlin_pairs.def).
 bool marlin_pair(DType a, DType b);
 

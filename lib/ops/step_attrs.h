@@ -260,7 +260,7 @@ struct CompressAttrs {
   int32_t interleaved = 0;
   float mscale = 1;  // of cos and sin
   float eps = 0;     // of the norm
-  int64_t channels() const { return int64_t{dim} * (overlapped != 0 ? 2 : 1); }
+  constexpr int64_t channels() const { return int64_t{dim} * (overlapped != 0 ? 2 : 1); }
   int64_t window() const { return int64_t{every} * (overlapped != 0 ? 2 : 1); }  // positions
   template <class F>
   void fields(F&& f) {

@@ -35,6 +35,8 @@ const Case kCases[] = {
     {"window of no tile", 6, 2, 40, 24, false, 33},
     {"window, sinks", 16, 2, 64, 64, false, 16, 0, 0, true},
     {"chunks", 4, 4, 128, 128, false, 48, 1},
+    {"window of shared keys, sinks", 64, 1, 512, 512, true, 128, 0, 0, true},
+    {"window of few shared keys", 4, 1, 256, 256, true, 33},
     {"softcap", 8, 4, 256, 256, false, 0, 0, 2},
     {"sinks of no tile", 6, 2, 40, 24, false, 0, 0, 0, true},
     {"all of them", 12, 2, 128, 128, false, 100, 0, 5, true},

@@ -172,6 +172,7 @@ struct RouterCase {
   int32_t groups, groups_used;
   GroupScore group_score;
   bool bias;
+  bool table = false;  // choices by token id
 };
 
 TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
@@ -187,6 +188,9 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       {64, 32, Scoring::Sigmoid, false, 32, 5, GroupScore::SumOfTwoBest, false},
       {384, 8, Scoring::Sigmoid, true, 1, 1, GroupScore::Best, true},
       {1000, 32, Scoring::Softmax, true, 1, 1, GroupScore::Best, false},
+      {256, 6, Scoring::SqrtSoftplus, true, 1, 1, GroupScore::Best, true},
+      {384, 6, Scoring::SqrtSoftplus, true, 1, 1, GroupScore::Best, false, true},
+      {7, 3, Scoring::Sigmoid, false, 1, 1, GroupScore::Best, false, true},
   };
   for (const RouterCase& c : cases) {
     for (int64_t tokens : {1, 33}) {
@@ -214,6 +218,13 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       host.bias = c.bias ? bias.data() : nullptr;
       const std::vector<float> factors = random.normals(c.experts);
       host.factors = c.normalize ? factors.data() : nullptr;
+      constexpr int64_t kVocabulary = 50;
+      std::vector<int32_t> table(static_cast<size_t>(kVocabulary * c.top_k)), token_ids;
+      for (int32_t& expert : table) expert = static_cast<int32_t>(random.below(c.experts));
+      for (int64_t t = 0; t < tokens; ++t) {
+        token_ids.push_back(static_cast<int32_t>(random.below(kVocabulary)));
+      }
+      if (c.table) host.table = table.data(), host.tokens = token_ids.data();
       std::vector<int32_t> ids(static_cast<size_t>(tokens * c.top_k));
       std::vector<float> weights(ids.size()),
           scratch(static_cast<size_t>(2 * c.experts + c.groups));
@@ -233,6 +244,11 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       args.factors = c.normalize ? gpu_factors.data() : nullptr;
       args.attrs = host.attrs;
       args.tokens = tokens;
+      Gpu<int32_t> gpu_table(table), gpu_tokens(token_ids);
+      if (c.table) {
+        args.table = gpu_table.data(), args.table_rows = kVocabulary;
+        args.token_ids = gpu_tokens.data();
+      }
       args.ids = gpu_ids.data();
       args.weights = gpu_weights.data();
       ASSERT_TRUE(ran(launch_router(args, nullptr)));

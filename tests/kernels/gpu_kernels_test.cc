@@ -78,10 +78,7 @@ std::vector<GpuForm> forms() {
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
     if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
-    constexpr StepOp kOfTheCpu[] = {
-        StepOp::Compress,   StepOp::CompressedAttention, StepOp::StreamWeights,
-        StepOp::MixStreams, StepOp::CollapseStreams,     StepOp::AltUpWeights,
-        StepOp::MatchRms,   StepOp::GaussianTopK,        StepOp::SelectiveScan};
+    constexpr StepOp kOfTheCpu[] = {StepOp::MatchRms, StepOp::GaussianTopK, StepOp::SelectiveScan};
     if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);

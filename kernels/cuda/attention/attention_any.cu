@@ -19,7 +19,6 @@ __global__ void __launch_bounds__(kThreads)
   const int h = static_cast<int>(blockIdx.y), split = static_cast<int>(blockIdx.x);
   const int kv_head = h / (a.attrs.heads / a.attrs.kv_heads);
   const int sequence = a.kv.sequence[t], positions = taken_positions(a, t);
-  const KvType type = a.kv.layout.type;
   for (int d = thread; d < a.attrs.key_dim; d += kThreads) {
     q[d] = a.q[t * a.q_stride + h * a.attrs.key_dim + d] * a.attrs.scale;
   }
@@ -31,11 +30,10 @@ __global__ void __launch_bounds__(kThreads)
     const int count = min(kPiece, positions - piece * kPiece);
     const int begin = max(0, from - piece * kPiece);
     for (int p = begin + warp; p < count; p += kThreads / 32) {
-      const std::byte* key =
-          kv_key(a.kv, sequence, kv_head, taken_position(a, t, kv_head, piece * kPiece + p));
+      const TakenKey key = taken_key(a, t, sequence, kv_head, piece * kPiece + p);
       float score = 0;
       for (int d = lane; d < a.attrs.key_dim; d += 32) {
-        score = fmaf(q[d], kv_element(type, key, d), score);
+        score = fmaf(q[d], kv_element(key.type, key.row, d), score);
       }
       score = warp_sum(score);
       if (a.attrs.softcap > 0) score = a.attrs.softcap * tanhf(score / a.attrs.softcap);
@@ -51,13 +49,17 @@ __global__ void __launch_bounds__(kThreads)
     for (int p = begin; p < count; ++p) {
       const float w = __expf(weight[p] - m);
       l += w;
-      const int position = taken_position(a, t, kv_head, piece * kPiece + p);
-      const std::byte* row = a.attrs.value_in_key ? kv_key(a.kv, sequence, kv_head, position)
-                                                  : kv_value(a.kv, sequence, kv_head, position);
+      const int number = piece * kPiece + p;
+      const TakenKey value =
+          a.attrs.value_in_key
+              ? taken_key(a, t, sequence, kv_head, number)
+              : TakenKey{kv_value(a.kv, sequence, kv_head, taken_position(a, t, kv_head, number)),
+                         a.kv.layout.type};
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
         const int d = thread + i * kThreads;
-        if (d < a.attrs.value_dim) values[i] = fmaf(w, kv_element(type, row, d), values[i]);
+        if (d < a.attrs.value_dim)
+          values[i] = fmaf(w, kv_element(value.type, value.row, d), values[i]);
       }
     }
     __syncthreads();

@@ -224,7 +224,7 @@ inline bool many_rows(const CudaAttentionArgs& a) {
     return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(floats * 4) == 0 &&
            stride % floats == 0;
   };
-  return !a.chosen && !a.blocks && !a.text_end && !a.prepare.key && !a.attrs.value_in_key &&
+  return !has_list(a) && !a.text_end && !a.prepare.key && !a.attrs.value_in_key &&
          !a.one_token_per_sequence && a.attrs.value_dim == a.attrs.key_dim &&
          a.kv.layout.block_tokens % kPiece == 0 &&
          a.tokens * (a.attrs.heads / a.attrs.kv_heads) >= kLeastManyRows &&

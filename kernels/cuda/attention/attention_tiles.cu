@@ -176,7 +176,7 @@ Status launch_tiles(const CudaAttentionArgs& a, const AttentionParts& parts, cud
 
 bool attention_tiles_takes(const CudaAttentionArgs& a) {
   const int dim = a.attrs.value_dim;
-  return !a.chosen && a.block % kPiece == 0 && a.kv.layout.type != KvType::F32 &&
+  return !a.chosen && a.every == 0 && a.block % kPiece == 0 && a.kv.layout.type != KvType::F32 &&
          a.attrs.key_dim % 32 == 0 && a.attrs.key_dim <= 1024 &&
          (dim == 64 || dim == 128 || dim == 256 || dim == 512) &&
          a.kv.layout.block_tokens % kPiece == 0;

@@ -19,9 +19,13 @@ constexpr int kScoreThreads = 128;
 constexpr int kScored = 256;                        // positions of a block
 constexpr int64_t kSliceBytes = int64_t{64} << 20;  // of scores
 
+// Positions, or entries, that a token sees; none of padding.
+__device__ __forceinline__ int seen_by(const CudaChoosePositionsArgs& a, int64_t token) {
+  return static_cast<int>(entries_seen(a.attrs.every, max(a.kv.position[token], -1)));
+}
 // Scores are for tokens that see more than they may take.
 __device__ __forceinline__ int scored_positions(const CudaChoosePositionsArgs& a, int64_t token) {
-  const int positions = a.kv.position[token] + 1;
+  const int positions = seen_by(a, token);
   return positions > a.attrs.top_k ? positions : 0;
 }
 
@@ -129,10 +133,15 @@ struct TokenRows {
   int64_t pitch;
 
   __device__ int most() const { return a.attrs.top_k; }
-  __device__ int count(int64_t row) const { return max(a.kv.position[first_token + row] + 1, 0); }
+  __device__ int count(int64_t row) const { return seen_by(a, first_token + row); }
   __device__ const float* scores(int64_t row) const { return all_scores + row * pitch; }
   __device__ int32_t* chosen(int64_t row) const { return a.chosen + (first_token + row) * most(); }
 };
+
+// Most that one token may see.
+int64_t most_seen(const CudaChoosePositionsArgs& a) {
+  return a.max_positions / a.attrs.every;
+}
 
 bool tiles_take(const CudaChoosePositionsArgs& a) {
   return a.kv.layout.type != KvType::F32 && (a.attrs.key_dim == 64 || a.attrs.key_dim == 128) &&
@@ -155,7 +164,7 @@ Status launch_type(const CudaChoosePositionsArgs& a, int64_t first, dim3 grid, f
 }
 Status launch_scores(const CudaChoosePositionsArgs& a, int64_t first, int64_t tokens, float* scores,
                      int64_t pitch, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.max_positions, kScored)),
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(most_seen(a), kScored)),
                   static_cast<unsigned>(tokens));
   if (!tiles_take(a)) {
     return launch("choose_positions: scores", score_any, grid, kScoreThreads, 0, stream, a, first,
@@ -168,17 +177,17 @@ Status launch_scores(const CudaChoosePositionsArgs& a, int64_t first, int64_t to
 
 // Floats from one token's scores to the next one's.
 int64_t score_pitch(const CudaChoosePositionsArgs& a) {
-  return ceil_div<int64_t>(a.max_positions, 64) * 64;
+  return ceil_div<int64_t>(most_seen(a), 64) * 64;
 }
 int64_t slice_tokens(const CudaChoosePositionsArgs& a) {
-  const int64_t most = kSliceBytes / 4 / (a.max_positions > 0 ? score_pitch(a) : 64);
+  const int64_t most = kSliceBytes / 4 / (most_seen(a) > 0 ? score_pitch(a) : 64);
   return most < 1 ? 1 : most < a.tokens ? most : a.tokens;
 }
 
 }  // namespace
 
 int64_t cuda_choose_positions_workspace(const CudaChoosePositionsArgs& a) {
-  if (a.max_positions <= a.attrs.top_k) return 0;  // no token has a choice
+  if (most_seen(a) <= a.attrs.top_k) return 0;  // no token has a choice
   return slice_tokens(a) * score_pitch(a) * 4;
 }
 
@@ -186,7 +195,7 @@ Status launch_choose_positions(const CudaChoosePositionsArgs& a, CudaStream stre
   KTX_TRY(
       check_workspace("choose_positions", a.workspace_bytes, cuda_choose_positions_workspace(a)));
   float* const scores = reinterpret_cast<float*>(a.workspace);
-  const bool chooses = a.max_positions > a.attrs.top_k;
+  const bool chooses = most_seen(a) > a.attrs.top_k;
   const int64_t slice = chooses ? slice_tokens(a) : a.tokens, pitch = score_pitch(a);
   for (int64_t first = 0; first < a.tokens; first += slice) {
     const int64_t tokens = slice < a.tokens - first ? slice : a.tokens - first;

@@ -9,7 +9,8 @@
 // sequence. Score, softcap and sinks are those of kernels/attention/attention.h. What a token sees
 // is cut into equal parts of whole pieces of 64 positions, as many as fill the GPU (fixed by the
 // launch), merged in rising order. Sparse attention is the same over the positions that a list
-// names, or over those of the blocks that it names, taken by their numbers in it.
+// names, or over those of the blocks that it names, taken by their numbers in it; compressed
+// attention over entries and then the last positions, likewise by their numbers.
 #pragma once
 
 #include "kernels/attention/kv_layout.h"
@@ -69,6 +70,11 @@ struct CudaAttentionArgs {
   int64_t top_k = 0;
   int32_t block = 0;
   CudaKvView kv;
+  // Compressed attention: entries of `every` positions each, of one head (entry_layout), all that
+  // the token sees or those in `chosen`, stand before the last `recent` positions; 0: none of this.
+  CudaKvView entries;
+  int32_t every = 0;
+  int32_t recent = 0;
   // [T] Windows that reach as far forward as back: the last position of the token's text, which has
   // been stored.
   const int32_t* text_end = nullptr;
@@ -95,7 +101,7 @@ struct CudaChoosePositionsArgs {
   int32_t* chosen = nullptr;  // [T, top_k], rising; -1 behind the last one
   int64_t tokens = 0;
   ChoosePositionsAttrs attrs;
-  CudaKvView kv;              // of the indexer's keys
+  CudaKvView kv;              // of the indexer's keys, or of entries (attrs.every)
   int64_t max_positions = 0;  // as above
   std::byte* workspace = nullptr;
   int64_t workspace_bytes = 0;
@@ -118,6 +124,19 @@ struct CudaChooseBlocksArgs {
 };
 int64_t cuda_choose_blocks_workspace(const CudaChooseBlocksArgs& args);
 Status launch_choose_blocks(const CudaChooseBlocksArgs& args, CudaStream stream);
+
+// compress: an entry for each token that ends one (CompressAttrs), made, normed, rotated and
+// stored.
+struct CudaCompressArgs {
+  CompressAttrs attrs;
+  const float* bias = nullptr;      // [every, attrs.channels()]
+  const float* norm = nullptr;      // [dim]
+  const float* inv_freq = nullptr;  // [rotary_dim / 2]
+  CudaKvView kv;                    // rows and scores of positions, F32 or F16
+  CudaKvView entries;               // entry_layout
+  int64_t tokens = 0;
+};
+Status launch_compress(const CudaCompressArgs& args, CudaStream stream);
 
 // Whether launch_attention takes `prepare` for such heads and such a cache.
 bool attention_prepares(const CudaAttentionArgs& args);

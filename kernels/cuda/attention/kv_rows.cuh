@@ -9,7 +9,8 @@ namespace ktx::kernels {
 
 __device__ __forceinline__ std::byte* kv_slot(const CudaKvView& kv, int sequence, int position) {
   const int tokens = static_cast<int>(kv.layout.block_tokens);  // 64-bit divisions are slow
-  const int block = kv.table[sequence * kv.table_stride + position / tokens];
+  const int number = (position / tokens + 1) * static_cast<int>(kv.layout.row_blocks) - 1;
+  const int block = kv.table[sequence * kv.table_stride + number];
   return kv.pool + block * kv.block_bytes + kv.slot_offset;
 }
 __device__ __forceinline__ std::byte* kv_key(const CudaKvView& kv, int sequence, int head,

@@ -28,8 +28,16 @@ __device__ __forceinline__ PieceRange piece_range(int first, int end, int splits
   const int share = (pieces - before + splits - 1) / splits;
   return {min(pieces, before + split * share), min(pieces, before + (split + 1) * share)};
 }
+// How many entries a token at `position` takes, and the first position behind them.
+__device__ __forceinline__ int taken_entries(const CudaAttentionArgs& a, int position) {
+  const int seen = static_cast<int>(entries_seen(a.every, position));
+  return a.chosen ? min(seen, static_cast<int>(a.top_k)) : seen;
+}
+__device__ __forceinline__ int first_recent(const CudaAttentionArgs& a, int position) {
+  return max(position - a.recent + 1, 0);
+}
 // How many positions a token takes, from 0 on: those up to its own or to the end of its window, or
-// the chosen ones. None of padding.
+// the chosen ones, or entries and the last positions. None of padding.
 __device__ __forceinline__ int taken_positions(const CudaAttentionArgs& a, int64_t token) {
   const int positions = a.kv.position[token] + 1;
   if (a.text_end && positions > 0) {
@@ -37,6 +45,9 @@ __device__ __forceinline__ int taken_positions(const CudaAttentionArgs& a, int64
   }
   if (a.blocks && positions > 0) {
     return static_cast<int>(last_of_blocks(a.top_k, a.block, positions - 1)) + 1;
+  }
+  if (a.every > 0 && positions > 0) {
+    return taken_entries(a, positions - 1) + positions - first_recent(a, positions - 1);
   }
   return a.chosen ? min(positions, static_cast<int>(a.top_k)) : positions;
 }
@@ -49,9 +60,33 @@ __device__ __forceinline__ int taken_position(const CudaAttentionArgs& a, int64_
   }
   return a.chosen ? a.chosen[token * a.top_k + number] : number;
 }
+// The key that has this number among what a token takes, and its form.
+struct TakenKey {
+  const std::byte* row;
+  KvType type;
+};
+__device__ __forceinline__ TakenKey taken_key(const CudaAttentionArgs& a, int64_t token,
+                                              int sequence, int kv_head, int number) {
+  int position = 0;
+  if (a.every > 0) {
+    const int own = a.kv.position[token], entries = taken_entries(a, own);
+    if (number < entries) {
+      const int entry = a.chosen ? a.chosen[token * a.top_k + number] : number;
+      return {kv_key(a.entries, sequence, 0, entry), a.entries.layout.type};
+    }
+    position = first_recent(a, own) + number - entries;
+  } else {
+    position = taken_position(a, token, kv_head, number);
+  }
+  return {kv_key(a.kv, sequence, kv_head, position), a.kv.layout.type};
+}
+// Whether what a token takes is a list of its own, of positions or entries.
+__host__ __device__ inline bool has_list(const CudaAttentionArgs& a) {
+  return a.chosen != nullptr || a.blocks != nullptr || a.every > 0;
+}
 // Whether a block takes one token: those beside it have other positions.
 __host__ __device__ inline bool one_token(const CudaAttentionArgs& a) {
-  return a.one_token_per_sequence || a.chosen != nullptr || a.blocks != nullptr;
+  return a.one_token_per_sequence || has_list(a);
 }
 __device__ __forceinline__ int first_seen(const AttentionAttrs& attrs, int position) {
   return static_cast<int>(first_position(attrs, position));
@@ -78,6 +113,10 @@ __device__ __forceinline__ float finished(const CudaAttentionArgs& a, int head, 
 
 // Most positions that one of `tokens` side by side may see, of a launch's bound.
 inline int64_t seen_positions(const CudaAttentionArgs& a, int64_t tokens) {
+  if (a.every > 0) {
+    const int64_t entries = a.max_positions / a.every;
+    return (a.chosen && a.top_k < entries ? a.top_k : entries) + a.recent;
+  }
   const int64_t taken = a.blocks ? a.top_k * a.block : a.top_k;
   if (a.chosen || a.blocks) return taken < a.max_positions ? taken : a.max_positions;
   if (a.attrs.window == 0) return a.max_positions;

@@ -31,10 +31,14 @@ inline constexpr int kCudaMaxTopK = 32;
 struct CudaRouterArgs {
   const float* logits = nullptr;  // [T, experts]
   int64_t logits_stride = 0;
-  const float* bias = nullptr;        // [experts] or null
-  const float* factors = nullptr;     // [experts] or null
-  const int32_t* position = nullptr;  // [T] or null: negative is padding
-  RouterAttrs attrs;                  // experts <= kCudaMaxExperts, top_k <= kCudaMaxTopK
+  const float* bias = nullptr;     // [experts] or null
+  const float* factors = nullptr;  // [experts] or null
+  // [table_rows, top_k] in [0, experts), or null: the choices by token id (RouterAttrs).
+  const int32_t* table = nullptr;
+  int64_t table_rows = 0;
+  const int32_t* token_ids = nullptr;  // [T], with a table
+  const int32_t* position = nullptr;   // [T] or null: negative is padding
+  RouterAttrs attrs;                   // experts <= kCudaMaxExperts, top_k <= kCudaMaxTopK
   int64_t tokens = 0;
   int32_t* ids = nullptr;    // [T, top_k], dense
   float* weights = nullptr;  // [T, top_k], dense

@@ -168,6 +168,16 @@ __device__ __forceinline__ bool in_group_left_out(const RouterAttrs& attrs, uint
   return ahead >= attrs.groups_used;
 }
 
+// The experts that the table has for the token's id; the first ones where it has no such id.
+__device__ __forceinline__ RouterPick pick_by_token(const CudaRouterArgs& a, int64_t t,
+                                                    const float* score, int lane) {
+  if (lane >= a.attrs.top_k) return {-1, 0};
+  const int token = a.token_ids[t];
+  const bool known = token >= 0 && token < a.table_rows;
+  const int id = known ? a.table[int64_t{token} * a.attrs.top_k + lane] : lane;
+  return {id, score[id]};
+}
+
 // kOwn: experts of a lane at most. `shared`: choose_experts_bytes() of it, this warp's alone.
 template <int kOwn>
 __device__ RouterPick pick_experts(const CudaRouterArgs& a, int64_t t, float* shared, int lane) {
@@ -199,9 +209,22 @@ __device__ RouterPick pick_experts(const CudaRouterArgs& a, int64_t t, float* sh
     const float inverse = 1 / warp_sum(sum);
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) v[i] *= inverse;
+  } else if (static_cast<Scoring>(a.attrs.scoring) == Scoring::SqrtSoftplus) {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      v[i] = sqrtf(fmaxf(v[i], 0) + log1pf(expf(-fabsf(v[i]))));
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) v[i] = __fdividef(1, 1 + expf(-v[i]));
+  }
+  if (a.table) {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (is_own(i)) score[begin + i] = v[i];
+    }
+    __syncwarp();
+    return pick_by_token(a, t, score, lane);
   }
   uint32_t key[kOwn], sorted[kOwn];  // 0: no expert
 #pragma unroll

@@ -26,8 +26,8 @@ Status launch_form(const CudaAttentionArgs& a, const AttentionParts& parts, int 
   const dim3 grid(parts.splits, static_cast<unsigned>(shape.blocks(a.tokens)), a.attrs.kv_heads);
   const int shared = LatentMemory(16 * kTiles, a.attrs.key_dim, stages).bytes;
   return launch("attention",
-                a.chosen ? attention_latent<kType, kTiles, kOwn, true>
-                         : attention_latent<kType, kTiles, kOwn, false>,
+                has_list(a) ? attention_latent<kType, kTiles, kOwn, true>
+                            : attention_latent<kType, kTiles, kOwn, false>,
                 grid, kLatentThreads, shared, stream, a, parts, stages);
 }
 template <KvType kType>
@@ -44,8 +44,11 @@ Status launch_type(const CudaAttentionArgs& a, const AttentionParts& parts, cuda
 }  // namespace
 
 bool attention_latent_takes(const CudaAttentionArgs& a) {
-  return a.attrs.value_in_key && a.attrs.window == 0 && a.attrs.softcap == 0 && !a.sinks &&
-         a.kv.layout.type != KvType::F32 && a.attrs.key_dim % 32 == 0 &&
+  // Entries of a Q8_0 cache may be F16, not the other way round.
+  const KvType entries = a.every > 0 ? a.entries.layout.type : a.kv.layout.type;
+  return a.attrs.value_in_key && a.attrs.softcap == 0 && !a.blocks && !a.text_end &&
+         a.kv.layout.type != KvType::F32 &&
+         (entries == KvType::F16 || entries == a.kv.layout.type) && a.attrs.key_dim % 32 == 0 &&
          (a.attrs.value_dim == 256 || a.attrs.value_dim == 512) &&
          a.attrs.value_dim <= a.attrs.key_dim && a.kv.layout.block_tokens % kPiece == 0 &&
          form_of(a).stages > 0;

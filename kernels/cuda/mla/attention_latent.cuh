@@ -8,7 +8,7 @@
 //   softmax  8 or 16 threads a row: new largest, weights in F16, what earlier sums shrink by
 //   values   warp w: weights of all rows x its eighth of the value's columns
 //
-// Sparse attention (kChosen) takes the positions that are chosen for a token, each token by itself.
+// Sparse and compressed attention (kListed) take what a token's list has, each token by itself.
 //
 // The next piece is on its way meanwhile where shared memory has room for two. Rows are 16 bytes
 // longer than a key, so that the eight of an ldmatrix lie in different banks.
@@ -31,19 +31,19 @@ constexpr int kWeightPitch = kPiece + 8;  // halves
 // Shared memory of a block, by bytes.
 struct LatentMemory {
   int pitch;  // of a row of q or keys
-  int keys, scores, weights, shrink, totals, bytes;
+  int keys, scores, weights, shrink, factors, bytes;
   __host__ __device__ LatentMemory(int rows, int key_dim, int stages) : pitch(2 * key_dim + 16) {
     keys = rows * pitch;
     scores = keys + stages * kPiece * pitch;
     weights = scores + rows * kScorePitch * 4;
     shrink = weights + rows * kWeightPitch * 2;
-    totals = shrink + rows * 4;
-    bytes = totals + rows * 4;
+    factors = shrink + rows * 4;
+    bytes = factors + rows * 4;
   }
 };
 
 // kTiles: rows in sixteens, 1 or 2. kOwn: products of eight value columns of a warp.
-template <KvType kType, int kTiles, int kOwn, bool kChosen>
+template <KvType kType, int kTiles, int kOwn, bool kListed>
 __global__ void __launch_bounds__(kLatentThreads, 1)
     attention_latent(CudaAttentionArgs a, AttentionParts parts, int stages) {
   begin_kernel();
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   float* const scores = reinterpret_cast<float*>(memory + at.scores);
   half* const weights = reinterpret_cast<half*>(memory + at.weights);
   float* const shrinks = reinterpret_cast<float*>(memory + at.shrink);
-  float* const totals = reinterpret_cast<float*>(memory + at.totals);
+  float* const factors = reinterpret_cast<float*>(memory + at.factors);
   const int split = static_cast<int>(blockIdx.x), kv_head = static_cast<int>(blockIdx.z);
   const int group = a.attrs.heads / a.attrs.kv_heads;
   const RowShape shape = row_shape(group, kRows, one_token(a));
@@ -67,25 +67,24 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
                        static_cast<int>(a.tokens));
 
   const auto bring = [&](int sequence, int token, int piece, int longest, int stage) {
-    const std::byte* from = kChosen ? nullptr : kv_key(a.kv, sequence, kv_head, piece * kPiece);
+    const std::byte* from = kListed ? nullptr : kv_key(a.kv, sequence, kv_head, piece * kPiece);
     const int64_t row_bytes = a.kv.layout.key_row_bytes();
     const int last = min(kPiece, longest - piece * kPiece) - 1;  // those behind were never written
     uint8_t* to = memory + at.keys + stage * kPiece * at.pitch;
 #pragma unroll 2
     for (int r = warp; r < kPiece; r += kLatentWarps) {
-      const std::byte* row;
-      if constexpr (kChosen) {
-        const int position = taken_position(a, token, 0, piece * kPiece + min(r, last));
-        row = kv_key(a.kv, sequence, kv_head, position);
+      TakenKey key;
+      if constexpr (kListed) {
+        key = taken_key(a, token, sequence, kv_head, piece * kPiece + min(r, last));
       } else {
-        row = from + min(r, last) * row_bytes;
+        key = {from + min(r, last) * row_bytes, kType};
       }
       for (int c = lane; c < chunks; c += 32) {
-        if constexpr (kType == KvType::F16) {
-          copy_async16(to + r * at.pitch + 16 * c, row + 16 * c, true);
+        if (kType == KvType::F16 || (kListed && key.type == KvType::F16)) {
+          copy_async16(to + r * at.pitch + 16 * c, key.row + 16 * c, true);
         } else {
           uint32_t v[4];
-          kv_halves<kType, 8>(row, 8 * c, v);
+          kv_halves<kType, 8>(key.row, 8 * c, v);
           *reinterpret_cast<uint4*>(to + r * at.pitch + 16 * c) = {v[0], v[1], v[2], v[3]};
         }
       }
@@ -128,19 +127,21 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
   const int own_row = thread / kOfRow, part = thread % kOfRow;
   const int own_token = rows.head(own_row) >= 0 ? rows.token(own_row) : -1;
   const int own_positions = own_token >= 0 ? taken_positions(a, own_token) : 0;
+  const int own_first = own_token >= 0 ? first_taken(a, own_token) : 0;
   float largest = -INFINITY, total = 0;
   float values[kTiles][kOwn][4] = {};
 
   // A walk for each run of tokens of one sequence.
   for (int begin = 0; begin < rows.tokens;) {
     const int sequence = a.kv.sequence[rows.first_token + begin];
-    int end = begin, longest = 0;
+    int end = begin, lowest = INT_MAX, longest = 0;
     for (; end < rows.tokens && a.kv.sequence[rows.first_token + end] == sequence; ++end) {
+      lowest = min(lowest, first_taken(a, rows.first_token + end));
       longest = max(longest, taken_positions(a, rows.first_token + end));
     }
     const int number = own_token - rows.first_token;
     const int seen = own_token >= 0 && number >= begin && number < end ? own_positions : 0;
-    const PieceRange range = piece_range(0, longest, parts.splits, split);
+    const PieceRange range = piece_range(lowest, longest, parts.splits, split);
     for (int i = 0; i < stages; ++i) {
       if (range.begin + i < range.end)
         bring(sequence, rows.first_token, range.begin + i, longest, i);
@@ -200,8 +201,9 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
       float w[kShare], most = largest;
 #pragma unroll
       for (int i = 0; i < kShare; ++i) {
-        const int column = part * kShare + i;
-        w[i] = piece * kPiece + column < seen ? scores[own_row * kScorePitch + column] : -INFINITY;
+        const int column = part * kShare + i, number = piece * kPiece + column;
+        w[i] = number >= own_first && number < seen ? scores[own_row * kScorePitch + column]
+                                                    : -INFINITY;
         most = fmaxf(most, w[i]);
       }
 #pragma unroll
@@ -266,7 +268,10 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
     parts.sums[(own_token * int64_t{a.attrs.heads} + head) * parts.splits + split] = {largest,
                                                                                       total};
   }
-  if (part == 0) totals[own_row] = total;
+  if (part == 0 && own_token >= 0) {
+    factors[own_row] =
+        softmax_factor(a.sinks, kv_head * group + rows.head(own_row), largest, total);
+  }
   __syncthreads();
 #pragma unroll
   for (int m = 0; m < kTiles; ++m) {
@@ -276,7 +281,7 @@ __global__ void __launch_bounds__(kLatentThreads, 1)
       if (rows.head(row) < 0) continue;
       const int64_t token = rows.token(row), head = kv_head * group + rows.head(row);
       float* out = a.y + token * a.y_stride + head * a.attrs.value_dim;
-      float factor = totals[row] > 0 ? 1 / totals[row] : 0;
+      float factor = factors[row];
       if (parts.splits > 1) {
         out = parts.values +
               ((token * a.attrs.heads + head) * parts.splits + split) * a.attrs.value_dim;

@@ -21,7 +21,8 @@ std::string gpu_refusal(ir::Role role, const ir::Param& param) {
     return "no GPU kernel applies a factor to each expert's gate and up";
   }
   const bool vectors = param.rows == 1 || param.name.ends_with("bias");
-  if (vectors || gpus_take(role, param.dtype)) return "";
+  const bool table = role == ir::Role::Router && param.name == "table";  // of expert numbers
+  if (vectors || table || gpus_take(role, param.dtype)) return "";
   return fmt::format("no GPU kernel supports {} weights", name(param.dtype));
 }
 

@@ -124,12 +124,9 @@ std::string state_refusal(const ir::Module& module) {
   if (std::holds_alternative<ir::SelectiveScanInfo>(module.info)) {
     return "state spaces with a decay for each number of the state";
   }
-  if (std::holds_alternative<ir::CompressedAttentionInfo>(module.info)) {
-    return "attention over compressed entries";
-  }
-  if (std::holds_alternative<ir::StreamsInfo>(module.info) ||
-      module.role == ir::Role::StreamsNorm) {
-    return "hyper-connections";
+  if (const auto* attention = std::get_if<ir::CompressedAttentionInfo>(&module.info)) {
+    if (kernels::gpu_compressed_attention_takes(attention->head_dim)) return "";
+    return fmt::format("attention over compressed entries of {}", attention->head_dim);
   }
   // The products among them are small, and stay beside the others.
   static constexpr ir::Role kAltUp[] = {ir::Role::AltUp,
@@ -144,9 +141,6 @@ std::string state_refusal(const ir::Module& module) {
     return "gates of which a share is left out";
   }
   if (const auto* router = std::get_if<ir::RouterInfo>(&module.info)) {
-    if (router->attrs.scoring == static_cast<int32_t>(Scoring::SqrtSoftplus)) {
-      return "a router of roots of softplus";
-    }
     if (router->attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
       return "a router that mixes sparsely";
     }
@@ -187,8 +181,14 @@ bool has_table_whole(const PricedModel& model, const Placement& placement, const
   });
 }
 
+// Hyper-connections, whose streams one GPU keeps.
+bool is_of_streams(const ir::Module& module) {
+  return std::holds_alternative<ir::StreamsInfo>(module.info) ||
+         module.role == ir::Role::StreamsNorm;
+}
+
 // A part of a layer that GPUs would divide, and of which a module has gone to the CPU, is computed
-// by the first GPU.
+// by the first GPU; so are hyper-connections.
 void keep_units_whole(const PricedModel& model, Placement& placement) {
   std::set<const ir::Module*> broken;
   const ir::Module* head = model.modules.child(model.modules.root(), ir::Role::Head);
@@ -199,7 +199,7 @@ void keep_units_whole(const PricedModel& model, Placement& placement) {
     if (unit && has_work && placement.at(model.modules, module).team.empty()) broken.insert(unit);
   }
   for (const ir::Module& module : model.modules.modules) {
-    if (!broken.contains(unit_of(model.modules, module))) continue;
+    if (!broken.contains(unit_of(model.modules, module)) && !is_of_streams(module)) continue;
     placement.at(model.modules, module).team.clear();
   }
 }

@@ -1,5 +1,5 @@
-// kv_store, attention, text_attention, attention over chosen positions and blocks and their choice
-// on a GPU.
+// kv_store, attention, text_attention, attention over chosen positions and blocks and over
+// compressed entries, the choice of these and the entries on a GPU.
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
@@ -86,6 +86,7 @@ class Attention : public GpuStep {
     gpu_ = &context.gpu();
   }
   kernels::CudaAttentionArgs args_;
+  GpuMemory sinks_;
 
  private:
   kernels::CudaAttentionArgs args_of(const GpuShape& shape) const {
@@ -95,7 +96,6 @@ class Attention : public GpuStep {
     args.one_token_per_sequence = shape.one_token_each;
     return args;
   }
-  GpuMemory sinks_;
   CudaGpu* gpu_ = nullptr;
 };
 
@@ -121,6 +121,55 @@ struct BlockAttention final : Attention {
     args_.block = attrs.block;
     return {};
   }
+};
+
+// Entries of a compressed slot.
+kernels::CudaKvView entry_view(const CudaBind& context, int32_t slot, int32_t dim, int32_t every) {
+  kernels::CudaKvView view = context.kv_view(slot);
+  view.layout = kernels::entry_layout(view.layout, dim, every);
+  return view;
+}
+
+struct CompressedAttention final : Attention {
+  Status bind(const CudaBind& context) {
+    const auto attrs = context.attrs<CompressedAttentionAttrs>();
+    const CudaView chosen = context.input(1);
+    begin(context, whole_attention(attrs));
+    args_.entries = entry_view(context, attrs.entries, attrs.dim, attrs.every);
+    args_.every = attrs.every;
+    args_.recent = attrs.window;
+    args_.sinks = KTX_TRY(context.vector(0, sinks_));
+    if (chosen.data == nullptr) return {};
+    KTX_TRY(require_whole(chosen, "entries"));
+    args_.chosen = chosen.i32();
+    args_.top_k = chosen.width;
+    return {};
+  }
+};
+
+class Compress final : public GpuStep {
+ public:
+  Status bind(const CudaBind& context) {
+    args_.attrs = context.attrs<CompressAttrs>();
+    args_.bias = KTX_TRY(context.vector(0, bias_));
+    args_.norm = KTX_TRY(context.vector(1, norm_));
+    args_.inv_freq = KTX_TRY(context.vector(2, inv_freq_));
+    args_.kv = context.kv_view(args_.attrs.slot);
+    args_.entries = entry_view(context, args_.attrs.entries, args_.attrs.dim, args_.attrs.every);
+    gpu_ = &context.gpu();
+    return {};
+  }
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    kernels::CudaCompressArgs args = args_;
+    args.tokens = shape.tokens;
+    gpu_->use();
+    return kernels::launch_compress(args, gpu_->stream());
+  }
+
+ private:
+  kernels::CudaCompressArgs args_;
+  GpuMemory bias_, norm_, inv_freq_;
+  CudaGpu* gpu_ = nullptr;
 };
 
 class TextAttention final : public Attention {
@@ -178,7 +227,10 @@ struct ChoosePositions final
   Status bind(const CudaBind& context) {
     args_.weights = context.input(1).f32();
     args_.weights_stride = context.input(1).stride;
-    return ChooseStep::bind(context);
+    KTX_TRY(ChooseStep::bind(context));
+    const ChoosePositionsAttrs& a = args_.attrs;
+    if (a.every > 1) args_.kv = entry_view(context, a.slot, a.key_dim, a.every);
+    return {};
   }
 };
 
@@ -193,6 +245,8 @@ const MakeCudaStep make_cuda_attention = make_bound<Attention>;
 const MakeCudaStep make_cuda_text_attention = make_bound<TextAttention>;
 const MakeCudaStep make_cuda_choose_positions = make_bound<ChoosePositions>;
 const MakeCudaStep make_cuda_choose_blocks = make_bound<ChooseBlocks>;
+const MakeCudaStep make_cuda_compress = make_bound<Compress>;
+const MakeCudaStep make_cuda_compressed_attention = make_bound<CompressedAttention>;
 const MakeCudaStep make_cuda_sparse_attention = make_bound<SparseAttention>;
 const MakeCudaStep make_cuda_block_attention = make_bound<BlockAttention>;
 

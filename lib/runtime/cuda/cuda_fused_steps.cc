@@ -100,14 +100,8 @@ class Experts final : public GpuStep {
     gpu_ = &members.gpu();
     const CudaBind router = members.of(StepOp::Router), gate_up = members.of(StepOp::ExpertsGateUp);
     const CudaBind down = members.of(StepOp::ExpertsDown);
-    KTX_TRY(require_known_router(router));
-    choices_.router.logits = router.input(0).f32();
-    choices_.router.logits_stride = router.input(0).stride;
-    choices_.router.bias = KTX_TRY(router.vector(0, bias_));
-    choices_.router.factors = KTX_TRY(router.vector(1, factors_));
+    choices_.router = KTX_TRY(router_args(router, vectors_));
     KTX_TRY(require_no_factors(gate_up));
-    choices_.router.position = router.batch().position;
-    choices_.router.attrs = router.attrs<RouterAttrs>();
     const auto most_ids = static_cast<uint64_t>(members.launch().most_tokens) *
                           static_cast<uint64_t>(choices_.router.attrs.top_k);
     ids_ = KTX_TRY(gpu_->allocate(most_ids * 4, "numbers of experts"));
@@ -172,7 +166,8 @@ class Experts final : public GpuStep {
   kernels::CudaOneChoicesArgs choices_;
   kernels::CudaOneSumArgs sum_;
   std::optional<kernels::CudaOneShared> shared_;
-  GpuMemory bias_, factors_, ids_, places_, expert_bias_[3];
+  RouterVectors vectors_;
+  GpuMemory ids_, places_, expert_bias_[3];
   CudaGpu* gpu_ = nullptr;
 };
 

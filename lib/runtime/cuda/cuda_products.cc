@@ -28,14 +28,6 @@ Status require_no_factors(const CudaBind& gate_up) {
   return {};
 }
 
-// Other scores than a softmax or a sigmoid, and experts by token id, are the CPU's (place-devices).
-Status require_known_router(const CudaBind& router) {
-  const auto scoring = static_cast<Scoring>(router.attrs<RouterAttrs>().scoring);
-  const bool known = scoring == Scoring::Softmax || scoring == Scoring::Sigmoid;
-  if (known && router.weight_count() < 3) return {};
-  return Error{"no GPU kernel routes so; put the router on the CPU by a rule"};
-}
-
 namespace {
 
 class Matmul final : public GpuStep {

@@ -4,6 +4,7 @@
 #include "lib/program/joint_experts.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/runtime/cuda/fused_members.h"
+#include "lib/runtime/engine/expert_table.h"
 
 namespace ktx::runtime {
 namespace {
@@ -188,26 +189,16 @@ class RowOpStep final : public GpuStep {
 
 struct Router final : RowsStep<kernels::CudaRouterArgs, kernels::launch_router> {
   Status bind(const CudaBind& context) {
-    const CudaView logits = context.input(0), ids = context.output(0), weights = context.output(1);
+    const CudaView ids = context.output(0), weights = context.output(1);
     begin(context, RowKind::Token);
     KTX_TRY(require_whole(ids, "ids"));
     KTX_TRY(require_whole(weights, "weights"));
-    args_.attrs = context.attrs<RouterAttrs>();
-    if (args_.attrs.experts > kernels::kCudaMaxExperts ||
-        args_.attrs.top_k > kernels::kCudaMaxTopK) {
-      return Error{"more experts than a GPU router supports; put the router on the CPU by a rule"};
-    }
-    KTX_TRY(require_known_router(context));
-    args_.logits = logits.f32();
-    args_.logits_stride = logits.stride;
-    args_.bias = KTX_TRY(context.vector(0, bias_));
-    args_.factors = KTX_TRY(context.vector(1, factors_));
-    args_.position = context.batch().position;
+    args_ = KTX_TRY(router_args(context, vectors_));
     args_.ids = ids.i32();
     args_.weights = weights.f32();
     return {};
   }
-  GpuMemory bias_, factors_;
+  RouterVectors vectors_;
 };
 
 struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::launch_group_experts> {
@@ -239,6 +230,32 @@ struct GroupExperts final : RowsStep<kernels::CudaGroupExpertsArgs, kernels::lau
 };
 
 }  // namespace
+
+Result<kernels::CudaRouterArgs> router_args(const CudaBind& router, RouterVectors& keep) {
+  kernels::CudaRouterArgs args;
+  args.attrs = router.attrs<RouterAttrs>();
+  if (args.attrs.experts > kernels::kCudaMaxExperts || args.attrs.top_k > kernels::kCudaMaxTopK) {
+    return Error{"more experts than a GPU router supports; put the router on the CPU by a rule"};
+  }
+  if (args.attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
+    return Error{"no GPU kernel routes so; put the router on the CPU by a rule"};
+  }
+  args.logits = router.input(0).f32();
+  args.logits_stride = router.input(0).stride;
+  args.bias = KTX_TRY(router.vector(0, keep.bias));
+  args.factors = KTX_TRY(router.vector(1, keep.factors));
+  args.position = router.batch().position;
+  if (!router.has_weight(2)) return args;
+  const kernels::CudaWeight table = KTX_TRY(router.weight(2));
+  const auto bytes = router.weight_in_plan(2);
+  const auto numbers = static_cast<size_t>(table.rows * table.cols);
+  KTX_TRY(
+      check_expert_table({reinterpret_cast<const int32_t*>(bytes.data()), numbers}, args.attrs));
+  args.table = reinterpret_cast<const int32_t*>(table.data);
+  args.table_rows = table.rows;
+  args.token_ids = router.batch().ids;
+  return args;
+}
 
 const MakeCudaStep make_cuda_embed = make_bound<Embed>;
 const MakeCudaStep make_cuda_embed_row = make_bound<EmbedRow>;

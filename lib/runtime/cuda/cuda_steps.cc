@@ -111,6 +111,14 @@ Result<const float*> CudaBind::vector(int i, GpuMemory& keep) const {
   return reinterpret_cast<const float*>(keep.data());
 }
 
+bool CudaBind::has_weight(int i) const {
+  return i < weight_count() && blob(i) != nullptr;
+}
+
+std::span<const std::byte> CudaBind::weight_in_plan(int i) const {
+  return context_.plan.blob_bytes(context_.step.weights[static_cast<size_t>(i)]);
+}
+
 kernels::CudaStates CudaBind::states(int32_t state) const {
   const plan::StateLayout& layout = context_.states.layout;
   return {context_.states.slots + layout.offset(state), layout.floats()};

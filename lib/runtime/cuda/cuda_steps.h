@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "kernels/cuda/delta_net/cuda_delta_net.h"
+#include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
 #include "kernels/cuda/matmul/cuda_matmul.h"
 #include "kernels/cuda/state_space/cuda_state_space.h"
@@ -41,6 +42,8 @@ class CudaBind {
   // A vector as floats: a norm's weight, a bias, rotary frequencies. Null when absent;
   // vectors in other formats are decoded into memory that `keep` holds.
   Result<const float*> vector(int i, GpuMemory& keep) const;
+  bool has_weight(int i) const;
+  std::span<const std::byte> weight_in_plan(int i) const;  // as the plan's file has it
   kernels::CudaKvView kv_view(int32_t slot) const;
   kernels::CudaStates states(int32_t state) const;
   template <class Attrs>
@@ -70,7 +73,11 @@ Status require_whole(const CudaView& view, const char* name);
 // What a step of the op passes to its launcher, except for the tokens.
 Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context);
 Status require_no_factors(const CudaBind& gate_up);  // of experts_gate_up
-Status require_known_router(const CudaBind& router);
+struct RouterVectors {
+  GpuMemory bias, factors;
+};
+// All but ids and weights.
+Result<kernels::CudaRouterArgs> router_args(const CudaBind& router, RouterVectors& keep);
 kernels::CudaAttentionArgs attention_args(const CudaBind& context, const AttentionAttrs& attrs);
 // Enough for so many tokens and for fewer.
 int64_t attention_workspace(kernels::CudaAttentionArgs args);

@@ -1,13 +1,12 @@
 // router, group_experts and sum_experts.
 #include "kernels/router/router.h"
 
-#include <fmt/format.h>
-
 #include "lib/program/joint_experts.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
 #include "lib/runtime/engine/expert_counts.h"
+#include "lib/runtime/engine/expert_table.h"
 
 namespace ktx::runtime {
 namespace {
@@ -55,12 +54,7 @@ struct RouterStep final : RowStep<kernels::RouterArgs, kernels::RouterFn> {
     const auto attrs = context.attrs<RouterAttrs>();
     args_.table = reinterpret_cast<const int32_t*>(table.matrix.data);
     table_rows_ = table.matrix.rows;
-    for (int64_t i = 0; i < table_rows_ * attrs.top_k; ++i) {
-      if (args_.table[i] >= 0 && args_.table[i] < attrs.experts) continue;
-      return Error{fmt::format("the table of experts has expert {} of {} for token {}",
-                               args_.table[i], attrs.experts, i / attrs.top_k)};
-    }
-    return {};
+    return check_expert_table({args_.table, static_cast<size_t>(table_rows_ * attrs.top_k)}, attrs);
   }
 
   SmallWeight bias_, factors_;

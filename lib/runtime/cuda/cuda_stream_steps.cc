@@ -1,0 +1,95 @@
+// stream_weights, collapse_streams, mix_streams and altup_weights on a GPU: one launch over the
+// rows.
+#include "kernels/cuda/streams/cuda_streams.h"
+#include "lib/runtime/cuda/cuda_steps.h"
+
+namespace ktx::runtime {
+namespace {
+
+// Args with rows [token_begin, token_end).
+template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
+class StreamStep : public GpuStep {
+ public:
+  Status launch(const GpuShape& shape, std::byte*, int64_t) override {
+    Args args = args_;
+    args.token_end = shape.rows(rows_);
+    gpu_->use();
+    return Launch(args, gpu_->stream());
+  }
+
+ protected:
+  void begin(const CudaBind& context) {
+    const CudaView y = context.output(0);
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    rows_ = y.rows;
+    gpu_ = &context.gpu();
+  }
+  Args args_;
+
+ private:
+  RowKind rows_ = RowKind::Token;
+  CudaGpu* gpu_ = nullptr;
+};
+
+struct StreamWeights final
+    : StreamStep<kernels::StreamWeightsArgs, kernels::launch_stream_weights> {
+  Status bind(const CudaBind& context) {
+    begin(context);
+    args_.mixes = context.input(0).f32();
+    args_.mixes_stride = context.input(0).stride;
+    args_.scale = KTX_TRY(context.vector(0, scale_));
+    args_.base = KTX_TRY(context.vector(1, base_));
+    args_.attrs = context.attrs<StreamWeightsAttrs>();
+    return {};
+  }
+  GpuMemory scale_, base_;
+};
+
+struct AltUpWeights final : StreamStep<kernels::AltUpWeightsArgs, kernels::launch_altup_weights> {
+  Status bind(const CudaBind& context) {
+    begin(context);
+    args_.coefs = context.input(0).f32();
+    args_.coefs_stride = context.input(0).stride;
+    args_.attrs = context.attrs<AltUpWeightsAttrs>();
+    return {};
+  }
+};
+
+struct CollapseStreams final
+    : StreamStep<kernels::CollapseStreamsArgs, kernels::launch_collapse_streams> {
+  Status bind(const CudaBind& context) {
+    begin(context);
+    args_.x = context.input(0).f32();
+    args_.x_stride = context.input(0).stride;
+    args_.weights = context.input(1).f32();
+    args_.weights_stride = context.input(1).stride;
+    args_.streams = static_cast<int32_t>(context.input(1).width);
+    return {};
+  }
+};
+
+struct MixStreams final : StreamStep<kernels::MixStreamsArgs, kernels::launch_mix_streams> {
+  Status bind(const CudaBind& context) {
+    begin(context);
+    const CudaView x = context.input(0), part = context.input(1), weights = context.input(2);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.part = part.f32();
+    args_.part_stride = part.stride;
+    args_.weights = weights.f32();
+    args_.weights_stride = weights.stride;
+    args_.streams = static_cast<int32_t>(x.width / part.width);
+    return {};
+  }
+};
+
+}  // namespace
+
+const MakeCudaStep make_cuda_stream_weights = make_bound<StreamWeights>;
+const MakeCudaStep make_cuda_altup_weights = make_bound<AltUpWeights>;
+const MakeCudaStep make_cuda_collapse_streams = make_bound<CollapseStreams>;
+const MakeCudaStep make_cuda_mix_streams = make_bound<MixStreams>;
+
+}  // namespace ktx::runtime
