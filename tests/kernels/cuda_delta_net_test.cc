@@ -71,12 +71,14 @@ struct RuleShape {
   int32_t key_heads, value_heads, dim, tiled;
   bool joined;
   int32_t by_channel = 0;
+  float lower_bound = 0;
 };
 
 // A pass by the GPU and by the scalar op. decay: of each head.
 void compare_rules(Random& random, const RuleShape& s, const Pass& pass,
                    const std::vector<float>& decay) {
-  const DeltaRuleAttrs attrs{0, s.key_heads, s.value_heads, s.dim, s.tiled, s.by_channel};
+  const DeltaRuleAttrs attrs{0,       s.key_heads,  s.value_heads, s.dim,
+                             s.tiled, s.by_channel, s.lower_bound};
   Slots slots(random, pass, attrs.state_floats());
   const int64_t heads = s.value_heads, width = (2 * s.key_heads + heads) * s.dim;
   const int64_t y_width = heads * s.dim, b_width = s.joined ? 2 * heads : heads;
@@ -137,7 +139,8 @@ TEST_F(CudaDeltaNet, DeltaRuleIsTheScalarOne) {
         RuleShape{2, 4, 128, 0, true}, RuleShape{3, 3, 128, 1, false},
         RuleShape{1, 2, 192, 0, false}, RuleShape{1, 1, 256, 0, true}, RuleShape{2, 2, 4, 0, false},
         RuleShape{2, 2, 64, 0, false, 1}, RuleShape{3, 3, 128, 0, false, 1},
-        RuleShape{1, 1, 20, 0, false, 1}, RuleShape{2, 2, 256, 0, false, 1}}) {
+        RuleShape{1, 1, 20, 0, false, 1}, RuleShape{2, 2, 256, 0, false, 1},
+        RuleShape{3, 3, 128, 0, false, 1, -5}}) {
     SCOPED_TRACE(s.dim);
     std::vector<float> decay;
     for (int32_t h = 0; h < s.value_heads; ++h) decay.push_back(-0.1f - 0.3f * h);

@@ -190,6 +190,8 @@ TEST_F(CudaExperts, RouterChoosesAsTheScalarOne) {
       {1000, 32, Scoring::Softmax, true, 1, 1, GroupScore::Best, false},
       {256, 6, Scoring::SqrtSoftplus, true, 1, 1, GroupScore::Best, true},
       {384, 6, Scoring::SqrtSoftplus, true, 1, 1, GroupScore::Best, false, true},
+      {16, 2, Scoring::SparseMixer, false, 1, 1, GroupScore::Best, false},
+      {40, 3, Scoring::SparseMixer, true, 1, 1, GroupScore::Best, false},
       {7, 3, Scoring::Sigmoid, false, 1, 1, GroupScore::Best, false, true},
   };
   for (const RouterCase& c : cases) {

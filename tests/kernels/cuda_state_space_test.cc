@@ -12,8 +12,13 @@ namespace {
 
 using CudaStateSpace = CudaTest;
 
-constexpr StateSpaceAttrs kShapes[] = {{0, 4, 64, 1, 128}, {0, 6, 24, 2, 20},  {0, 8, 80, 8, 16},
-                                       {0, 2, 4, 1, 4},    {0, 2, 40, 1, 132}, {0, 3, 128, 3, 256}};
+constexpr StateSpaceAttrs kShapes[] = {{0, 4, 64, 1, 128},
+                                       {0, 6, 24, 2, 20},
+                                       {0, 8, 80, 8, 16},
+                                       {0, 2, 4, 1, 4},
+                                       {0, 2, 40, 1, 132},
+                                       {0, 3, 128, 3, 256},
+                                       {0, 4, 64, 1, 128, 0.5f, 0.75f}};
 
 // A text's inputs on both sides.
 struct SpaceInputs {

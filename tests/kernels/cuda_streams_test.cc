@@ -1,5 +1,7 @@
-// Residual streams on the GPU against the scalar CPU ops.
+// Residual streams and statistics of rows on the GPU against the scalar CPU ops.
 #include "kernels/cuda/streams/cuda_streams.h"
+
+#include "kernels/cuda/rows/cuda_rows.h"
 
 #include "tests/kernels/cuda_cases.h"
 
@@ -99,6 +101,38 @@ TEST_F(CudaStreams, SumsAndMixesAgreeWithTheScalarOps) {
       ASSERT_TRUE(ran(launch_mix_streams(mix, nullptr)));
       EXPECT_LT(relative_error(gpu_x.read(), mixed), 1e-6);
     }
+  }
+}
+
+// In place; a row of zeros stays one.
+TEST_F(CudaStreams, StatisticsOfRowsAgreeWithTheScalarOps) {
+  Random random(124);
+  for (const int64_t width : {7, 300, 2048}) {
+    SCOPED_TRACE(width);
+    const int64_t stride = width + 5, like_width = 2 * width;
+    std::vector<float> x = random.normals(kTokens * stride, 3);
+    std::fill_n(x.begin(), width, 0.0f);
+    const std::vector<float> like = random.normals(kTokens * like_width);
+    std::vector<float> matched = x, cut = x;
+    MatchRmsArgs match;
+    match.x = match.y = matched.data(), match.x_stride = match.y_stride = stride;
+    match.like = like.data(), match.like_stride = match.like_width = like_width;
+    match.width = width, match.attrs = {1e-5f};
+    match.token_end = kTokens;
+    (*find_match_rms("match_rms", Isa::Scalar))(match);
+    GaussianTopKArgs top;
+    top.x = top.y = cut.data(), top.x_stride = top.y_stride = stride;
+    top.width = width, top.attrs = {0.7f};
+    top.token_end = kTokens;
+    (*find_gaussian_topk("gaussian_topk", Isa::Scalar))(top);
+
+    Gpu<float> gpu_like(like), gpu_matched(x), gpu_cut(x);
+    match.x = match.y = gpu_matched.data(), match.like = gpu_like.data();
+    ASSERT_TRUE(ran(launch_match_rms(match, nullptr)));
+    EXPECT_LT(relative_error(gpu_matched.read(), matched), 1e-6);
+    top.x = top.y = gpu_cut.data();
+    ASSERT_TRUE(ran(launch_gaussian_topk(top, nullptr)));
+    EXPECT_LT(relative_error(gpu_cut.read(), cut), 3e-6);
   }
 }
 

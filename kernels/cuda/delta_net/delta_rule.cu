@@ -57,12 +57,15 @@ __device__ __forceinline__ void add_lanes(TokenSums& s) {
 // What is kept of a lane's rows; dt_bias: of them.
 template <int kGroups>
 __device__ __forceinline__ void keep_rows(MatrixPart<kGroups>& m, const TokenPart<kGroups, true>& x,
-                                          const float4 (&dt_bias)[kGroups], float decay) {
+                                          const float4 (&dt_bias)[kGroups], float decay,
+                                          float lower_bound) {
 #pragma unroll
   for (int j = 0; j < kGroups; ++j) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float kept = expf(decay * softplus(part(x.a[j], e) + part(dt_bias[j], e)));
+      const float rate = part(x.a[j], e) + part(dt_bias[j], e);
+      const float kept = expf(lower_bound < 0 ? lower_bound / (1 + expf(-fabsf(decay) * rate))
+                                              : decay * softplus(rate));
       float4& row = m.rows[j][e];
       row = {kept * row.x, kept * row.y, kept * row.z, kept * row.w};
     }
@@ -192,7 +195,7 @@ __global__ void __launch_bounds__(32 * kMatrixWarps, kGroups <= 2 ? 4 : 1)
       const float kept = kByChannel ? 1 : __shfl_sync(kAllLanes, lane_kept, t % 32);
       const float strength = __shfl_sync(kAllLanes, lane_strength, t % 32);
       const TokenPart<kGroups, kByChannel> next = t + 1 < to ? fetch(t + 1) : token;
-      if constexpr (kByChannel) keep_rows(m, token, dt_bias, decay);
+      if constexpr (kByChannel) keep_rows(m, token, dt_bias, decay, a.attrs.lower_bound);
       const float4 read = take_token(m, token, kept, strength, head_scale);
       if (writes) store4(y + (first + t) * a.y_stride, read);
       token = next;

@@ -168,6 +168,40 @@ __device__ __forceinline__ bool in_group_left_out(const RouterAttrs& attrs, uint
   return ahead >= attrs.groups_used;
 }
 
+// Scoring::SparseMixer: as many rounds as choices, each of the experts that are left. `logit` are
+// this lane's, from expert `begin` on; -infinity where it has none.
+template <int kOwn>
+__device__ inline RouterPick mix_sparsely(const CudaRouterArgs& a, const float (&logit)[kOwn],
+                                          int begin, int lane) {
+  RouterPick pick{-1, 0};
+  uint32_t taken = 0;
+  for (int k = 0; k < a.attrs.top_k; ++k) {
+    uint32_t best = 0;
+    int own = -1;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const bool left = (taken >> i & 1) == 0 && begin + i < a.attrs.experts;
+      if (left && ordered(logit[i]) > best) best = ordered(logit[i]), own = i;
+    }
+    const uint32_t largest = largest_of_warp(best);
+    const int whose = __ffs(static_cast<int>(__ballot_sync(~0u, best == largest))) - 1;
+    const int chosen = __shfl_sync(~0u, own, whose);
+    const float most = of_ordered(largest);
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const float x = logit[i];
+      const bool far = (most - x) / fmaxf(fabsf(x), most) > static_cast<float>(kSparseMixerReach);
+      if ((taken >> i & 1) == 0 && !far && !isnan(x)) sum += expf(x - most);
+    }
+    sum = warp_sum(sum);
+    if (lane == whose) taken |= 1u << chosen;
+    const int id = __shfl_sync(~0u, begin, whose) + chosen;
+    if (lane == k) pick = {id, 1 / sum};
+  }
+  return pick;
+}
+
 // The experts that the table has for the token's id; the first ones where it has no such id.
 __device__ __forceinline__ RouterPick pick_by_token(const CudaRouterArgs& a, int64_t t,
                                                     const float* score, int lane) {
@@ -196,6 +230,9 @@ __device__ RouterPick pick_experts(const CudaRouterArgs& a, int64_t t, float* sh
     bias[i] = is_own(i) && a.bias ? a.bias[begin + i] : 0;
   }
   if (padding) return {-1, 0};
+  if (static_cast<Scoring>(a.attrs.scoring) == Scoring::SparseMixer) {
+    return mix_sparsely(a, v, begin, lane);
+  }
   if (static_cast<Scoring>(a.attrs.scoring) == Scoring::Softmax) {
     float largest = -INFINITY, sum = 0;
 #pragma unroll
@@ -293,7 +330,8 @@ __device__ RouterPick pick_experts(const CudaRouterArgs& a, int64_t t, float* sh
 __device__ __forceinline__ RouterChoice weigh(const CudaRouterArgs& a, const RouterPick& pick,
                                               int lane) {
   const float sum = warp_sum(lane < a.attrs.top_k ? pick.score : 0);
-  const float part = a.attrs.normalize ? pick.score / (sum + 1e-20f) : pick.score;
+  const bool shares = static_cast<Scoring>(a.attrs.scoring) == Scoring::SparseMixer;  // already
+  const float part = a.attrs.normalize && !shares ? pick.score / (sum + 1e-20f) : pick.score;
   const float factor = a.factors && pick.id >= 0 ? a.factors[pick.id] : 1;
   return {pick.id, part * a.attrs.scale * factor};
 }

@@ -1,9 +1,10 @@
-// The ops on rows of activations: embedding, norm, rope and the row ops. Equations:
+// The ops on rows of activations: embedding, norms, rope and the row ops. Equations:
 // kernels/embed, norm, rope, rows. Each output depends on its own row alone.
 #pragma once
 
 #include "kernels/cuda/common/cuda_stream.h"
 #include "kernels/cuda/marlin/cuda_weight.h"
+#include "kernels/norm/row_statistics.h"
 #include "kernels/rows/rows.h"
 #include "lib/ops/step_attrs.h"
 #include "lib/support/result.h"
@@ -60,6 +61,10 @@ struct CudaRopeArgs {
   RopeAttrs attrs;
 };
 Status launch_rope(const CudaRopeArgs& args, CudaStream stream);
+
+// Arguments, with pointers to the GPU's memory: kernels/norm/row_statistics.h.
+Status launch_match_rms(const MatchRmsArgs& args, CudaStream stream);
+Status launch_gaussian_topk(const GaussianTopKArgs& args, CudaStream stream);
 
 // The launcher of a row op (kernels/rows/row_ops.def); null: another op.
 using LaunchRows = Status (*)(const RowsArgs&, CudaStream);

@@ -108,6 +108,8 @@ __global__ void __launch_bounds__(32 * kMatrixWarps, kGroups > 2  ? 1
   const auto read_steps = [&](int t) {
     if (t + lane >= tokens) return;
     lane_step = softplus(a.dt[(first + t + lane) * a.dt_stride + head] + dt_bias);
+    lane_step = fmaxf(lane_step, a.attrs.step_min);
+    if (a.attrs.step_max > 0) lane_step = fminf(lane_step, a.attrs.step_max);
     lane_kept = expf(decay * lane_step);
   };
   // The tokens in front of the one that is computed are on their way: their loads take far longer

@@ -178,7 +178,9 @@ Shape shape_of(const ModuleGraph& modules, const Module& unit, int64_t n) {
     return {a->heads % n == 0 && keys && a->top_k == 0 && !shares_keys(modules), a->head_dim};
   }
   if (const auto* a = std::get_if<ir::MlaInfo>(&unit.info)) return {a->heads % n == 0};
-  if (const auto* mlp = std::get_if<ir::MlpInfo>(&unit.info)) return {mlp->width % n == 0};
+  if (const auto* mlp = std::get_if<ir::MlpInfo>(&unit.info)) {
+    return {mlp->width % n == 0 && mlp->sparsity == 0};  // a share of all columns is left out
+  }
   if (const auto* d = std::get_if<ir::DeltaNetInfo>(&unit.info)) {
     const bool by_key = modules.child(unit, Role::DeltaBaProj) != nullptr;
     const bool share = by_key     ? d->key_heads % n == 0

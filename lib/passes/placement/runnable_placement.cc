@@ -112,12 +112,10 @@ void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSi
 // What of the module's steps without weights no GPU kernel computes; empty: nothing.
 std::string state_refusal(const ir::Module& module) {
   if (const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info)) {
-    if (net->lower_bound < 0) return "a gated delta rule with bounded decays";
     if (kernels::gpu_delta_rule_takes(net->head_dim)) return "";
     return fmt::format("a gated delta rule of heads of {}", net->head_dim);
   }
   if (const auto* space = std::get_if<ir::StateSpaceInfo>(&module.info)) {
-    if (space->step_min > 0 || space->step_max > 0) return "state spaces with limits of steps";
     if (kernels::gpu_state_space_takes(space->head_dim, space->state_dim)) return "";
     return fmt::format("states of {} by {}", space->state_dim, space->head_dim);
   }
@@ -127,23 +125,6 @@ std::string state_refusal(const ir::Module& module) {
   if (const auto* attention = std::get_if<ir::CompressedAttentionInfo>(&module.info)) {
     if (kernels::gpu_compressed_attention_takes(attention->head_dim)) return "";
     return fmt::format("attention over compressed entries of {}", attention->head_dim);
-  }
-  // The products among them are small, and stay beside the others.
-  static constexpr ir::Role kAltUp[] = {ir::Role::AltUp,
-                                        ir::Role::AltUpRouter,
-                                        ir::Role::AltUpRouterNorm,
-                                        ir::Role::AltUpPredictProj,
-                                        ir::Role::AltUpCorrectProj,
-                                        ir::Role::AltUpEmbedProj,
-                                        ir::Role::AltUpUnembedProj};
-  if (std::ranges::count(kAltUp, module.role) > 0) return "AltUp";
-  if (const auto* mlp = std::get_if<ir::MlpInfo>(&module.info); mlp && mlp->sparsity > 0) {
-    return "gates of which a share is left out";
-  }
-  if (const auto* router = std::get_if<ir::RouterInfo>(&module.info)) {
-    if (router->attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
-      return "a router that mixes sparsely";
-    }
   }
   return "";
 }
@@ -181,14 +162,18 @@ bool has_table_whole(const PricedModel& model, const Placement& placement, const
   });
 }
 
-// Hyper-connections, whose streams one GPU keeps.
+// Residual streams of hyper-connections and of AltUp, which one GPU keeps.
 bool is_of_streams(const ir::Module& module) {
+  static constexpr ir::Role kRoles[] = {ir::Role::StreamsNorm,      ir::Role::AltUp,
+                                        ir::Role::AltUpRouter,      ir::Role::AltUpRouterNorm,
+                                        ir::Role::AltUpPredictProj, ir::Role::AltUpCorrectProj,
+                                        ir::Role::AltUpEmbedProj,   ir::Role::AltUpUnembedProj};
   return std::holds_alternative<ir::StreamsInfo>(module.info) ||
-         module.role == ir::Role::StreamsNorm;
+         std::ranges::count(kRoles, module.role) > 0;
 }
 
 // A part of a layer that GPUs would divide, and of which a module has gone to the CPU, is computed
-// by the first GPU; so are hyper-connections.
+// by the first GPU; so are residual streams.
 void keep_units_whole(const PricedModel& model, Placement& placement) {
   std::set<const ir::Module*> broken;
   const ir::Module* head = model.modules.child(model.modules.root(), ir::Role::Head);

@@ -237,9 +237,6 @@ Result<kernels::CudaRouterArgs> router_args(const CudaBind& router, RouterVector
   if (args.attrs.experts > kernels::kCudaMaxExperts || args.attrs.top_k > kernels::kCudaMaxTopK) {
     return Error{"more experts than a GPU router supports; put the router on the CPU by a rule"};
   }
-  if (args.attrs.scoring == static_cast<int32_t>(Scoring::SparseMixer)) {
-    return Error{"no GPU kernel routes so; put the router on the CPU by a rule"};
-  }
   args.logits = router.input(0).f32();
   args.logits_stride = router.input(0).stride;
   args.bias = KTX_TRY(router.vector(0, keep.bias));

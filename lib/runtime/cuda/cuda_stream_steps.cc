@@ -1,5 +1,6 @@
-// stream_weights, collapse_streams, mix_streams and altup_weights on a GPU: one launch over the
-// rows.
+// Residual streams, and the statistics of rows that AltUp has beside them, on a GPU: one launch
+// over the rows, with the arguments of the CPU's kernels.
+#include "kernels/cuda/rows/cuda_rows.h"
 #include "kernels/cuda/streams/cuda_streams.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 // Args with rows [token_begin, token_end).
 template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
-class StreamStep : public GpuStep {
+class RowArgsStep : public GpuStep {
  public:
   Status launch(const GpuShape& shape, std::byte*, int64_t) override {
     Args args = args_;
@@ -34,7 +35,7 @@ class StreamStep : public GpuStep {
 };
 
 struct StreamWeights final
-    : StreamStep<kernels::StreamWeightsArgs, kernels::launch_stream_weights> {
+    : RowArgsStep<kernels::StreamWeightsArgs, kernels::launch_stream_weights> {
   Status bind(const CudaBind& context) {
     begin(context);
     args_.mixes = context.input(0).f32();
@@ -47,7 +48,7 @@ struct StreamWeights final
   GpuMemory scale_, base_;
 };
 
-struct AltUpWeights final : StreamStep<kernels::AltUpWeightsArgs, kernels::launch_altup_weights> {
+struct AltUpWeights final : RowArgsStep<kernels::AltUpWeightsArgs, kernels::launch_altup_weights> {
   Status bind(const CudaBind& context) {
     begin(context);
     args_.coefs = context.input(0).f32();
@@ -58,7 +59,7 @@ struct AltUpWeights final : StreamStep<kernels::AltUpWeightsArgs, kernels::launc
 };
 
 struct CollapseStreams final
-    : StreamStep<kernels::CollapseStreamsArgs, kernels::launch_collapse_streams> {
+    : RowArgsStep<kernels::CollapseStreamsArgs, kernels::launch_collapse_streams> {
   Status bind(const CudaBind& context) {
     begin(context);
     args_.x = context.input(0).f32();
@@ -70,7 +71,7 @@ struct CollapseStreams final
   }
 };
 
-struct MixStreams final : StreamStep<kernels::MixStreamsArgs, kernels::launch_mix_streams> {
+struct MixStreams final : RowArgsStep<kernels::MixStreamsArgs, kernels::launch_mix_streams> {
   Status bind(const CudaBind& context) {
     begin(context);
     const CudaView x = context.input(0), part = context.input(1), weights = context.input(2);
@@ -85,11 +86,37 @@ struct MixStreams final : StreamStep<kernels::MixStreamsArgs, kernels::launch_mi
   }
 };
 
+struct MatchRms final : RowArgsStep<kernels::MatchRmsArgs, kernels::launch_match_rms> {
+  Status bind(const CudaBind& context) {
+    begin(context);
+    const CudaView x = context.input(0), like = context.input(1);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.like = like.f32();
+    args_.like_stride = like.stride;
+    args_.like_width = like.width;
+    args_.attrs = context.attrs<MatchRmsAttrs>();
+    return {};
+  }
+};
+
+struct GaussianTopK final : RowArgsStep<kernels::GaussianTopKArgs, kernels::launch_gaussian_topk> {
+  Status bind(const CudaBind& context) {
+    begin(context);
+    args_.x = context.input(0).f32();
+    args_.x_stride = context.input(0).stride;
+    args_.attrs = context.attrs<GaussianTopKAttrs>();
+    return {};
+  }
+};
+
 }  // namespace
 
 const MakeCudaStep make_cuda_stream_weights = make_bound<StreamWeights>;
 const MakeCudaStep make_cuda_altup_weights = make_bound<AltUpWeights>;
 const MakeCudaStep make_cuda_collapse_streams = make_bound<CollapseStreams>;
 const MakeCudaStep make_cuda_mix_streams = make_bound<MixStreams>;
+const MakeCudaStep make_cuda_match_rms = make_bound<MatchRms>;
+const MakeCudaStep make_cuda_gaussian_topk = make_bound<GaussianTopK>;
 
 }  // namespace ktx::runtime

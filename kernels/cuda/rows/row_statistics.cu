@@ -1,0 +1,70 @@
+// match_rms and gaussian_topk (cuda_rows.h): a block takes a row, twice or three times over its
+// elements, which L1 holds the second time.
+#include "kernels/cuda/common/cuda_launch.cuh"
+#include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/rows/cuda_rows.h"
+
+namespace ktx::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The sum over all threads of the block; `partial` has been read when it returns.
+__device__ __forceinline__ float block_sum(float v) {
+  __shared__ float partial[kThreads / 32];
+  v = warp_sum(v);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0;
+  for (int w = 0; w < kThreads / 32; ++w) sum += partial[w];
+  __syncthreads();
+  return sum;
+}
+
+// The mean of (x - from)^2.
+__device__ __forceinline__ float mean_square(const float* x, int n, float from) {
+  float squares = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) {
+    squares = fmaf(x[i] - from, x[i] - from, squares);
+  }
+  return block_sum(squares) / static_cast<float>(n);
+}
+
+__global__ void __launch_bounds__(kThreads) match_rms(MatchRmsArgs a) {
+  begin_kernel();
+  const int64_t t = a.token_begin + blockIdx.x;
+  const float* x = a.x + t * a.x_stride;
+  const int width = static_cast<int>(a.width), like_width = static_cast<int>(a.like_width);
+  const float size = mean_square(a.like + t * a.like_stride, like_width, 0);
+  const float own = fmaxf(mean_square(x, width, 0), a.attrs.eps);
+  const float factor = sqrtf(size) / sqrtf(own);
+  float* y = a.y + t * a.y_stride;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) y[i] = x[i] * factor;
+}
+
+__global__ void __launch_bounds__(kThreads) gaussian_topk(GaussianTopKArgs a) {
+  begin_kernel();
+  const int64_t t = a.token_begin + blockIdx.x;
+  const float* x = a.x + t * a.x_stride;
+  const int width = static_cast<int>(a.width);
+  float sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) sum += x[i];
+  const float mean = block_sum(sum) / static_cast<float>(width);
+  const float cut = mean + sqrtf(mean_square(x, width, mean)) * a.attrs.deviations;
+  float* y = a.y + t * a.y_stride;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) y[i] = fmaxf(x[i] - cut, 0);
+}
+
+}  // namespace
+
+Status launch_match_rms(const MatchRmsArgs& a, CudaStream stream) {
+  return launch("match_rms", match_rms, dim3(static_cast<unsigned>(a.token_end - a.token_begin)),
+                kThreads, 0, stream, a);
+}
+
+Status launch_gaussian_topk(const GaussianTopKArgs& a, CudaStream stream) {
+  return launch("gaussian_topk", gaussian_topk,
+                dim3(static_cast<unsigned>(a.token_end - a.token_begin)), kThreads, 0, stream, a);
+}
+
+}  // namespace ktx::kernels
