@@ -271,6 +271,10 @@ struct ExpertSet {
   std::vector<int32_t> experts;  // rising; empty: `count` of them, which place-devices chooses
   int32_t count = 0;             // of experts
   float use = 0;                 // share of the layer's activations that they are expected to get
+  // Guests: their weights are on the stack's device as well, and these are the first of them in
+  // `count` slots of a GPU, which experts enter and leave by use. Until place-devices a count of 0
+  // is as many slots as the GPU has room for.
+  bool guests = false;
 };
 
 // What rules and passes have decided. Empty strings: not decided yet.

@@ -402,8 +402,8 @@ class Parser {
     return {};
   }
 
-  // Of `experts cuda:0 "0..31,40" use 0.3`, or `experts cuda:0 any 33`, what follows the first
-  // word.
+  // Of `experts cuda:0 "0..31,40" use 0.3`, `experts cuda:0 any 33` or `experts cuda:0 any 33
+  // guests`, what follows the first word.
   Status read_expert_set(ExpertSet& set) {
     set.device = KTX_TRY(take_word("a device"));
     if (take_mark("any")) {
@@ -415,6 +415,7 @@ class Parser {
       set.count = static_cast<int32_t>(experts->size());
     }
     if (take_mark("use")) KTX_TRY(take_value("use", set.use));
+    set.guests = take_mark("guests");
     return {};
   }
 

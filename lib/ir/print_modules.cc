@@ -103,6 +103,7 @@ std::string print_decision(const Decision& decision) {
                        set.experts.empty() ? fmt::format("any {}", set.count)
                                            : quote_word(expert_numbers_text(set.experts)));
     if (set.use != 0) out += fmt::format(" use {}", set.use);
+    if (set.guests) out += " guests";
   }
   if (decision.deferred != 0) out += fmt::format(" deferred {}", decision.deferred);
   if (!decision.team.empty()) {

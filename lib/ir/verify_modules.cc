@@ -498,7 +498,8 @@ class Verifier {
     for (const ExpertSet& set : sets) {
       if (set.device.empty()) fail("a set of experts on no device");
       const bool listed = set.experts.empty() || std::ssize(set.experts) == set.count;
-      if (set.count <= 0 || !listed) fail(fmt::format("a set of {} experts", set.count));
+      const bool open = set.guests && set.count == 0 && set.experts.empty();
+      if ((set.count <= 0 && !open) || !listed) fail(fmt::format("a set of {} experts", set.count));
       if (!(set.use >= 0 && set.use <= 1)) fail(fmt::format("a set's use is {}", set.use));
       for (int32_t expert : set.experts) {
         if (expert < 0 || expert >= info->experts || !seen.insert(expert).second) {

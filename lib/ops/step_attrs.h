@@ -405,17 +405,21 @@ struct RouterAttrs {
 };
 
 // The pairs of a token's choices [first_rank, first_rank + ranks) alone, in the router's order, of
-// which the first is the best; ranks = 0: of all choices.
+// which the first is the best; ranks = 0: of all choices. guests = 1: `places` is where experts are
+// at first. Between passes experts whose weights the CPU has come to matrices of a GPU, which
+// others leave (runtime/experts/expert_guests.h).
 struct GroupExpertsAttrs {
   int32_t experts = 0;
   int32_t top_k = 0;
   int32_t first_rank = 0;
   int32_t ranks = 0;
+  int32_t guests = 0;
   static constexpr uint32_t kFirstBytes = 8;  // experts and top_k, which the first format had
   int32_t pairs_of_token() const { return ranks == 0 ? top_k : ranks; }
   template <class F>
   void fields(F&& f) {
-    f("experts", experts), f("top_k", top_k), f("first_rank", first_rank), f("ranks", ranks);
+    f("experts", experts), f("top_k", top_k), f("first_rank", first_rank), f("ranks", ranks),
+        f("guests", guests);
   }
 };
 

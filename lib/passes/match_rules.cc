@@ -25,7 +25,7 @@ void apply(CompileState& state, int number, ir::Module& module) {
     const auto place = rules::parse_device(set.device.text);
     decision.expert_sets.push_back(
         {place ? rules::placed_name(state.target, *place) : set.device.text, set.experts, set.count,
-         0});
+         0, set.guests});
   }
   if (decision.device.empty()) decision.device = "cpu";
 }

@@ -44,10 +44,11 @@ struct CheckOptions {
   bool for_target = false;
   bool has_gguf = true;  // false: tensor types are assumed
   rules::Dialect dialect = rules::Dialect::Ktx;
-  plan::RunShape shape;         // context, batch and so on that memory is checked for
-  bool largest_ctx = false;     // choose-context sets shape.ctx
-  int64_t kv_budget_bytes = 0;  // at most so much for keys and values; 0: as needed
-  double disk_gbps = 0;         // at which experts are read from disk; 0: as the target says
+  plan::RunShape shape;          // context, batch and so on that memory is checked for
+  bool largest_ctx = false;      // choose-context sets shape.ctx
+  int64_t kv_budget_bytes = 0;   // at most so much for keys and values; 0: as needed
+  bool strict_numerics = false;  // no answer may depend on what ran before it
+  double disk_gbps = 0;          // at which experts are read from disk; 0: as the target says
 };
 
 // A hidden state that is kept for each token of a pass, for a drafter: of the stream, what this

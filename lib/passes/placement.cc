@@ -13,7 +13,8 @@ ModulePlace place_of(const ir::Module& module) {
   }
   if (const auto* info = std::get_if<ir::ExpertsInfo>(&module.info)) place.experts = info->experts;
   for (const ir::ExpertSet& set : module.decision.expert_sets) {
-    place.splits.push_back({target::parse_device_id(set.device), set.experts, set.count, set.use});
+    place.splits.push_back(
+        {target::parse_device_id(set.device), set.experts, set.count, set.use, set.guests});
   }
   return place;
 }
@@ -45,7 +46,7 @@ void write_placement(const Placement& placement, ir::ModuleGraph& modules) {
     decision.expert_sets.clear();
     for (const ExpertSplit& split : place.splits) {
       decision.expert_sets.push_back({split.device ? to_string(*split.device) : "auto",
-                                      split.experts, split.count, split.use});
+                                      split.experts, split.count, split.use, split.guests});
     }
   }
 }
@@ -77,7 +78,7 @@ std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& 
 int32_t experts_on(const ModulePlace& place, const DeviceId& device) {
   int32_t here = place.experts, found = 0;
   for (const ExpertSplit& split : place.splits) {
-    here -= split.count;
+    if (!split.guests) here -= split.count;
     if (split.device == device) found += split.count;
   }
   return found + (place.device == device ? here : 0);

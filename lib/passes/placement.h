@@ -29,6 +29,7 @@ struct ExpertSplit {
   std::vector<int32_t> experts;    // rising; empty: `count` of them, see choose_experts.h
   int32_t count = 0;
   float use = 0;
+  bool guests = false;
 };
 
 struct ModulePlace {
@@ -77,7 +78,7 @@ std::map<int32_t, std::vector<DeviceId>> attention_teams(const ir::ModuleGraph& 
                                                          const Placement& placement,
                                                          DividedKind kind);
 
-// How many experts of a module are on `device`; also before it is known which.
+// How many experts of a module have weights on `device`; also before it is known which.
 int32_t experts_on(const ModulePlace& place, const DeviceId& device);
 // Bytes of a module's weights on `device`, of `bytes` in all.
 uint64_t bytes_on(const ModulePlace& place, const DeviceId& device, uint64_t bytes);

@@ -154,6 +154,26 @@ std::string deferral_text(const PlanView& plan) {
                      some, top_k, layers, layers == 1 ? "" : "s");
 }
 
+// "32 on GPUs for experts of each of 48 layers, which follow use; answers depend on where experts
+// were, within the rounding of the devices".
+std::string slots_text(const PlanView& plan) {
+  int32_t layers = 0, least = 0, most = 0;
+  for (const program::Step& step : plan.program->steps) {
+    const auto* const group = std::get_if<GroupExpertsAttrs>(&step.attrs);
+    if (group == nullptr || group->guests == 0 || target::is_cpu(step.device)) continue;
+    least = layers == 0 ? group->experts : std::min(least, group->experts);
+    most = std::max(most, group->experts);
+    ++layers;
+  }
+  if (layers == 0) return "";
+  const std::string some =
+      least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
+  return fmt::format(
+      "{} on GPUs for experts of each of {} layer{}, which follow use; an answer depends on where "
+      "experts were, within the rounding of the devices",
+      some, layers, layers == 1 ? "" : "s");
+}
+
 // "cuda:0, cuda:1 compute 47 layers together, with 95 sums a token; divided: attention, head"; of
 // feed-forward parts it does not say.
 std::string team_text(const PlanView& plan) {
@@ -218,6 +238,7 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
                                 static_cast<double>(f.gpu_expert_ppm) / 1e4));
   }
   if (const std::string team = team_text(plan); !team.empty()) line("together", team);
+  if (const std::string slots = slots_text(plan); !slots.empty()) line("slots", slots);
   if (const std::string deferral = deferral_text(plan); !deferral.empty()) {
     line("deferred", deferral);
   }

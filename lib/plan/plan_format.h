@@ -21,7 +21,7 @@ namespace ktx::plan {
 
 inline constexpr char kMagic[8] = {'K', 'T', 'X', 'P', 'L', 'A', 'N', '\x1a'};
 inline constexpr uint16_t kMajor = 3;
-inline constexpr uint16_t kMinor = 8;
+inline constexpr uint16_t kMinor = 9;
 inline constexpr uint64_t kSectionAlignment = 64;
 inline constexpr uint64_t kSegmentAlignment = 4096;
 inline constexpr uint64_t kLargeSegmentAlignment = 2 << 20;

@@ -122,7 +122,7 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
 // experts or compute a whole delta net, norms whose groups have weights of their own, gates of
 // whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a
-// shared one and of attention that takes several tokens with heads of 256.
+// shared one and of attention that takes several tokens with heads of 256. 9: guests among experts.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
@@ -138,6 +138,12 @@ uint32_t reader_minor(const PlanContents& contents) {
         attrs_from_bytes<AttentionAttrs>(attrs.subspan(step.attrs_offset, step.attrs_size));
     return launch.most_tokens > 1 && attention.key_dim > 128;
   };
+  const std::span<const std::byte> all_attrs(contents.attrs);
+  for (const StepRecord& step : contents.steps) {
+    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
+    const auto own = all_attrs.subspan(step.attrs_offset, step.attrs_size);
+    if (attrs_from_bytes<GroupExpertsAttrs>(own).guests != 0) return 9;
+  }
   if (launches(FusedOp::SharedExperts)) return 8;
   if (std::ranges::any_of(contents.launches, has_wide_heads)) return 8;
   uint32_t by_op = launches(FusedOp::DeltaNet) ? 7 : 0;

@@ -13,6 +13,10 @@ namespace {
 constexpr std::string_view kForms =
     "write how many, {cuda:0: 32}, or which, {cuda:0: \"0..31, 40\"}; experts count from 0";
 
+constexpr std::string_view kSlotForms =
+    "resident: 16 are 16 experts that stay on the GPU; slots: 32 are places for 32 that follow use "
+    "and stand in main memory as well; slots: auto are as many as the GPU has room for";
+
 // A number is a count, anything longer names experts.
 bool take_which(RuleValues& values, const YamlNode& node, ExpertsOn& set) {
   const auto wrong = [&](const YamlNode& at) {
@@ -47,6 +51,23 @@ bool take_which(RuleValues& values, const YamlNode& node, ExpertsOn& set) {
   return true;
 }
 
+// {resident: 16, slots: 32}: fixed ones, and guests.
+void take_kinds(RuleValues& values, const YamlNode& node, const ExpertsOn& base,
+                std::vector<ExpertsOn>& out) {
+  for (const auto& [key, value] : node.fields) {
+    ExpertsOn set = base;
+    set.loc = value->loc;
+    set.guests = key->text == "slots";
+    const bool fit = set.guests && value->is_scalar() && value->text == "auto";
+    if (!set.guests && key->text != "resident") {
+      values.wrong(*key, fmt::format("'{}' is none of resident and slots", printable(key->text)))
+          .help(std::string(kSlotForms));
+    } else if (fit || take_which(values, *value, set)) {
+      out.push_back(std::move(set));
+    }
+  }
+}
+
 }  // namespace
 
 void take_experts(RuleValues& values, const YamlNode& node, std::vector<ExpertsOn>& out) {
@@ -56,7 +77,7 @@ void take_experts(RuleValues& values, const YamlNode& node, std::vector<ExpertsO
     return;
   }
   for (const auto& [key, value] : node.fields) {
-    ExpertsOn set{{key->text, key->loc}, value->loc, 0, {}};
+    ExpertsOn set{.device = {key->text, key->loc}, .loc = value->loc};
     const auto place = key->is_scalar() ? parse_device(key->text) : std::nullopt;
     using Kind = DeviceSpec::Kind;
     if (!place) {
@@ -65,8 +86,9 @@ void take_experts(RuleValues& values, const YamlNode& node, std::vector<ExpertsO
       values.wrong(*key,
                    "experts are on one device each: cpu, cuda:N, or auto for that of the "
                    "layer's attention");
+    } else if (set.device.text = to_string(*place); value->is_map()) {
+      take_kinds(values, *value, set, out);
     } else if (take_which(values, *value, set)) {
-      set.device.text = to_string(*place);
       out.push_back(std::move(set));
     }
   }

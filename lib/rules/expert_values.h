@@ -3,6 +3,7 @@
 //
 //   experts: {cuda:0: 32}                  # any 32 of each layer: the most used ones of a profile
 //   experts: {cuda:0: "0..15, 40", cuda:1: [16, 17]}     # these
+//   experts: {cuda:0: {slots: 32}}         # 32 at a time, which follow use (ExpertsOn::guests)
 #pragma once
 
 #include "lib/rules/rule_values.h"

@@ -73,7 +73,9 @@ struct ExpertsOn {
   Located device;  // cpu, cuda:N, or auto: that of the layer's attention
   SourceLoc loc;   // of what follows
   int32_t count = 0;
-  std::vector<int32_t> experts;  // rising; empty: any `count` of them
+  std::vector<int32_t> experts = {};  // rising; empty: any `count` of them
+  // They may be others in each pass, in `count` slots (ir::ExpertSet); 0: as many as fit.
+  bool guests = false;
 };
 
 // What of modules on several GPUs together is divided: heads of attention and of layers with

@@ -111,7 +111,11 @@ Json value_type(const KeyInfo& key) {
   }
   if (type == "count") return {{"type", "integer"}, {"minimum", 1}};
   if (type == "experts") {
-    const Json which = {{"anyOf", {range, {{"type", "array"}, {"items", range}}}}};
+    const Json some = {{"type", "array"}, {"items", range}};
+    Json kinds = {{"type", "object"}, {"minProperties", 1}, {"additionalProperties", false}};
+    kinds["properties"] = {{"resident", {{"anyOf", {range, some}}}},
+                           {"slots", {{"anyOf", {range, some, {{"const", "auto"}}}}}}};
+    const Json which = {{"anyOf", {range, some, kinds}}};
     return {{"type", "object"},
             {"minProperties", 1},
             {"additionalProperties", false},

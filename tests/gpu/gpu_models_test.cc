@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "lib/runtime/engine/plan_runner.h"
+#include "lib/runtime/experts/expert_guests.h"
 #include "lib/runtime/gpu/gpu.h"
 #include "tests/support/host_gpu.h"
 #include "tests/support/paths.h"
@@ -50,6 +51,10 @@ constexpr Placement kHalf = {"half", "../tests/gpu/half-of-the-experts.yaml"};
 constexpr Placement kSplit = {"split", "../tests/gpu/split-experts.yaml", "targets/h200.yaml",
                               "--prefer=stream-experts=no"};
 constexpr Placement kSplitStreamed = {"split-streamed", "../tests/gpu/split-experts.yaml",
+                                      "targets/h200.yaml", "--prefer=stream-experts=4"};
+constexpr Placement kSlots = {"slots", "../tests/gpu/expert-slots.yaml", "targets/h200.yaml",
+                              "--prefer=stream-experts=no"};
+constexpr Placement kSlotsStreamed = {"slots-streamed", "../tests/gpu/expert-slots.yaml",
                                       "targets/h200.yaml", "--prefer=stream-experts=4"};
 constexpr const char* kTwoH200 = "tests/gpu/two-h200.yaml";
 constexpr Placement kTwoGpus = {"two-gpus", "spread-gpus.yaml", kTwoH200};
@@ -230,6 +235,47 @@ TEST_F(GpuModels, WithExpertsOfEachLayerSplit) {
   const Comparison all = together(kSplit);
   EXPECT_EQ(all.cases, 51);
   EXPECT_LE(all.mean(), 0.03);
+}
+
+// Slots of a GPU for experts of the CPU: as they follow use, and with others in every pass.
+TEST_F(GpuModels, WithSlotsForExpertsThatFollowUse) {
+  constexpr runtime::ExpertGuestOptions kRestless{.least_gain = -1e9};
+  for (const Placement& placement : {kSlots, kSlotsStreamed}) {
+    for (const bool restless : {false, true}) {
+      EngineOptions options;
+      options.precision = Precision::Exact;
+      if (restless) options.expert_guests = &kRestless;
+      expect_near(one_by_one(placement, options, 64));
+    }
+  }
+  const Comparison all = together(kSlots);
+  EXPECT_EQ(all.cases, 51);
+  EXPECT_LE(all.mean(), 0.03);
+}
+
+// Experts come by copies beside the queue, none of which fails, and are used where they are then.
+TEST_F(GpuModels, ExpertsComeToSlotsAndStay) {
+  constexpr runtime::ExpertGuestOptions kRestless{.least_gain = -1e9};
+  EngineOptions options;
+  options.expert_guests = &kRestless;
+  const auto restless = open("qwen3moe", kSlots, options);
+  const auto engine = open("qwen3moe", kSlots);
+  ASSERT_TRUE(restless && engine);
+  const std::vector<int32_t> ids = {40};
+  for (int i = 0; i < 200; ++i) {
+    for (const auto& one : {restless.get(), engine.get()}) {
+      runtime::Sequence sequence = one->new_sequence();
+      const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+      ASSERT_TRUE(one->forward({&item, 1}).ok());
+    }
+  }
+  const runtime::ExpertGuestUse changing = restless->stats().expert_guests;
+  const runtime::ExpertGuestUse staying = engine->stats().expert_guests;
+  std::cout << changing.moves << " experts moved, and " << staying.moves << " by use\n";
+  EXPECT_GT(changing.moves, 200);
+  EXPECT_EQ(changing.failures + staying.failures, 0);
+  EXPECT_LE(staying.moves, 12);
+  EXPECT_GT(10 * staying.hits, 8 * staying.activations);
 }
 
 // What a GPU counts is what the CPU counts, but for choices between experts whose scores are alike.

@@ -79,10 +79,24 @@ class HostPlan {
 
   const plan::PlanView& view() const { return view_; }
 
+  // Whether experts come to the step's weights and go (experts/expert_guests.h).
+  bool changes(uint32_t number) const {
+    const program::Step& step = program_.steps[number];
+    const bool experts = step.op == StepOp::ExpertsGateUp || step.op == StepOp::ExpertsDown;
+    for (const program::Step& group : program_.steps) {
+      const auto* const attrs = std::get_if<GroupExpertsAttrs>(&group.attrs);
+      if (!attrs || attrs->guests == 0) continue;
+      if (&group == &step) return true;
+      if (experts && step.inputs[2].value == group.outputs[0].value) return true;
+    }
+    return false;
+  }
+
   // The weights of a step, from "device" memory; all of it must have been uploaded.
   void fetch(const GpuBindContext& context, uint32_t step) {
     for (const program::BlobId blob : program_.steps[step].weights) {
-      if (blob == program::kAbsent || (fetched_[blob]++ && !context.streamed)) continue;
+      const bool again = context.streamed || changes(step);
+      if (blob == program::kAbsent || (fetched_[blob]++ && !again)) continue;
       unpack(context.plan.program->blobs[blob],
              context.layout_of(context.plan.program->blobs[blob]), context.blobs[blob],
              file_.data() + blobs_[blob].offset);
@@ -126,6 +140,9 @@ struct HostGpuLog {
   int64_t sums = 0;  // made by GPUs that add up
   int64_t sent = 0;  // by links
   int64_t retiles = 0;
+  int64_t late_copies = 0;      // how often a copy beside the queue has not come yet
+  bool refuses_copies = false;  // beside the queue
+  bool refuses_tiles = false;
   // Allocated, and its bytes. GPUs may outlive the log.
   struct Memory {
     std::mutex mutex;  // hosts of a test are threads
@@ -252,9 +269,11 @@ class HostGpu final : public Gpu {
   }
   Status upload_beside(std::byte* to, const std::byte* from, uint64_t bytes,
                        GpuMark done) override {
+    if (log_->refuses_copies) return Error{"this copy is refused"};
     std::memcpy(to, from, bytes);
     const std::lock_guard lock(mutex_);
     log_->uploaded_bytes += bytes;
+    asked_[done] = 0;
     marks_[done] = 0;
     return {};
   }
@@ -367,12 +386,19 @@ class HostGpu final : public Gpu {
   }
   Result<double> stamp_seconds(int64_t number) override { return stamps_[number] - stamps_[0]; }
 
+  // Uploads beside the queue are seen log().late_copies questions later.
+  Result<bool> passed(GpuMark mark) override {
+    const std::lock_guard lock(mutex_);
+    if (asked_[mark]++ < log_->late_copies) return false;
+    return marks_[mark] <= done_;
+  }
   Status queue_after(GpuMark) override { return {}; }  // uploads beside the queue happen at once
   Status uploads_after(GpuMark mark) override {
     const std::lock_guard lock(mutex_);
     return work_until(marks_[mark]);
   }
   Status retile(const runtime::GpuRetile& w) override {
+    if (log_->refuses_tiles) return Error{"these tiles are refused"};
     ++log_->retiles;
     return queue([=] {
       const auto panel = static_cast<size_t>(*row_bytes(w.dtype, w.cols) * ktx::kPanelRows);
@@ -463,7 +489,8 @@ class HostGpu final : public Gpu {
    private:
     Status run(const GpuShape& shape) {
       if (!executor_) KTX_TRY(bind());
-      if (context_.streamed) gpu_.plan_->fetch(context_, index_);
+      const bool changes = gpu_.plan_->changes(index_);
+      if (context_.streamed || changes) gpu_.plan_->fetch(context_, index_);
       runtime::Batch batch;
       const runtime::GpuBatch& in = context_.batch;
       while (batch.tokens < shape.tokens && in.position[batch.tokens] >= 0) ++batch.tokens;
@@ -633,6 +660,7 @@ class HostGpu final : public Gpu {
   std::vector<HostGpu*> team_;
   int64_t sums_begun_ = 0;
   std::vector<int64_t> marks_;
+  std::map<GpuMark, int64_t> asked_;
   std::vector<double> stamps_;
   Timer timer_;
   std::unique_ptr<Graph> capture_;

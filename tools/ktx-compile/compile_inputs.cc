@@ -86,6 +86,7 @@ void set_run_shape(const Options& options, passes::CompileState& state) {
   shape.step_outputs = options.max_batch;
   state.check.kv_budget_bytes = options.kv_budget_bytes;
   state.check.disk_gbps = options.disk_gbps;
+  state.check.strict_numerics = options.strict_numerics;
 }
 
 void read_expert_profiles(const Options& options, passes::CompileState& state) {

@@ -180,8 +180,9 @@ Result<std::string> explain_module(const passes::CompileState& state, const prog
   out += team.empty() ? fmt::format("  device  {}\n", module->decision.device)
                       : fmt::format("  device  {}, together\n", join(team, ", "));
   for (const ir::ExpertSet& set : module->decision.expert_sets) {
-    out += fmt::format("          {} of its experts on {}, with {:.1f} % of the activations: {}\n",
-                       set.count, set.device, 100 * set.use, ir::expert_numbers_text(set.experts));
+    out += fmt::format("          {} {} on {}, with {:.1f} % of the activations: {}\n", set.count,
+                       set.guests ? "slots for its experts" : "of its experts", set.device,
+                       100 * set.use, ir::expert_numbers_text(set.experts));
   }
   if (const int32_t deferred =
           passes::deferred_steps(state.modules, *module, passes::place_of(*module))) {

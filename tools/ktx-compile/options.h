@@ -35,6 +35,7 @@ struct Options {
   std::string reuse;       // an older plan whose packed weights may be taken over; "": none
   bool consume = false;    // the model's files go into the plan
   bool bf16_inputs = false;
+  bool strict_numerics = false;
   std::string prefer_text;  // as given
   program::Preferences prefer;
   int threads = 0;

@@ -89,8 +89,8 @@ std::string cell(const passes::CompileState& state, const ir::Module& module, Co
   const Color& color = colors.of(module.decision.device);
   std::string device = module.decision.device;
   for (const ir::ExpertSet& set : module.decision.expert_sets) {
-    device += fmt::format(", {} experts on {} ({:.0f} % of the activations)", set.count, set.device,
-                          100 * set.use);
+    device += fmt::format(", {} {} on {} ({:.0f} % of the activations)", set.count,
+                          set.guests ? "slots for experts" : "experts", set.device, 100 * set.use);
   }
   if (const int32_t deferred =
           passes::deferred_steps(state.modules, module, passes::place_of(module))) {

@@ -148,6 +148,7 @@ Result<BenchRow> measure(const Options& options, runtime::Engine& engine, BenchR
   const runtime::ExpertUse& now = engine.stats().expert_use;
   const runtime::ExpertUse& then = before.expert_use;
   row.expert_use = {now.cpu - then.cpu, now.gpu - then.gpu, now.streamed - then.streamed};
+  row.expert_guests = engine.stats().expert_guests.since(before.expert_guests);
   row.expert_cache = engine.stats().expert_cache.since(before.expert_cache);
   row.tokens = engine.stats().tokens - before.tokens;
   if (options.bench_steps) {

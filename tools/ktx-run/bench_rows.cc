@@ -61,6 +61,11 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
        {{"cpu", row.expert_use.cpu},
         {"gpu", row.expert_use.gpu},
         {"streamed", row.expert_use.streamed}}}};
+  if (const runtime::ExpertGuestUse& guests = row.expert_guests; guests.slots > 0) {
+    json["expert_gpu_slots"] = {{"slots", guests.slots}, {"activations", guests.activations},
+                                {"hits", guests.hits},   {"moves", guests.moves},
+                                {"bytes", guests.bytes}, {"failures", guests.failures}};
+  }
   if (const runtime::ExpertCacheUse& cache = row.expert_cache; cache.slots > 0) {
     json["expert_cache"] = {{"slots", cache.slots},
                             {"experts", cache.experts},
@@ -129,6 +134,9 @@ void print_markdown(const std::vector<BenchRow>& rows) {
                                             {"% of bw"},
                                             {"% of i8"}};
   if (divided) columns.push_back({"% of experts on GPU"});
+  const bool guests =
+      std::ranges::any_of(rows, [](const BenchRow& row) { return row.expert_guests.slots > 0; });
+  if (guests) columns.insert(columns.end(), {{"% in slots"}, {"experts moved"}});
   const bool cached =
       std::ranges::any_of(rows, [](const BenchRow& row) { return row.expert_cache.slots > 0; });
   if (cached) columns.insert(columns.end(), {{"% of experts there"}, {"MB/t read"}, {"% guessed"}});
@@ -149,6 +157,10 @@ void print_markdown(const std::vector<BenchRow>& rows) {
         row.bandwidth > 0 ? fmt::format("{:.1f}", share) : "-",
         fmt::format("{:.1f}", 100 * int8_share(row))};
     if (divided) cells.push_back(fmt::format("{:.1f}", 100 * gpu_share(row)));
+    if (guests) {
+      cells.push_back(percent(row.expert_guests.hits, row.expert_guests.activations));
+      cells.push_back(fmt::format("{}", row.expert_guests.moves));
+    }
     if (cached) add_cache(row, cells);
     if (drafted) add_drafts(row.drafts, cells);
     table.add(std::move(cells));

@@ -10,6 +10,7 @@
 
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/experts/expert_cache_use.h"
+#include "lib/runtime/experts/expert_guest_use.h"
 
 namespace ktx::tools {
 
@@ -30,12 +31,13 @@ struct BenchRow {
   std::string test;           // "pp512", "tg128"
   std::vector<double> rates;  // tokens per second
   double bytes_per_second = 0;
-  double bandwidth = 0;                  // measured, bytes per second
-  double int8_rate = 0;                  // measured, operations per second
-  double token_ops = 0;                  // operations of a token's products
-  runtime::ExpertUse expert_use;         // activations in the test; none: no experts
-  runtime::ExpertCacheUse expert_cache;  // in the test; no slots: all are mapped
-  int64_t tokens = 0;                    // that the test computed
+  double bandwidth = 0;                   // measured, bytes per second
+  double int8_rate = 0;                   // measured, operations per second
+  double token_ops = 0;                   // operations of a token's products
+  runtime::ExpertUse expert_use;          // activations in the test; none: no experts
+  runtime::ExpertGuestUse expert_guests;  // in the test; no slots: experts stay where they are
+  runtime::ExpertCacheUse expert_cache;   // in the test; no slots: all are mapped
+  int64_t tokens = 0;                     // that the test computed
   std::optional<DraftUse> drafts;
 };
 

@@ -82,6 +82,9 @@ void check_group_experts(OpCheck& s) {
   } else if (s.in_range("first_rank", a.first_rank, 0, a.top_k - 1)) {
     s.in_range("ranks", a.ranks, 1, a.top_k - a.first_rank);
   }
+  if (s.in_range("guests", a.guests, 0, 1) && a.guests != 0) {
+    s.require(some && a.ranks == 0, "guests without places, or of some of a token's choices");
+  }
   if (some) {
     s.vector("places", s.weight(0), router.experts);
     s.require(s.weight(0).dtype == DType::F32, "places is not F32");

@@ -15,6 +15,7 @@
 #include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/deferred_experts.h"
 #include "lib/passes/lower/division.h"
+#include "lib/passes/lower/expert_groups.h"
 #include "lib/passes/lower/prefill_device.h"
 #include "lib/plan/expert_memory.h"
 #include "lib/plan/state_layout.h"
@@ -373,6 +374,7 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   estimate.crossings = hand_overs.count();
   estimate.gpu_expert_use = gpu_expert_use(placement);
   estimate.deferral = deferral_text(model.modules, placement);
+  estimate.slots = slots_text(model.modules, placement, model.profile != nullptr);
   estimate.division = division_text(placement);
   estimate.transferred_values = hand_overs.values;
   const Result<program::Program> launched = launched_steps(model, placement);

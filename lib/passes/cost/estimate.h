@@ -58,6 +58,7 @@ struct Estimate {
   plan::KvBlocks blocks;           // of all sequences
   int64_t budget_tokens = -1;      // that it holds, of all sequences; -1: as many as are wanted
   double gpu_expert_use = -1;      // placement.h
+  std::string slots;               // for guests among experts, expert_groups.h; "": none
   std::string deferral;            // deferred_experts.h; "": none
   std::string division;            // of experts over hosts; "": none
   int crossings = 0;               // hand-overs of a token, see hand_overs.h

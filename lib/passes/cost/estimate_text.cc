@@ -212,6 +212,7 @@ std::string memory_notes(const Estimate& estimate) {
   }
   out += disk_notes(estimate);
   if (!estimate.division.empty()) out += fmt::format("divided: {}\n", estimate.division);
+  if (!estimate.slots.empty()) out += fmt::format("slots: {}\n", estimate.slots);
   if (!estimate.deferral.empty()) out += fmt::format("deferred: {}\n", estimate.deferral);
   return out;
 }

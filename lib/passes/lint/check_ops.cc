@@ -48,8 +48,9 @@ bool refused(RuleCheck& c) {
 Status check_ops(CompileState& state) {
   using namespace rule_checks;
   constexpr void (*kChecks[])(RuleCheck&) = {
-      check_device,  check_fit,     check_expert_sets, check_deferred, check_config, check_rope,
-      check_routing, check_backend, check_layout,      check_weights,  check_kwargs, note_op};
+      check_device, check_fit,     check_expert_sets, check_slots,  check_deferred, check_config,
+      check_rope,   check_routing, check_backend,     check_layout, check_weights,  check_kwargs,
+      note_op};
   const bool for_ktransformers = state.check.dialect == rules::Dialect::KTransformers;
   if (for_ktransformers) check_form_of_files(state);
   std::set<std::string> said;

@@ -32,6 +32,7 @@ namespace rule_checks {
 void check_device(RuleCheck& c);
 void check_fit(RuleCheck& c);
 void check_expert_sets(RuleCheck& c);
+void check_slots(RuleCheck& c);
 void check_deferred(RuleCheck& c);
 void check_config(RuleCheck& c);
 void check_rope(RuleCheck& c);

@@ -24,6 +24,19 @@ void check_expert_sets(RuleCheck& c) {
   }
 }
 
+void check_slots(RuleCheck& c) {
+  if (!c.state.check.strict_numerics) return;
+  for (const rules::ExpertsOn& set : c.rule.replace.experts) {
+    if (!set.guests) continue;
+    c.diags()
+        .error(set.loc, "Q008",
+               "slots make the rounding of an answer depend on what ran before it, which "
+               "--strict-numerics forbids")
+        .help("write how many experts stay on the GPU, {cuda:0: 32}, or leave the option out");
+    return;
+  }
+}
+
 void check_deferred(RuleCheck& c) {
   const auto& deferred = c.rule.replace.deferred;
   if (!deferred) return;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lib/passes/lower/deferred_experts.h"
@@ -109,13 +110,14 @@ Result<Lowering::Pairs> Lowering::group_pairs(const Module& experts, const Exper
   const View offsets =
       value("expert_offsets" + group.suffix, int64_t{count} + 1, ValueType::I32, RowKind::Single);
   BlobId places = kAbsent;
-  if (some) {
+  if (some || group.guests) {
     const std::string of = group.device == device ? "" : "_" + group.device;
-    places = constant(fmt::format("{}.places{}@{}", experts.path, of, device),
-                      places_of(group.experts, all), device);
+    const std::string kind = group.guests ? "guest_places" : "places";
+    places = constant(fmt::format("{}.{}{}@{}", experts.path, kind, of, device),
+                      places_of(group, all), device);
   }
   emit_on(device, experts, StepOp::GroupExperts, {routed.ids}, {order, offsets}, {places},
-          GroupExpertsAttrs{count, top_k, group.first_rank, group.ranks});
+          GroupExpertsAttrs{count, top_k, group.first_rank, group.ranks, group.guests ? 1 : 0});
   return Pairs{top_k, routed.in, order, offsets, routed.weights};
 }
 
@@ -131,7 +133,8 @@ Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup&
   const auto weight = [&](const char* name) -> Result<BlobId> {
     const Param* param = experts.param(name);
     if (!param || !some) return blob(experts, name);
-    const Param part = KTX_TRY(experts_of(experts, *param, group.experts));
+    Param part = KTX_TRY(experts_of(experts, *param, group.experts));
+    if (group.guests) part.name += ".guests";  // fixed ones may be on the same device
     return blob_on(device, experts, &part);
   };
   const bool gated =
@@ -170,9 +173,13 @@ Result<Lowering::Term> Lowering::lower_experts_on(const Module& experts, const E
   return Term{&experts, out, group.device};
 }
 
-std::vector<float> Lowering::places_of(const std::vector<int32_t>& experts, int32_t all) {
+std::vector<float> Lowering::places_of(const ExpertGroup& group, int32_t all) {
   std::vector<float> places(static_cast<size_t>(all), -1.0f);
-  for (size_t i = 0; i < experts.size(); ++i) places[experts[i]] = static_cast<float>(i);
+  if (group.experts.empty()) std::iota(places.begin(), places.end(), 0.0f);
+  for (size_t i = 0; i < group.experts.size(); ++i) {
+    places[group.experts[i]] = static_cast<float>(i);
+  }
+  for (const int32_t expert : group.away) places[expert] = -1;
   return places;
 }
 

@@ -204,7 +204,7 @@ class Lowering {
                             const std::string& device);
   Result<View> expert_products(const Module& experts, const ExpertGroup& group, const Pairs& pairs,
                                const View* by_pair = nullptr);
-  static std::vector<float> places_of(const std::vector<int32_t>& experts, int32_t all);
+  static std::vector<float> places_of(const ExpertGroup& group, int32_t all);
   Status defer(const Module& experts, ExpertGroup& group, const Routed& routed);
   Result<Terms> lower_deferred();
   Result<Term> lower_shared_experts(const Module& moe, const Module& shared, View in);

@@ -23,6 +23,7 @@ void choose(const plan::ExpertProfile* profile, int32_t layer, ModulePlace& plac
     taken.insert(split.experts.begin(), split.experts.end());
   }
   for (ExpertSplit& split : place.splits) {
+    if (split.count == 0) continue;  // until choose_slots()
     if (split.experts.empty()) {
       split.experts = most_used(profile, layer, place.experts, split.count, taken);
       taken.insert(split.experts.begin(), split.experts.end());
@@ -36,7 +37,9 @@ void join_splits(ModulePlace& place) {
   std::vector<ExpertSplit> joined;
   for (ExpertSplit& split : place.splits) {
     if (split.device == place.device) continue;
-    const auto same = std::ranges::find(joined, split.device, &ExpertSplit::device);
+    const auto same = std::ranges::find_if(joined, [&](const ExpertSplit& other) {
+      return other.device == split.device && other.guests == split.guests;
+    });
     if (same == joined.end()) {
       joined.push_back(std::move(split));
       continue;
@@ -71,7 +74,7 @@ void split_experts(const PricedModel& model, const ir::Module& experts, const De
   place.splits.clear();
   place.device = count >= place.experts ? device : device.cpu_beside();
   if (count <= 0 || count >= place.experts) return;
-  place.splits.push_back({device, {}, count, 0});
+  place.splits.push_back({.device = device, .experts = {}, .count = count});
   choose(model.profile, experts.layer, place);
 }
 

@@ -2,6 +2,7 @@
 //
 //   experts: {cuda:0: 32}       the 32 most used ones of --expert-profile; without one the first 32
 //   experts: {cuda:0: 0..31}    these
+//   experts: {cuda:0: {slots: 32}}    at first the 32 most used ones
 //
 // Also computes the expected share of the layer's activations for each set.
 #pragma once

@@ -48,9 +48,8 @@ bool can_be_split(const ir::Module& module) {
          });
 }
 
-using Room = std::map<DeviceId, uint64_t>;
+}  // namespace
 
-// What the GPUs of the host have left, and need no more where experts come.
 Room room_of(const PricedModel& model, const MemoryFormulas& formulas, const Estimate& memory,
              const Placement& placement) {
   const auto has_experts = [&](const DeviceId& device) {
@@ -72,6 +71,8 @@ Room room_of(const PricedModel& model, const MemoryFormulas& formulas, const Est
   }
   return room;
 }
+
+namespace {
 
 // Of all layers the experts that get the most activations for their bytes.
 void take_most_used(const PricedModel& model, const HostGpus& host, const Modules& experts,

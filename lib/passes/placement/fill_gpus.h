@@ -3,10 +3,20 @@
 // embedding, as far as they fit.
 #pragma once
 
+#include <cstdint>
+#include <map>
+
+#include "lib/passes/cost/estimate.h"
 #include "lib/passes/cost/memory_formulas.h"
 #include "lib/passes/placement/host_gpus.h"
 
 namespace ktx::passes {
+
+using Room = std::map<DeviceId, uint64_t>;
+
+// What the GPUs of the memory have left, and need no more where experts come.
+Room room_of(const PricedModel& model, const MemoryFormulas& formulas, const Estimate& memory,
+             const Placement& placement);
 
 // Whether the GPUs of a host hold what is on them.
 bool fits(const PricedModel& model, const MemoryFormulas& formulas, const Placement& placement,

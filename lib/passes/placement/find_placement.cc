@@ -7,6 +7,7 @@
 #include "lib/passes/cost/target_devices.h"
 #include "lib/passes/lower/prefill_device.h"
 #include "lib/passes/placement/choose_experts.h"
+#include "lib/passes/placement/choose_slots.h"
 #include "lib/passes/placement/fill_gpus.h"
 #include "lib/passes/placement/placed_by_rules.h"
 #include "lib/passes/placement/runnable_placement.h"
@@ -169,6 +170,8 @@ FoundPlacement find_placement(const PricedModel& model, DiagSink& diags) {
   }
   const std::string note = settle_streams(model, found.placement, found.trials);
   if (!note.empty()) diags.note({}, "", note);
+  const std::string slots = choose_slots(model, found.placement);
+  if (!slots.empty()) diags.note({}, "", slots);
   const std::string refusal = team_refusal(found.teams);
   if (!refusal.empty() && model.check.dialect == rules::Dialect::Ktx) diags.note({}, "", refusal);
   return found;

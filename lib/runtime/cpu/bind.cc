@@ -123,6 +123,7 @@ Result<BoundPlan> bind(const plan::PlanView& plan, const KvPools& kv, const Bind
                               options.partials,
                               options.expert_counts,
                               options.experts,
+                              options.guests,
                               options.lora ? options.lora->of_step(i) : nullptr};
     StepFacts own_facts = facts_of(program, own);
     if (context.lora) {

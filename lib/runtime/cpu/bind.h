@@ -23,6 +23,7 @@ namespace ktx::runtime {
 
 class ExpertCounts;
 class ExpertCache;
+class ExpertGuests;
 class LoraWeights;
 
 struct BoundStep {
@@ -57,6 +58,7 @@ struct BindOptions {
   AttentionPartials* partials = nullptr;
   ExpertCounts* expert_counts = nullptr;  // of activations; must outlive the result; null: none
   ExpertCache* experts = nullptr;         // of routed experts; must outlive the result; null: none
+  ExpertGuests* guests = nullptr;         // among them; must outlive the result; null: none
   const LoraWeights* lora = nullptr;      // adapters; must outlive the result; null: none
   CpuOpTable cpu_op = nullptr;            // null: those of cpu_ops.def
   // Steps [first_step, first_step + step_count) of the plan.

@@ -42,6 +42,7 @@ class CpuBackend final : public Backend {
                     .partials = &partials_,
                     .expert_counts = setup.expert_counts,
                     .experts = setup.experts,
+                    .guests = setup.guests,
                     .cpu_op = setup.cpu_op};
     if (experts_) {
       prediction_ = KTX_TRY(ExpertPrediction::create(setup.plan, setup.kv, arena_, own, *experts_));

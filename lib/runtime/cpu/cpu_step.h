@@ -147,6 +147,7 @@ void use_batch(kernels::KvView& kv, const Batch& batch, SequenceKind kind);
 
 class ExpertCounts;
 class ExpertCache;
+class ExpertGuests;
 struct LoraProduct;
 
 // What binding one step may look at.
@@ -163,6 +164,7 @@ struct BindContext {
   AttentionPartials* partials = nullptr;  // null: threads do not share rows
   ExpertCounts* expert_counts = nullptr;  // null: nobody counts activations
   ExpertCache* experts = nullptr;         // null: all are in the mapping
+  ExpertGuests* guests = nullptr;         // null: experts stay where the plan has them
   const LoraProduct* lora = nullptr;      // of a product; null: it has no low-rank terms
 
   BoundView input(int i) const { return view(step.inputs, i); }

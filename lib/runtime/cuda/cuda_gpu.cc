@@ -326,6 +326,13 @@ Status CudaGpu::wait(GpuMark mark) {
   return cuda_status(cudaEventSynchronize(marks_[mark]), "waiting for the GPU");
 }
 
+Result<bool> CudaGpu::passed(GpuMark mark) {
+  const cudaError_t state = cudaEventQuery(marks_[mark]);
+  if (state == cudaErrorNotReady) return false;
+  KTX_TRY(cuda_status(state, "looking at the GPU"));
+  return true;
+}
+
 Status CudaGpu::queue_after(GpuMark mark) {
   use();
   return cuda_status(cudaStreamWaitEvent(stream_, marks_[mark], 0), "waiting for an upload");

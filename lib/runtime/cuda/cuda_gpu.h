@@ -38,6 +38,7 @@ class CudaGpu final : public Gpu {
   Result<GpuMark> new_mark() override;
   Status set(GpuMark mark) override;
   Status wait(GpuMark mark) override;
+  Result<bool> passed(GpuMark mark) override;
   Status queue_after(GpuMark mark) override;
   Status uploads_after(GpuMark mark) override;
   Status retile(const GpuRetile& weights) override;

@@ -43,6 +43,7 @@
 namespace ktx::runtime {
 
 class ExpertCache;
+class ExpertGuests;
 class HostGroup;
 class LoraWeights;
 class Backend;
@@ -65,6 +66,7 @@ struct BackendSetup {
   bool count_experts = false;  // by expert
   ExpertCounts* expert_counts = nullptr;
   ExpertCache* experts = nullptr;     // null: the CPU's are in the mapping
+  ExpertGuests* guests = nullptr;     // on GPUs; null: experts stay where the plan has them
   const LoraWeights* lora = nullptr;  // adapters; null: none
   std::function<void(const StepResult&)> on_result;
   std::function<void(const StepRepeat&)> on_repeat = {};

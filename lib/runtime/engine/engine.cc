@@ -261,6 +261,7 @@ Result<Forward> Engine::finish_forward(Pass& pass) {
   s.stats.weight_bytes += pass.weight_bytes;
   s.stats.expert_use = s.runner->expert_use();
   if (s.experts) s.stats.expert_cache = s.experts->use();
+  if (s.guests) s.stats.expert_guests = s.guests->use();
   return Forward::Done;
 }
 

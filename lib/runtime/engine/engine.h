@@ -31,6 +31,7 @@
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/engine/sequence_cache.h"
 #include "lib/runtime/experts/expert_cache_use.h"
+#include "lib/runtime/experts/expert_guest_use.h"
 #include "lib/runtime/sampling/best_logits.h"
 #include "lib/runtime/sampling/token_filter.h"
 #include "lib/support/result.h"
@@ -76,6 +77,7 @@ struct EngineStats {
   int64_t weight_bytes = 0;  // weights read for them
   ExpertUse expert_use;      // activations of routed experts in them
   ExpertCacheUse expert_cache;
+  ExpertGuestUse expert_guests;
 };
 
 class Engine {

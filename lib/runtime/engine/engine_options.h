@@ -26,6 +26,7 @@ namespace ktx::runtime {
 class Gpu;
 struct LoraAdapter;
 struct ExpertCacheOptions;
+struct ExpertGuestOptions;
 class HostGroup;
 using Precision = kernels::Precision;
 
@@ -90,6 +91,7 @@ struct EngineOptions {
   std::function<void(const StepRepeat&)> on_repeat;           // runs steps of the CPU twice; slow
   CpuOpTable cpu_op = nullptr;                                // for tests; null: cpu_ops.def's
   const ExpertCacheOptions* expert_cache = nullptr;           // for tests; its slots do not count
+  const ExpertGuestOptions* expert_guests = nullptr;          // for tests
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
   // Of plans for several hosts: whether GPUs of different ones have links (gpu/gpu_link.h).
   GpuLinks gpu_links = GpuLinks::Auto;

@@ -12,6 +12,7 @@
 #include "lib/runtime/engine/final_hidden.h"
 #include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/experts/expert_cache.h"
+#include "lib/runtime/experts/expert_guests.h"
 #include "lib/runtime/experts/expert_note.h"
 #include "lib/runtime/lora/lora_weights.h"
 #include "lib/support/file_stamp.h"
@@ -47,7 +48,8 @@ struct Engine::State {
   Isa isa = Isa::Scalar;
   SequenceCache cache;
   std::shared_ptr<ThreadPool> pool;
-  OwnedExpertCache experts;  // null: all are mapped
+  OwnedExpertCache experts;              // null: all are mapped
+  std::unique_ptr<ExpertGuests> guests;  // null: experts stay where the plan has them
   std::unique_ptr<ExpertNote> expert_note;
   std::optional<LoraWeights> lora;  // none: there are no adapters
   std::vector<LoraInfo> adapters;

@@ -149,7 +149,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const OpenedThreads opened = open_threads(options, host);
     s.pool = opened.pool;
     s.experts = KTX_TRY(open_experts(plan, path, options, s.sizes, s.opened));
-    if (s.experts) s.expert_note = std::make_unique<ExpertNote>(*s.experts, path);
+    // What is counted by expert is counted where the plan has it.
+    if (!options.count_experts) {
+      s.guests = ExpertGuests::make(
+          plan, options.expert_guests ? *options.expert_guests : ExpertGuestOptions{});
+    }
+    const bool noted = s.experts || (s.guests && !options.drafter);
+    if (noted) s.expert_note = std::make_unique<ExpertNote>(s.experts.get(), s.guests.get(), path);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,
                                            .kv = s.cache.pools(),
                                            .pool = *s.pool,
@@ -162,6 +168,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                            .check_finite = options.check_finite,
                                            .count_experts = options.count_experts,
                                            .experts = s.experts.get(),
+                                           .guests = s.guests.get(),
                                            .lora = s.lora ? &*s.lora : nullptr,
                                            .on_result = options.on_result,
                                            .on_repeat = options.on_repeat,

@@ -19,7 +19,6 @@ namespace {
 
 constexpr uint32_t kSlices = 4;  // of an expert at most, in a ticket
 constexpr double kSpinSeconds = 0.002;
-constexpr double kCountUnit = 1000;  // uses of an expert in a profile, which has whole numbers
 
 std::string reason(int error) {
   if (error == kFileEnds) return "the file became smaller while it was in use";
@@ -117,6 +116,21 @@ void ExpertCache::copy_slots(program::BlobId blob, uint64_t offset,
                     (begin - static_cast<uint64_t>(e) * slice->bytes),
                 end - begin);
   }
+}
+
+bool ExpertCache::copy_expert(program::BlobId blob, int32_t expert,
+                              std::span<std::byte> out) const {
+  const CachedExperts* const layer = of(blob);
+  if (!layer) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    const int32_t number = layer->first_ + expert;
+    const bool there = slots_.slot_of(number) >= 0 && is_read(number) && !experts_[number].broken;
+    if (!there) return false;
+  }
+  // Between passes nothing takes its slot.
+  copy_slots(blob, static_cast<uint64_t>(expert) * out.size(), out);
+  return true;
 }
 
 void CachedExperts::need(std::span<const int32_t> offsets, int64_t tokens) {

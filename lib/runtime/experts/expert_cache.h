@@ -5,10 +5,10 @@
 //   once,
 //                                        and each is computed when it has come
 //
-// Levels. An expert is in a slot of main memory or on disk, where all of them stay. A third level,
-// slots on a GPU, would be another ExpertSlots with a reader of its own, whose "disk" is this
-// cache: DirectReader and ExpertSlots know of no level. Today a GPU that streams whole layers in
-// prompts (gpu/expert_streams.h) reads the mapping, as do plans for several hosts, drafters within
+// Levels. An expert is in a slot of main memory or on disk, where all of them stay. Those that are
+// used most may be in slots of a GPU as well, which are filled from here (expert_guests.h); as long
+// as they are there, no pass needs them here, and they are the first to go. A GPU that streams whole
+// layers in prompts (gpu/expert_streams.h) reads the mapping, as do plans for several hosts, drafters within
 // a plan and copies in huge pages, which have no cache.
 //
 // Decode. GateUpStep says which experts a pass chose (need()). The reads of all that are missing
@@ -136,6 +136,8 @@ class ExpertCache {
   // Replaces in `out`, the bytes of a weight from `offset` on, those of experts that are in slots:
   // with what kernels read there.
   void copy_slots(program::BlobId blob, uint64_t offset, std::span<std::byte> out) const;
+  // The bytes of one expert in `blob`, where it is in a slot; false: it is not.
+  bool copy_expert(program::BlobId blob, int32_t expert, std::span<std::byte> out) const;
   // Begins to read what the next layer is expected to need: at most as many as there are slots
   // that may be refilled. Guessed experts are counted (ExpertCacheUse).
   void ahead(CachedExperts& layer, std::span<const int32_t> experts, bool guessed);

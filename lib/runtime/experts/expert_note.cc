@@ -9,9 +9,12 @@
 
 namespace ktx::runtime {
 
-ExpertNote::ExpertNote(ExpertCache& cache, const std::string& plan_path)
-    : cache_(cache), path_(plan_path + ".experts") {
-  if (const auto profile = plan::read_expert_profile(path_)) cache_.prefer(*profile);
+ExpertNote::ExpertNote(ExpertCache* cache, ExpertGuests* guests, const std::string& plan_path)
+    : cache_(cache), guests_(guests), path_(plan_path + ".experts") {
+  if (const auto profile = plan::read_expert_profile(path_)) {
+    if (cache_) cache_->prefer(*profile);
+    if (guests_) guests_->prefer(*profile);
+  }
   try {
     const SignalBlock block;
     thread_ = std::thread([this] { work(); });
@@ -28,7 +31,7 @@ ExpertNote::~ExpertNote() {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   // Beside a plan whose reads do not come, a write would not end either.
-  if (cache_.await_reads()) write();
+  if (!cache_ || cache_->await_reads()) write();
 }
 
 bool ExpertNote::stopping(int seconds) {
@@ -40,18 +43,23 @@ void ExpertNote::work() {
   // Few at a time: what a pass needs meanwhile waits for no more than these.
   constexpr int64_t kAtOnce = 16;
   const auto stop = [this] { return stopping(0); };
-  while (!stop() && cache_.preload(kAtOnce, stop) > 0) continue;
+  while (!stop() && cache_ && cache_->preload(kAtOnce, stop) > 0) continue;
   while (!stopping(60)) {
-    if (!cache_.hangs()) write();
+    if (!cache_ || !cache_->hangs()) write();
   }
 }
 
+int64_t ExpertNote::uses() const {
+  return guests_ ? guests_->use().activations : cache_->use().chosen();
+}
+
 void ExpertNote::write() {
-  const int64_t chosen = cache_.use().chosen();
-  if (chosen == noted_) return;
-  noted_ = chosen;
+  const int64_t now = uses();
+  if (now == noted_) return;
+  noted_ = now;
+  const plan::ExpertProfile profile = guests_ ? guests_->profile() : cache_->profile();
   // Nothing depends on it.
-  (void)replace_file(path_, plan::kExpertProfileMagic, plan::to_json(cache_.profile()));
+  (void)replace_file(path_, plan::kExpertProfileMagic, plan::to_json(profile));
 }
 
 }  // namespace ktx::runtime

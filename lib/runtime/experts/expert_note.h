@@ -1,5 +1,6 @@
 // What was hot, noted beside the plan: m.ktxplan.experts, an expert profile (plan/expert_profile.h)
-// with the decayed counts of a cache. A start counts from there and reads the most used experts
+// with the decayed counts of a cache (expert_cache.h) or, as these are of all experts, of guests
+// (expert_guests.h). A start counts from there and reads the most used experts
 // first, in the background, until no slot is empty. A profile of ktx-run --record-experts does as
 // well, under that name.
 //
@@ -15,13 +16,14 @@
 #include <thread>
 
 #include "lib/runtime/experts/expert_cache.h"
+#include "lib/runtime/experts/expert_guests.h"
 
 namespace ktx::runtime {
 
 class ExpertNote {
  public:
-  // Both of the plan; the cache must outlive the note.
-  ExpertNote(ExpertCache& cache, const std::string& plan_path);
+  // Of one plan, at least one of them; they must outlive the note.
+  ExpertNote(ExpertCache* cache, ExpertGuests* guests, const std::string& plan_path);
   ~ExpertNote();
   ExpertNote(const ExpertNote&) = delete;
   ExpertNote& operator=(const ExpertNote&) = delete;
@@ -31,9 +33,12 @@ class ExpertNote {
   void write();
   bool stopping(int seconds);  // waits so long
 
-  ExpertCache& cache_;
+  int64_t uses() const;
+
+  ExpertCache* const cache_;    // null: none
+  ExpertGuests* const guests_;  // null: none
   const std::string path_;
-  int64_t noted_ = 0;  // ExpertCacheUse::chosen() then
+  int64_t noted_ = 0;  // uses() then
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;

@@ -1,7 +1,6 @@
 #include "lib/runtime/experts/expert_slots.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace ktx::runtime {
@@ -10,19 +9,10 @@ ExpertSlots::ExpertSlots(int64_t slots, int64_t experts)
     : slot_of_(static_cast<size_t>(experts), -1),
       expert_in_(static_cast<size_t>(slots), -1),
       empty_(static_cast<size_t>(slots)),
-      counts_(static_cast<size_t>(experts)) {
+      counts_(experts) {
   std::iota(empty_.rbegin(), empty_.rend(), 0);
   taken_.reserve(static_cast<size_t>(slots));
   guests_.reserve(static_cast<size_t>(slots));
-}
-
-// Instead of all counts, what a use is worth changes.
-void ExpertSlots::age(int64_t tokens) {
-  constexpr double kLargeUnit = 1e100;
-  unit_ *= std::exp2(static_cast<double>(tokens) / kHalfLife);
-  if (unit_ < kLargeUnit) return;
-  for (double& count : counts_) count /= unit_;
-  unit_ = 1;
 }
 
 std::span<const int32_t> ExpertSlots::take(int64_t n,
@@ -39,7 +29,7 @@ std::span<const int32_t> ExpertSlots::take(int64_t n,
     if (expert_in_[slot] >= 0 && may_go(expert_in_[slot])) guests_.push_back(slot);
   }
   const auto less = [&](int32_t a, int32_t b) {
-    const double x = counts_[expert_in_[a]], y = counts_[expert_in_[b]];
+    const double x = count_of(expert_in_[a]), y = count_of(expert_in_[b]);
     return x != y ? x < y : a < b;
   };
   const auto end = guests_.begin() + std::min<int64_t>(more, std::ssize(guests_));
@@ -66,7 +56,7 @@ void ExpertSlots::clear(int32_t slot) {
 std::vector<int32_t> ExpertSlots::by_count() const {
   std::vector<int32_t> all(slot_of_.size());
   std::iota(all.begin(), all.end(), 0);
-  std::ranges::stable_sort(all, [&](int32_t a, int32_t b) { return counts_[a] > counts_[b]; });
+  std::ranges::stable_sort(all, [&](int32_t a, int32_t b) { return count_of(a) > count_of(b); });
   return all;
 }
 

@@ -1,7 +1,7 @@
 // Which expert is in which slot, and which goes when another one needs its place.
 //
-// Every use of an expert counts, and counts halve over kHalfLife tokens: what was used often lately
-// stays, whichever layer it is of, and one use does not displace it.
+// Every use of an expert counts (use_counts.h): what was used often lately stays, whichever layer
+// it is of.
 //
 //   slots.count(expert, 1);                          // a token was routed to it
 //   slots.age(1);                                    // a token later
@@ -15,12 +15,12 @@
 #include <span>
 #include <vector>
 
+#include "lib/runtime/experts/use_counts.h"
+
 namespace ktx::runtime {
 
 class ExpertSlots {
  public:
-  static constexpr double kHalfLife = 512;  // tokens
-
   ExpertSlots(int64_t slots, int64_t experts);
 
   int32_t slot_of(int32_t expert) const { return slot_of_[expert]; }  // -1: none
@@ -29,9 +29,9 @@ class ExpertSlots {
   int64_t slots() const { return static_cast<int64_t>(expert_in_.size()); }
   int64_t experts() const { return static_cast<int64_t>(slot_of_.size()); }
 
-  void count(int32_t expert, double uses) { counts_[expert] += uses * unit_; }
-  void age(int64_t tokens);
-  double count_of(int32_t expert) const { return counts_[expert] / unit_; }
+  void count(int32_t expert, double uses) { counts_.count(expert, uses); }
+  void age(int64_t tokens) { counts_.age(tokens); }
+  double count_of(int32_t expert) const { return counts_.of(expert); }
 
   // Up to `n` slots to fill: empty ones first, then those whose experts have the least counts of
   // all that `may_go`. They are empty then. Valid until the next call, which allocates nothing.
@@ -45,8 +45,7 @@ class ExpertSlots {
  private:
   std::vector<int32_t> slot_of_, expert_in_, empty_;
   std::vector<int32_t> taken_, guests_;  // of take()
-  std::vector<double> counts_;           // in units of one use now
-  double unit_ = 1;
+  UseCounts counts_;
 };
 
 }  // namespace ktx::runtime

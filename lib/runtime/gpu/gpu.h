@@ -245,7 +245,8 @@ class Gpu {
   // A mark behind what is queued now; marks are few, and used again and again.
   virtual Result<GpuMark> new_mark() = 0;
   virtual Status set(GpuMark mark) = 0;
-  virtual Status wait(GpuMark mark) = 0;  // the host waits
+  virtual Status wait(GpuMark mark) = 0;          // the host waits
+  virtual Result<bool> passed(GpuMark mark) = 0;  // whether it would not have to
   // What is queued next waits for the mark of an upload beside the queue, or the other way round.
   virtual Status queue_after(GpuMark mark) = 0;
   virtual Status uploads_after(GpuMark mark) = 0;

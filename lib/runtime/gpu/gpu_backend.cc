@@ -97,6 +97,7 @@ class GpuBackend final : public Backend {
     if (s_->parts.has_cpu() && s_->bucket >= 0) awake_.emplace(s_->pool);
     tokens_ = batch.tokens;
     for (GpuDevice& device : s_->devices) {
+      if (device.guests && !s_->inputs_sent) KTX_TRY(device.named(device.guests->begin_forward()));
       if (device.trace) KTX_TRY(device.named(device.trace->begin_forward()));
       if (s_->streaming && device.streams) {
         KTX_TRY(device.named(device.streams->begin_forward(tokens_, s_->shape.joint_tokens)));
@@ -318,6 +319,7 @@ class GpuBackend final : public Backend {
   // The device whose memory has a weight, and its place there; null: none.
   std::pair<GpuDevice*, uint64_t> find_weight(uint32_t blob) const {
     for (GpuDevice& device : s_->devices) {
+      if (device.guests && device.guests->changes(blob)) return {};
       const auto found = std::ranges::find(device.image.blobs, blob, &WeightImage::Blob::blob);
       if (found != device.image.blobs.end()) return {&device, found->offset};
     }

@@ -284,6 +284,19 @@ Status start_streams(GpuState& s) {
   return s.stream_tokens > 0 ? pin_streamed(s, streams) : Status();
 }
 
+Status start_guests(GpuState& s) {
+  if (s.setup.guests == nullptr) return {};
+  for (GpuDevice& device : s.devices) {
+    device.guests = KTX_TRY(
+        device.named(GuestCopies::create({s.plan, *s.setup.guests, device.name, device.blobs,
+                                          device.streams.get(), s.setup.experts, s.pool},
+                                         *device.gpu)));
+  }
+  const int64_t slots = s.setup.guests->use().slots;
+  s.notes.push_back(fmt::format("{} slots on GPUs for experts that are used most", slots));
+  return {};
+}
+
 Status place_logits(GpuState& s) {
   if (s.parts.logits_device < 0) return {};
   GpuDevice& device = s.devices[s.parts.logits_device];
@@ -377,6 +390,7 @@ Result<std::unique_ptr<GpuState>> start_gpus(const BackendSetup& setup, const Bo
   }
   KTX_TRY(place_boundaries(s));
   KTX_TRY(start_streams(s));
+  KTX_TRY(start_guests(s));
   for (GpuDevice& device : s.devices) {
     KTX_TRY(bind_launches(s, device, s.program.launches));
   }

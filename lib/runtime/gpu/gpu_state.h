@@ -6,6 +6,7 @@
 //   gpu_graphs.h     captures the steps of one token per sequence
 //   skinny_graphs.h  those of a few tokens of one sequence, as they are met
 //   gpu_queue.h      queues a part: its steps, and copies between devices
+//   guest_copies.h   brings experts into slots between passes
 //   gpu_sums.h       sums over several devices
 //   watched_steps.h  runs a part step by step, for times and results
 //   kernel_times.h   times some steps as they run inside a graph
@@ -33,6 +34,7 @@
 #include "lib/runtime/gpu/gpu_buckets.h"
 #include "lib/runtime/gpu/gpu_logits.h"
 #include "lib/runtime/gpu/gpu_trace.h"
+#include "lib/runtime/gpu/guest_copies.h"
 #include "lib/runtime/gpu/host_buffer.h"
 #include "lib/runtime/gpu/skinny_graphs.h"
 #include "lib/runtime/gpu/weight_upload.h"
@@ -57,6 +59,7 @@ struct GpuDevice {
   WeightImage image;
   std::vector<std::byte*> blobs;
   std::unique_ptr<ExpertStreams> streams;  // null: none
+  std::unique_ptr<GuestCopies> guests;     // null: none
   BoundLaunches launches;
   GpuBatch inputs;
   std::unique_ptr<GpuTrace> trace;  // null: none

@@ -268,6 +268,7 @@ void BatchScheduler::take_results(const StepItems& step) {
   stats_.steps += 1;
   stats_.expert_use = engine_.stats().expert_use;
   stats_.expert_cache = engine_.stats().expert_cache;
+  stats_.expert_guests = engine_.stats().expert_guests;
   stats_.step_requests += static_cast<int64_t>(step.who.size());
   std::vector<std::optional<Result<Choice>>> choices = choose_first(step);
   int64_t row = 0;

@@ -10,6 +10,7 @@
 
 #include "lib/runtime/engine/expert_use.h"
 #include "lib/runtime/experts/expert_cache_use.h"
+#include "lib/runtime/experts/expert_guest_use.h"
 #include "lib/runtime/lora/lora_choice.h"
 #include "lib/runtime/sampling/sampler.h"
 
@@ -73,6 +74,7 @@ struct SchedulerStats {
   double decode_seconds = 0;
   ExpertUse expert_use;  // activations of routed experts
   ExpertCacheUse expert_cache;
+  ExpertGuestUse expert_guests;
   SecondsHistogram queue_time;
   SecondsHistogram first_token;  // from submit to the first token
   SecondsHistogram between_tokens;

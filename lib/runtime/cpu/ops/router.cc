@@ -7,6 +7,7 @@
 #include "lib/runtime/cpu/ops/small_weight.h"
 #include "lib/runtime/engine/expert_counts.h"
 #include "lib/runtime/engine/expert_table.h"
+#include "lib/runtime/experts/expert_guests.h"
 
 namespace ktx::runtime {
 namespace {
@@ -72,12 +73,15 @@ class GroupExpertsStep final : public CpuStep {
     places_ = KTX_TRY(SmallWeight::make(places));
     args_.places = places_.data();
     routed_ = places_.data() ? places.matrix.rows * places.matrix.cols : args_.attrs.experts;
+    const auto number = static_cast<uint32_t>(&context.step - context.plan.program->steps.data());
+    guests_ = context.guests;
+    guest_layer_ = guests_ ? guests_->of_step(number) : nullptr;
+    if (guest_layer_) args_.places = guest_layer_->cpu_places.data();
     args_.order = context.output(0).i32();
     args_.offsets = context.output(1).i32();
     if (context.expert_counts) {
       pairs_ = context.expert_counts->cpu_pairs();
-      counts_ = context.expert_counts->of_step(
-          static_cast<uint32_t>(&context.step - context.plan.program->steps.data()));
+      counts_ = context.expert_counts->of_step(number);
     }
     run_ = KTX_TRY(kernels::find_group_experts(context.family(), context.isa));
     return {};
@@ -100,6 +104,10 @@ class GroupExpertsStep final : public CpuStep {
   }
   void run(int64_t, std::byte*) override {
     run_(args_);
+    if (guest_layer_) {
+      const auto pairs = static_cast<size_t>(args_.tokens * args_.attrs.top_k);
+      guests_->count(*guest_layer_, {args_.ids, pairs}, args_.tokens);
+    }
     if (pairs_) *pairs_ += args_.offsets[args_.attrs.experts];
     for (int32_t e = 0; counts_ && e < args_.attrs.experts; ++e) {
       counts_[e] += static_cast<uint64_t>(args_.offsets[e + 1] - args_.offsets[e]);
@@ -112,6 +120,8 @@ class GroupExpertsStep final : public CpuStep {
   uint64_t* counts_ = nullptr;  // [experts]
   SmallWeight places_;
   int64_t routed_ = 0;  // experts that the router chooses from
+  ExpertGuests* guests_ = nullptr;
+  GuestLayer* guest_layer_ = nullptr;  // null: the step's experts stay
   kernels::GroupExpertsFn run_ = nullptr;
 };
 
