@@ -7,9 +7,9 @@
 //
 // Levels. An expert is in a slot of main memory or on disk, where all of them stay. Those that are
 // used most may be in slots of a GPU as well, which are filled from here (expert_guests.h); as long
-// as they are there, no pass needs them here, and they are the first to go. A GPU that streams whole
-// layers in prompts (gpu/expert_streams.h) reads the mapping, as do plans for several hosts, drafters within
-// a plan and copies in huge pages, which have no cache.
+// as they are there, no pass needs them here, and they are the first to go. A GPU that streams
+// whole layers in prompts (gpu/expert_streams.h) reads the mapping, as do plans for several hosts,
+// drafters within a plan and copies in huge pages, which have no cache.
 //
 // Decode. GateUpStep says which experts a pass chose (need()). The reads of all that are missing
 // begin in that moment, gate and up of every expert before any down, past the page cache and many
