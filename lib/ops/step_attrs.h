@@ -165,7 +165,8 @@ constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
 // and takes the top_k best, the lower one of two equals; all p + 1 of them where they are no more.
 //
 // every > 1: it chooses among the entries of a compressed slot (CompressAttrs) in the place of
-// positions, of which it sees (p + 1) / every.
+// positions, of which it sees (p + 1) / every. open = 1: behind the chosen ones stands the number
+// of the entry that the token's own position is in, where that entry is not whole yet.
 struct ChoosePositionsAttrs {
   int32_t slot = 0;
   int32_t heads = 1;
@@ -173,11 +174,13 @@ struct ChoosePositionsAttrs {
   int32_t top_k = 0;
   float scale = 1;
   int32_t every = 1;
-  static constexpr uint32_t kFirstBytes = 20;  // without every
+  int32_t open = 0;
+  static constexpr uint32_t kFirstBytes = 20;              // without every and open
+  int64_t width() const { return int64_t{top_k} + open; }  // of a token's list
   template <class F>
   void fields(F&& f) {
     f("slot", slot), f("heads", heads), f("key_dim", key_dim), f("top_k", top_k), f("scale", scale),
-        f("every", every);
+        f("every", every), f("open", open);
   }
 };
 
@@ -214,8 +217,16 @@ constexpr int64_t last_of_blocks(int64_t top_k, int64_t block, int64_t position)
   return last_chosen(top_k, position / block) * block + position % block;
 }
 
+// The same of the entries that a choose_positions step with open = 1 has chosen, which are blocks
+// of `every` positions: at most `most`, and the positions behind the last whole entry.
+constexpr int64_t last_of_entries(int64_t most, int64_t every, int64_t position) {
+  const int64_t whole = (position + 1) / every;
+  return (whole < most ? whole : most) * every + (position + 1) % every - 1;
+}
+
 // Attention over chosen blocks: KV head g reads those that head g of a choose_blocks step has
-// chosen.
+// chosen, or the one KV head those of a choose_positions step. open = 1: these are entries with an
+// open one behind them (ChoosePositionsAttrs). value_in_key: as in AttentionAttrs.
 struct BlockAttentionAttrs {
   int32_t slot = 0;
   int32_t heads = 1;
@@ -224,16 +235,20 @@ struct BlockAttentionAttrs {
   int32_t value_dim = 0;
   int32_t block = 0;
   float scale = 1;
+  int32_t value_in_key = 0;
+  int32_t open = 0;
+  static constexpr uint32_t kFirstBytes = 28;  // without value_in_key and open
   template <class F>
   void fields(F&& f) {
     f("slot", slot), f("heads", heads), f("kv_heads", kv_heads), f("key_dim", key_dim),
-        f("value_dim", value_dim), f("block", block), f("scale", scale);
+        f("value_dim", value_dim), f("block", block), f("scale", scale),
+        f("value_in_key", value_in_key), f("open", open);
   }
 };
 
 // The same attention over all positions.
 constexpr AttentionAttrs whole_attention(const BlockAttentionAttrs& a) {
-  return {a.slot, a.heads, a.kv_heads, a.key_dim, a.value_dim, 0, a.scale};
+  return {a.slot, a.heads, a.kv_heads, a.key_dim, a.value_dim, a.value_in_key, a.scale};
 }
 
 // Keys of compressed attention (DeepSeek-V4): each `every` positions make one entry, a row of `dim`
@@ -245,8 +260,9 @@ constexpr AttentionAttrs whole_attention(const BlockAttentionAttrs& a) {
 // over positions e * every to (e + 1) * every - 1. overlapped = 1: a position has 2 * dim channels.
 // The second half counts for its own entry, the first one for the entry behind that: of entry e
 // positions (e - 1) * every on take part, the first `every` with channels c, the others with
-// dim + c. Then the entry is normed by its root mean square, and its last rotary_dim elements are
-// rotated by the first of its positions, e * every.
+// dim + c. Then the entry is normed by its root mean square, where there are weights for that, and
+// its last rotary_dim elements, of which there may be none, are rotated by the first of its
+// positions, e * every.
 //
 // Entry e stands in the block of its last position (e + 1) * every - 1, so that a block depends on
 // the tokens up to its end alone. A token at position p sees entries [0, (p + 1) / every).

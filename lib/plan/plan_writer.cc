@@ -122,7 +122,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
 // experts or compute a whole delta net, norms whose groups have weights of their own, gates of
 // whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a
-// shared one and of attention that takes several tokens with heads of 256. 9: guests among experts.
+// shared one and of attention that takes several tokens with heads of 256. 9: guests among experts,
+// attention to chosen entries that are blocks of it.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
@@ -140,6 +141,9 @@ uint32_t reader_minor(const PlanContents& contents) {
   };
   const std::span<const std::byte> all_attrs(contents.attrs);
   for (const StepRecord& step : contents.steps) {
+    const bool of_entries = step.op == static_cast<uint32_t>(StepOp::BlockAttention) &&
+                            step.attrs_size > BlockAttentionAttrs::kFirstBytes;
+    if (of_entries) return 9;
     if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
     const auto own = all_attrs.subspan(step.attrs_offset, step.attrs_size);
     if (attrs_from_bytes<GroupExpertsAttrs>(own).guests != 0) return 9;

@@ -126,6 +126,7 @@ void check_choose_positions(OpCheck& s) {
       !s.in_range("top_k", a.top_k, 1, kMaxChosenPositions)) {
     return;
   }
+  s.in_range("open", a.open, 0, a.every == 1 ? 0 : 1);
   if (a.every == 1) {
     check_indexer(s, a);
   } else {
@@ -133,7 +134,7 @@ void check_choose_positions(OpCheck& s) {
     s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   }
   s.shape("weights", s.in(1), ValueType::F32, a.heads);
-  s.shape("positions", s.out(0), ValueType::I32, a.top_k);
+  s.shape("positions", s.out(0), ValueType::I32, a.width());
   s.require(s.out(0).whole(), "positions are a part of a value");
   s.reads_slot(a.slot);
 }
@@ -146,8 +147,9 @@ void check_sparse_attention(OpCheck& s) {
   s.require(a.window == 0 && s.flow.kv_slots[a.slot].window == 0,
             "a window of {} over a slot that keeps {} positions, of chosen positions", a.window,
             s.flow.kv_slots[a.slot].window);
-  s.shape("positions", s.in(1), ValueType::I32,
-          std::get<ChoosePositionsAttrs>(writer->attrs).top_k);
+  const auto& choice = std::get<ChoosePositionsAttrs>(writer->attrs);
+  s.require(choice.every == 1, "positions are entries of {}", choice.every);
+  s.shape("positions", s.in(1), ValueType::I32, choice.top_k);
   s.require(s.in(1).whole(), "positions are a part of a value");
 }
 
@@ -168,11 +170,22 @@ void check_choose_blocks(OpCheck& s) {
 void check_block_attention(OpCheck& s) {
   const auto& a = s.attrs<BlockAttentionAttrs>();
   check_attention(s, whole_attention(a));
-  const Producer* writer = s.written_by("blocks", s.in(1), StepOp::ChooseBlocks, 0);
+  if (!s.in_range("open", a.open, 0, 1)) return;
+  const Producer* writer = s.written_by(
+      "blocks", s.in(1), a.open != 0 ? StepOp::ChoosePositions : StepOp::ChooseBlocks, 0);
   if (!s.ok() || !writer) return;
-  const auto& choice = std::get<ChooseBlocksAttrs>(writer->attrs);
   s.require(s.flow.kv_slots[a.slot].window == 0, "a slot that keeps {} positions",
             s.flow.kv_slots[a.slot].window);
+  if (a.open != 0) {
+    const auto& choice = std::get<ChoosePositionsAttrs>(writer->attrs);
+    s.require(choice.open != 0 && choice.every == a.block && a.kv_heads == 1,
+              "{} key heads read entries of {} with an open one, chosen among those of {}{}",
+              a.kv_heads, a.block, choice.every, choice.open != 0 ? "" : " without");
+    s.shape("blocks", s.in(1), ValueType::I32, choice.width());
+    s.require(s.in(1).whole(), "blocks are a part of a value");
+    return;
+  }
+  const auto& choice = std::get<ChooseBlocksAttrs>(writer->attrs);
   s.require(choice.block == a.block && choice.heads == a.kv_heads,
             "{} key heads read blocks of {}, but {} heads choose blocks of {}", a.kv_heads, a.block,
             choice.heads, choice.block);
@@ -184,7 +197,7 @@ void check_compress(OpCheck& s) {
   const auto& a = s.attrs<CompressAttrs>();
   check_entries(s, a.entries, a.dim, a.every);
   if (!s.ok() || !s.has_slot("slot", a.slot) || !s.in_range("overlapped", a.overlapped, 0, 1) ||
-      !s.in_range("rotary_dim", a.rotary_dim, 2, a.dim) ||
+      !s.in_range("rotary_dim", a.rotary_dim, 0, a.dim) ||
       !s.in_range("every", a.every, 2, kMaxCompressed)) {
     return;
   }
@@ -199,8 +212,12 @@ void check_compress(OpCheck& s) {
   s.require(slot.window == 0 || slot.window >= a.window(),
             "entries of {} positions of a slot that keeps {}", a.window(), slot.window);
   s.matrices("bias", s.weight(0), 1, a.every, a.channels());
-  s.vector("norm", s.weight(1), a.dim);
-  s.vector("inv_freq", s.weight(2), a.rotary_dim / 2);
+  if (s.weight(1).present()) s.vector("norm", s.weight(1), a.dim);
+  if (s.require(s.weight(2).present() == (a.rotary_dim > 0), "inv_freq {} for {} rotated elements",
+                s.weight(2).present() ? "given" : "missing", a.rotary_dim) &&
+      a.rotary_dim > 0) {
+    s.vector("inv_freq", s.weight(2), a.rotary_dim / 2);
+  }
   s.reads_slot(a.slot);
   s.stores_slot(a.entries);
 }
@@ -222,8 +239,9 @@ void check_compressed_attention(OpCheck& s) {
   const Producer* writer = s.written_by("chosen", s.in(1), StepOp::ChoosePositions, 0);
   if (!writer) return;
   const auto& choice = std::get<ChoosePositionsAttrs>(writer->attrs);
-  s.require(choice.every == a.every, "entries of {} positions, chosen among those of {}", a.every,
-            choice.every);
+  s.require(choice.every == a.every && choice.open == 0,
+            "entries of {} positions, chosen among those of {}{}", a.every, choice.every,
+            choice.open != 0 ? " with an open one" : "");
   s.shape("chosen", s.in(1), ValueType::I32, choice.top_k);
   s.require(s.in(1).whole(), "chosen is a part of a value");
 }

@@ -115,6 +115,9 @@ struct BlockAttention final : Attention {
     const auto attrs = context.attrs<BlockAttentionAttrs>();
     const CudaView blocks = context.input(1);
     KTX_TRY(require_whole(blocks, "blocks"));
+    if (attrs.open != 0 || attrs.value_in_key != 0) {
+      return Error{"no GPU kernel reads chosen entries as blocks, or blocks whose keys are values"};
+    }
     begin(context, whole_attention(attrs));
     args_.blocks = blocks.i32();
     args_.top_k = blocks.width / attrs.kv_heads;

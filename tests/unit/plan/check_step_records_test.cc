@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <limits>
 
@@ -201,6 +202,18 @@ Lie attribute(StepOp op, int nth, Field Attrs::*field, Value value, const char* 
   return {op, nth, tell, message};
 }
 
+// The same about a field that the step's attributes end before.
+template <class Attrs, class Field, class Value>
+Lie later(StepOp op, int nth, Field Attrs::*field, Value value, const char* message) {
+  const auto tell = [field, value](Records& r, StepRecord& step) {
+    Attrs attrs;
+    std::memcpy(&attrs, &r.attrs<Attrs>(step), step.attrs_size);
+    attrs.*field = static_cast<Field>(value);
+    r.give_attrs(step, attrs);
+  };
+  return {op, nth, tell, message};
+}
+
 class OpLies : public OpRules {
  protected:
   void expect(const std::vector<Lie>& lies) {
@@ -347,6 +360,20 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::BlockAttention, 0, &BlockAttentionAttrs::heads, 3, "3 heads share 2"),
       attribute(StepOp::BlockAttention, 0, &BlockAttentionAttrs::block, 8,
                 "2 key heads read blocks of 8, but 2 heads choose blocks of 4"),
+      later(StepOp::BlockAttention, 0, &BlockAttentionAttrs::open, 2, "open is 2"),
+      later(StepOp::BlockAttention, 0, &BlockAttentionAttrs::open, 1,
+            "blocks does not come from a choose_positions step"),
+      attribute(StepOp::BlockAttention, 1, &BlockAttentionAttrs::open, 0,
+                "blocks does not come from a choose_blocks step"),
+      attribute(StepOp::BlockAttention, 1, &BlockAttentionAttrs::block, 8,
+                "1 key heads read entries of 8 with an open one, chosen among those of 4"),
+      attribute(StepOp::BlockAttention, 1, &BlockAttentionAttrs::value_in_key, 0,
+                "values of 32 over a slot with values of 0"),
+      later(StepOp::ChoosePositions, 0, &ChoosePositionsAttrs::open, 1, "open is 1"),
+      later(StepOp::ChoosePositions, 1, &ChoosePositionsAttrs::open, 1,
+            "positions is 8 wide, expected 9"),
+      attribute(StepOp::ChoosePositions, 2, &ChoosePositionsAttrs::open, 0,
+                "positions is 9 wide, expected 8"),
       attribute(StepOp::ChoosePositions, 1, &ChoosePositionsAttrs::every, 3,
                 "an entry of 3 positions, expected 2 to 64 or a multiple of 64"),
       attribute(StepOp::ChoosePositions, 1, &ChoosePositionsAttrs::every, 8,
@@ -362,6 +389,8 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::Compress, 0, &CompressAttrs::dim, 0, "dim is 0"),
       attribute(StepOp::Compress, 0, &CompressAttrs::rotary_dim, 18, "rotary_dim is 18"),
       attribute(StepOp::Compress, 0, &CompressAttrs::rotary_dim, 15, "expected an even number"),
+      attribute(StepOp::Compress, 0, &CompressAttrs::rotary_dim, 0,
+                "inv_freq given for 0 rotated elements"),
       attribute(StepOp::Compress, 0, &CompressAttrs::rotary_dim, 8,
                 "inv_freq has 8 elements, expected 4"),
       attribute(StepOp::Compress, 0, &CompressAttrs::interleaved, 2, "interleaved is 2"),

@@ -377,6 +377,12 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
            ChoosePositionsAttrs{4, 2, 16, 8, 0.1f, 4});
     t.step(StepOp::CompressedAttention, 1, {{x}, {chosen}}, {{n}}, {},
            CompressedAttentionAttrs{5, 4, 4, 16, 4, 8, 0.2f});
+    // The latent attention reads 8 entries and the positions behind the last whole one.
+    const uint32_t pools = t.value("pools", ValueType::I32, RowKind::Token, 9);
+    t.step(StepOp::ChoosePositions, 1, {{x, 0, 32}, {x, 48, 2}}, {{pools}}, {},
+           ChoosePositionsAttrs{4, 2, 16, 8, 0.1f, 4, 1});
+    t.step(StepOp::BlockAttention, 1, {{absorbed}, {pools}}, {{latent}}, {},
+           BlockAttentionAttrs{1, kHeads, 1, kLatent + kRope, kLatent, 4, 0.1f, 1, 1});
     // The stream as two.
     const uint32_t mixes = t.f32("mixes", 8);
     const uint32_t collapsed = t.f32("collapsed", 32);

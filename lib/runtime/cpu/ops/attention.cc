@@ -44,6 +44,7 @@ class AttentionStep : public CpuStep {
       const auto attrs = context.attrs<BlockAttentionAttrs>();
       args_.attrs = whole_attention(attrs);
       args_.chosen_block = attrs.block;
+      open_ = attrs.open != 0;
     } else if (op == StepOp::CompressedAttention) {
       bind_entries(context, context.attrs<CompressedAttentionAttrs>());
     } else {
@@ -170,9 +171,11 @@ class AttentionStep : public CpuStep {
   // Chosen positions, and those of chosen blocks, are taken by their numbers.
   void number_chosen(const Batch& batch) {
     last_chosen_.resize(static_cast<size_t>(batch.tokens));
+    const int64_t block = args_.chosen_block;
     for (int64_t t = 0; t < batch.tokens; ++t) {
-      last_chosen_[t] =
-          static_cast<int32_t>(last_of_blocks(top_k_, args_.chosen_block, batch.position[t]));
+      const int64_t position = batch.position[t];
+      last_chosen_[t] = static_cast<int32_t>(open_ ? last_of_entries(top_k_ - 1, block, position)
+                                                   : last_of_blocks(top_k_, block, position));
     }
     args_.kv.position = last_chosen_.data();
   }
@@ -201,6 +204,7 @@ class AttentionStep : public CpuStep {
   bool whole_text_ = false;
   int64_t top_k_ = 0;         // chosen positions or blocks of a head; 0: all positions
   int64_t every_ = 0;         // positions of an entry; 0: there are none
+  bool open_ = false;         // chosen blocks are entries, behind them the one that is not whole
   AttentionAttrs positions_;  // the window behind entries
   SequenceKind entries_kind_ = SequenceKind::Whole;
   std::vector<int32_t> last_chosen_, entries_of_, first_of_;  // by token

@@ -27,6 +27,7 @@ struct Choice {
   int64_t unit = 1;
   int64_t kept = 0;
   int64_t every = 1;  // positions of an entry; 1: there are none
+  int64_t open = 0;   // behind the chosen ones stands the entry that is not whole
   int64_t span_units() const { return kAttentionSpan / unit; }
   int64_t free() const { return top_k - kept; }
 };
@@ -35,7 +36,9 @@ struct Positions {
   using Attrs = ChoosePositionsAttrs;
   using Args = kernels::PositionScoresArgs;
   using Fn = kernels::PositionScoresFn;
-  static Choice choice(const Attrs& attrs) { return {attrs.top_k, 1, 1, 0, attrs.every}; }
+  static Choice choice(const Attrs& attrs) {
+    return {attrs.top_k, 1, 1, 0, attrs.every, attrs.open};
+  }
   static Result<Fn> find(std::string_view family, Isa isa) {
     return kernels::find_position_scores(family, isa);
   }
@@ -159,8 +162,10 @@ class ChooseStep final : public CpuStep {
   // Entries are taken as positions: the last one that a token sees is its own.
   void number_entries(const Batch& batch) {
     last_entry_.resize(static_cast<size_t>(batch.tokens));
+    is_open_.resize(static_cast<size_t>(batch.tokens));
     for (int64_t t = 0; t < batch.tokens; ++t) {
       last_entry_[t] = static_cast<int32_t>(entries_seen(choice_.every, batch.position[t]) - 1);
+      is_open_[t] = (batch.position[t] + 1) % choice_.every != 0;
     }
     args_.kv.position = last_entry_.data();
   }
@@ -193,6 +198,14 @@ class ChooseStep final : public CpuStep {
         list(token, l)[i] = i < units(token) ? static_cast<int32_t>(i) : -1;
       }
     }
+    add_open(token, std::min(units(token), choice_.top_k));
+  }
+  // A list of entries has room for one more than it may choose.
+  void add_open(int64_t token, int64_t chosen) const {
+    if (choice_.open == 0) return;
+    int32_t* const out = list(token, 0);
+    out[choice_.top_k] = -1;
+    if (is_open_[token]) out[chosen] = static_cast<int32_t>(units(token));
   }
   void finish(int64_t token, int64_t number, BestPositions& best) const {
     int32_t* const out = list(token, number);
@@ -200,6 +213,7 @@ class ChooseStep final : public CpuStep {
     for (int64_t i = 0; i < choice_.kept; ++i) {
       out[choice_.free() + i] = static_cast<int32_t>(scored(token) + i);
     }
+    add_open(token, choice_.top_k);
   }
 
   // Tokens [begin, end) of one sequence.
@@ -272,6 +286,7 @@ class ChooseStep final : public CpuStep {
   SequenceKind kind_ = SequenceKind::Whole;
   Choice choice_;
   std::vector<int32_t> last_entry_;  // by token
+  std::vector<uint8_t> is_open_;     // whether the token's position is in no whole entry
   int32_t* chosen_ = nullptr;
   int64_t chosen_stride_ = 0;
   typename Of::Fn run_ = nullptr;

@@ -1,4 +1,5 @@
-// compress: an entry for each token that ends one, made, normed, rotated and stored.
+// compress: an entry for each token that ends one, made, normed and rotated where the op says so,
+// and stored.
 #include "kernels/attention/compress.h"
 
 #include <vector>
@@ -19,8 +20,8 @@ class CompressStep final : public CpuStep {
   Status bind(const BindContext& context) {
     const auto attrs = context.attrs<CompressAttrs>();
     bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
-    norm_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(1))));
-    inv_freq_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(2))));
+    norm_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
+    inv_freq_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(2))));
     args_.attrs = attrs;
     args_.bias = bias_.data();
     args_.kv = context.kv_view(attrs.slot);
@@ -53,31 +54,9 @@ class CompressStep final : public CpuStep {
     args.token = token;
     args.entry = entry;
     make_(args);
-
-    kernels::RmsNormArgs norm;
-    norm.x = norm.y = entry;
-    norm.weight = norm_.data();
-    norm.width = attrs.dim;
-    norm.attrs = {attrs.eps, 1};
-    norm.token_end = 1;
-    normalise_(norm);
-
     const int32_t number = args_.kv.position[token] / attrs.every;
-    const int32_t position = number * attrs.every;
-    kernels::RopeArgs rope;
-    rope.x = rope.y = entry;
-    rope.inv_freq = inv_freq_.data();
-    rope.position = &position;
-    rope.attrs = {.head_dim = attrs.dim,
-                  .rotary_begin = attrs.dim - attrs.rotary_dim,
-                  .y_head_dim = attrs.dim,
-                  .y_begin = attrs.dim - attrs.rotary_dim,
-                  .rotary_dim = attrs.rotary_dim,
-                  .interleaved = attrs.interleaved,
-                  .mscale = attrs.mscale};
-    rope.token_end = 1;
-    rope.scratch = entry + padded();
-    rotate_(rope);
+    if (norm_.data() != nullptr) normalise(entry);
+    if (attrs.rotary_dim > 0) rotate(entry, number * attrs.every);
 
     kernels::KvStoreArgs store;
     store.key = entry;
@@ -94,6 +73,34 @@ class CompressStep final : public CpuStep {
 
  private:
   int64_t padded() const { return ceil_div(args_.attrs.dim, 16) * 16; }
+
+  void normalise(float* entry) const {
+    kernels::RmsNormArgs norm;
+    norm.x = norm.y = entry;
+    norm.weight = norm_.data();
+    norm.width = args_.attrs.dim;
+    norm.attrs = {args_.attrs.eps, 1};
+    norm.token_end = 1;
+    normalise_(norm);
+  }
+
+  void rotate(float* entry, int32_t position) const {
+    const CompressAttrs& attrs = args_.attrs;
+    kernels::RopeArgs rope;
+    rope.x = rope.y = entry;
+    rope.inv_freq = inv_freq_.data();
+    rope.position = &position;
+    rope.attrs = {.head_dim = attrs.dim,
+                  .rotary_begin = attrs.dim - attrs.rotary_dim,
+                  .y_head_dim = attrs.dim,
+                  .y_begin = attrs.dim - attrs.rotary_dim,
+                  .rotary_dim = attrs.rotary_dim,
+                  .interleaved = attrs.interleaved,
+                  .mscale = attrs.mscale};
+    rope.token_end = 1;
+    rope.scratch = entry + padded();
+    rotate_(rope);
+  }
 
   kernels::CompressArgs args_;
   kernels::KvView entries_;
