@@ -59,11 +59,12 @@ class AttentionParams : ParamPart {
         static_cast<int32_t>(in_.integer_or_null("q_lora_rank", 0, kMaxRank).value_or(0));
     p_.kv_lora_rank = small("kv_lora_rank", 1, kMaxRank);
     p_.nope_dim = small("qk_nope_head_dim", 1, kMaxHeadDim);
-    p_.rope_dim = small("qk_rope_head_dim", 2, kMaxHeadDim);
+    p_.rope_dim =
+        small("qk_rope_head_dim", family_.has_role(ir::Role::Rotary) ? 2 : 0, kMaxHeadDim);
     p_.value_dim = small("v_head_dim", 1, kMaxHeadDim);
     expect_even("qk_rope_head_dim", p_.rope_dim);
-    if (family_.has_role(ir::Role::Indexer)) read_indexers();
     if (family_.has_role(ir::Role::DeltaForget)) arch::read_channel_delta_nets(*this);
+    if (family_.has_role(ir::Role::Indexer)) read_indexers();
   }
 
  private:
@@ -278,12 +279,39 @@ class AttentionParams : ParamPart {
     if (p_.q_lora_rank == 0) {
       in_.fail("'q_lora_rank' is null: an indexer without a query latent is not known");
     }
-    const std::vector<bool> full = layers_with_indexers(in_, p_.shapes.size());
+    if (family_.has_config_key("index_kpool")) read_index_pools();
+    std::vector<bool> attends;
+    for (const LayerShape& shape : p_.shapes) attends.push_back(!shape.delta_net);
+    const std::vector<bool> full = layers_with_indexers(in_, attends);
     int32_t last = 0;
     for (size_t i = 0; i < full.size(); ++i) {
+      if (!attends[i]) continue;
       if (full[i]) last = static_cast<int32_t>(i);
       p_.shapes[i].indexer = full[i];
       p_.shapes[i].positions_of_layer = full[i] ? -1 : last;
+    }
+  }
+
+  // Indexers that choose pools of positions.
+  void read_index_pools() {
+    p_.index_pool = small("index_kpool", 2, kMaxIndexBlock);
+    const int32_t pool = std::max(p_.index_pool, 2);  // of one that was refused, too
+    if (!entries_fit_blocks(pool)) {
+      in_.fail(
+          fmt::format("'index_kpool' is {}, expected 2, 4, 8, 16, 32 or a multiple of 64", pool));
+    } else if (p_.index_top_k % pool != 0) {
+      in_.fail(
+          fmt::format("'index_kpool' {} does not divide 'index_topk' {}", pool, p_.index_top_k));
+    }
+    p_.index_top_k /= pool;
+    if (p_.index_dim % kCompressedChannels != 0) {
+      in_.fail(fmt::format("'index_head_dim' is {}, expected a multiple of {}", p_.index_dim,
+                           kCompressedChannels));
+    }
+    if (!in_.flag("index_kpool_always_select_tail").value_or(true)) {
+      in_.fail(
+          "'index_kpool_always_select_tail' is false: attention without the positions behind the "
+          "last whole pool is not known");
     }
   }
 

@@ -572,7 +572,7 @@ Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::
                              config.file(), family->draft_head)};
   }
   if (gguf != nullptr && !gguf->architecture().empty() &&
-      gguf->architecture() != family->gguf_arch) {
+      !family->stored_as(gguf->architecture())) {
     return Error{
         fmt::format("{}: general.architecture is '{}', but {} is a config of {}, which is "
                     "stored as '{}'; is it of another model? [KTX-T002]",

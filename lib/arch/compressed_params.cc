@@ -1,4 +1,4 @@
-// Compressed attention and residual streams (DeepSeek-V4).
+// Compressed attention and residual streams (DeepSeek-V4, GLM-5.3-Flash).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,21 @@ class CompressedParams : ParamPart {
       shape.heads = heads, shape.kv_heads = 1, shape.head_dim = head_dim, shape.window = window;
     }
     read_entries();
-    read_streams();
+    const auto tables = in_.integer("num_hash_layers", 0, kMaxLayers);
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].expert_table = static_cast<int64_t>(i) < tables;
+    }
+    if (in_.has("mlp_layer_types")) {
+      in_.fail("'mlp_layer_types' has layers with a table of experts behind others: no file has");
+    }
+  }
+
+  void read_streams() {
+    p_.streams = small("hc_mult", 1, kMaxStreams);
+    p_.stream_iterations = small("hc_sinkhorn_iters", 1, 1000);
+    p_.stream_eps = static_cast<float>(in_.number("hc_eps", 1e-20, 1));
+    const families::ModuleRow* head = family_.find_row(ir::Role::HeadStreams);
+    p_.mean_of_streams = head != nullptr && head->params[0].name == nullptr;
   }
 
  private:
@@ -91,25 +105,15 @@ class CompressedParams : ParamPart {
                            kind.every));
     }
   }
-
-  void read_streams() {
-    p_.streams = small("hc_mult", 1, kMaxStreams);
-    p_.stream_iterations = small("hc_sinkhorn_iters", 1, 1000);
-    p_.stream_eps = static_cast<float>(in_.number("hc_eps", 1e-20, 1));
-    const auto tables = in_.integer("num_hash_layers", 0, kMaxLayers);
-    for (size_t i = 0; i < p_.shapes.size(); ++i) {
-      p_.shapes[i].expert_table = static_cast<int64_t>(i) < tables;
-    }
-    if (in_.has("mlp_layer_types")) {
-      in_.fail("'mlp_layer_types' has layers with a table of experts behind others: no file has");
-    }
-  }
 };
 
 }  // namespace
 
 void read_compressed_attention(const ParamPart& part) {
   CompressedParams(part).read_compressed_attention();
+}
+void read_streams(const ParamPart& part) {
+  CompressedParams(part).read_streams();
 }
 
 }  // namespace ktx::arch

@@ -60,6 +60,7 @@ class Reader : ParamPart {
       arch::read_gqa(*this);
     }
     if (family_.has_role(ir::Role::AltUp)) arch::read_altup(*this);
+    if (family_.has_role(ir::Role::AttentionStreams)) arch::read_streams(*this);
     read_biases();
     if (family_.has_role(ir::Role::Rotary)) {
       arch::read_rope(*this);
@@ -83,8 +84,8 @@ class Reader : ParamPart {
       }
       return;
     }
-    if (family_.attention == AttentionKind::Compressed) {
-      p_.glu.limit = static_cast<float>(in_.number("swiglu_limit", 0, 1e6));
+    if (family_.has_config_key("swiglu_limit")) {
+      p_.glu.limit = static_cast<float>(in_.number_or_null("swiglu_limit", 0, 1e6).value_or(0));
     }
     const std::string act = in_.text("hidden_act");
     if (family_.gateless) return read_unit(act);

@@ -121,6 +121,7 @@ struct HyperParams {
   int32_t index_top_k = 0;  // positions, or blocks where they have a size
   int32_t index_block = 0;  // positions of a block
   int32_t index_local = 0;  // blocks
+  int32_t index_pool = 0;   // positions that latent attention's indexer chooses together; 0: one
   bool interleaved_index = false;
 
   int32_t output_groups = 0;  // of compressed attention's output; 0: it is none
@@ -128,7 +129,8 @@ struct HyperParams {
   int32_t streams = 0;  // of hyper-connections, or of AltUp; 0: none
   int32_t stream_iterations = 0;
   float stream_eps = 0;
-  int32_t active_stream = 0;  // of AltUp
+  bool mean_of_streams = false;  // is what the head reads
+  int32_t active_stream = 0;     // of AltUp
   int32_t laurel_rank = 0;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none

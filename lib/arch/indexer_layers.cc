@@ -5,7 +5,7 @@
 //   "index_topk_freq": 4, "index_skip_topk_offset": 3      layers 0 to 2, then 6, 10, ...
 //
 // A "shared" layer takes the positions of the last "full" one before it. Without any of the keys
-// all layers are full.
+// all layers are full. Layers without attention have no indexer, whatever the keys say of them.
 #include "lib/arch/indexer_layers.h"
 
 #include <fmt/format.h>
@@ -60,14 +60,17 @@ std::vector<bool> by_period(ConfigReader& in, size_t layers) {
 
 }  // namespace
 
-std::vector<bool> layers_with_indexers(ConfigReader& in, size_t layers) {
+std::vector<bool> layers_with_indexers(ConfigReader& in, const std::vector<bool>& attends) {
+  const size_t layers = attends.size();
   const auto types = in.config().strings("indexer_types");
   const std::string pattern = in.text("index_topk_pattern");
   std::vector<bool> full = types && !types->empty() ? by_types(in, *types, layers)
                            : !pattern.empty()       ? by_pattern(in, pattern, layers)
                                                     : by_period(in, layers);
-  if (full.empty() || full[0]) return full;
-  in.fail("layer 0 has no indexer and no layer before it to take positions from");
+  const auto first = static_cast<size_t>(std::ranges::find(attends, true) - attends.begin());
+  if (first >= full.size() || full[first]) return full;
+  in.fail(
+      fmt::format("layer {} has no indexer and no layer before it to take positions from", first));
   return {};
 }
 

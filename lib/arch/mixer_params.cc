@@ -98,7 +98,9 @@ class MixerParams : ParamPart {
   }
 
   void read_decay_bound(ir::DeltaNetInfo& net) {
-    if (!family_.has_config_key("kda_decay_bound")) return;
+    if (!family_.has_config_key("kda_decay_bound") || in_.config().is_null("kda_decay_bound")) {
+      return;
+    }
     net.lower_bound = -static_cast<float>(in_.number("kda_decay_bound", 1e-6, 1e3));
     if (!in_.flag("kda_safe_gate").value_or(true)) {
       in_.fail("'kda_safe_gate' is false: decays without a bound are not known here");

@@ -58,7 +58,8 @@ struct ParamPart {
 void read_gqa(const ParamPart& part);                   // attention_params.cc
 void read_mla(const ParamPart& part);                   // attention_params.cc
 void read_compressed_attention(const ParamPart& part);  // compressed_params.cc
-void read_delta_nets(const ParamPart& part);            // mixer_params.cc
+void read_streams(const ParamPart& part);     // of hyper-connections; compressed_params.cc
+void read_delta_nets(const ParamPart& part);  // mixer_params.cc
 void read_channel_delta_nets(const ParamPart& part);
 void read_state_spaces(const ParamPart& part);
 void read_selective_scans(const ParamPart& part);

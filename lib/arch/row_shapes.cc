@@ -20,8 +20,9 @@ int64_t attention_input(const HyperParams& p) {
   return p.hidden * (p.given_width > 0 ? 2 : 1);
 }
 
-// The indexer has a compressor of its own.
+// The indexer has a compressor of its own, or makes pools of positions.
 ir::CompressorInfo compressor(Role role, const LayerShape& layer, const HyperParams& p) {
+  if (p.index_pool > 0) return {p.index_dim, p.index_pool, false};
   return {role == Role::Indexer ? p.index_dim : layer.head_dim, layer.every, layer.indexer};
 }
 
@@ -233,7 +234,9 @@ ir::CompressedAttentionInfo compressed_attention(const LayerShape& layer, const 
 }
 
 ir::StreamsInfo streams(Role role, const HyperParams& p) {
-  return {p.streams, role == Role::HeadStreams ? 0 : p.stream_iterations, p.stream_eps, p.hidden};
+  const bool head = role == Role::HeadStreams;
+  return {p.streams, head ? 0 : p.stream_iterations, p.stream_eps, p.hidden,
+          head && p.mean_of_streams};
 }
 
 ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,
@@ -287,7 +290,8 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
                      p.index_dim,
                      p.interleaved_index,
                      layer.positions_of_layer,
-                     layer.rotated};
+                     layer.rotated,
+                     p.index_pool};
 }
 
 // Units of layers that clamp what their activation gives.
@@ -305,7 +309,8 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     return streams(role, p);
   }
   if (role == Role::AltUp) return ir::AltUpInfo{p.streams, p.active_stream, p.hidden};
-  if (role == Role::Compressor || (role == Role::Indexer && shape.every > 0)) {
+  const bool entries = shape.every > 0 || p.index_pool > 0;
+  if (role == Role::Compressor || (role == Role::Indexer && entries)) {
     return compressor(role, shape, p);
   }
   switch (ir::kind_of(role)) {
@@ -370,7 +375,10 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     if (name == "conv") return {x->taps, x->channels()};
     return {name == "conv_bias" ? x->channels() : x->heads};
   }
-  if (const auto* x = std::get_if<ir::CompressorInfo>(&info)) return {x->channels(), x->every};
+  if (const auto* x = std::get_if<ir::CompressorInfo>(&info)) {
+    if (name == "pool_gate") return {p.hidden, x->channels()};
+    return {x->channels(), x->every};
+  }
   if (const auto* x = std::get_if<ir::AltUpInfo>(&info)) return {x->hidden};
   if (const auto* x = std::get_if<ir::StreamsInfo>(&info)) {
     const StreamWeightsAttrs attrs = x->attrs();

@@ -20,18 +20,12 @@ constexpr ModuleRow kDeltaGate[] = {
     linear(Role::DeltaGateProj, "L.self_attn.g_proj", "B.ssm_g_a.weight | B.ssm_g.weight",
            When::DeltaNet),
 };
-constexpr ModuleRow kQueries[] = {
-    linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::FullQuery),
-    linear(Role::QAProj, "L.self_attn.q_a_proj", "B.attn_q_a.", When::FullQueryLatent),
-    norm(Role::QANorm, "L.self_attn.q_a_layernorm", "B.attn_q_a_norm.", When::FullQueryLatent),
-    linear(Role::QBProj, "L.self_attn.q_b_proj", "B.attn_q_b.", When::FullQueryLatent),
-};
 constexpr ModuleRow kHeadGate[] = {
     linear(Role::AttentionGateProj, "L.self_attn.g_proj", "B.attn_gate.", When::FullAttention),
 };
 constexpr std::span<const ModuleRow> kTree[] = {
     kCausalStem,     kChannelDelta,    kForget,     kChannelDeltaStrength,
-    kDeltaGate,      kChannelDeltaEnd, kFullLatent, kQueries,
+    kDeltaGate,      kChannelDeltaEnd, kFullLatent, kFullQueries,
     kFullLatentKeys, kHeadGate,        kDenseMlp,   kDeepseekMoe,
     kLayerNorms,     kTreeEnd};
 

@@ -4,16 +4,12 @@
 // chooses some, or every 128; experts in every layer, in the first ones by token id.
 //
 // Not here: the prediction layers, which converters leave out.
-#include "lib/families/key_rows.h"
-#include "lib/families/tree_rows.h"
+#include "lib/families/stream_rows.h"
 
 namespace ktx::families {
 namespace {
 
 constexpr ClassRow kGroupedLinear{"{P}GroupedLinear"};
-constexpr ClassRow kUnweightedNorm{"{P}UnweightedRMSNorm"};
-constexpr ClassRow kHyperConnection{"{P}HyperConnection"};
-constexpr ClassRow kHyperHead{"{P}HyperHead"};
 constexpr ClassRow kChosenCompressor{"{P}CSACompressor"};
 constexpr ClassRow kWholeCompressor{"{P}HCACompressor"};
 constexpr ClassRow kScorerClass{"{P}IndexerScorer"};
@@ -83,24 +79,6 @@ constexpr ModuleRow kExperts[] = {
     corrected_router("L.mlp.gate", &kTopKRouter, When::NoExpertTable),
     experts("L.mlp.experts", &kExpertsModule, When::Moe),
 };
-constexpr ModuleRow kLayerStreams[] = {
-    {Role::AttentionStreams,
-     "L.attn_hc",
-     &kHyperConnection,
-     When::Always,
-     {{"fn", "B.hc_attn_fn.weight"},
-      {"base", "B.hc_attn_base.weight"},
-      {"scale", "B.hc_attn_scale.weight"}}},
-    {Role::StreamsNorm, "L.attn_hc.input_norm", &kUnweightedNorm},
-    {Role::MlpStreams,
-     "L.ffn_hc",
-     &kHyperConnection,
-     When::Always,
-     {{"fn", "B.hc_ffn_fn.weight"},
-      {"base", "B.hc_ffn_base.weight"},
-      {"scale", "B.hc_ffn_scale.weight"}}},
-    {Role::StreamsNorm, "L.ffn_hc.input_norm", &kUnweightedNorm},
-};
 constexpr ModuleRow kHeadStreams[] = {
     {Role::HeadStreams,
      "model.hc_head",
@@ -129,11 +107,6 @@ constexpr ConfigKey kAttentionKeys[] = {
     count("index_n_heads", "attention.indexer.head_count"),
     count("index_head_dim", "attention.indexer.key_length"),
     count("index_topk", "attention.indexer.top_k"),
-};
-constexpr ConfigKey kStreamKeys[] = {
-    count("hc_mult", "hyper_connection.count"),
-    count("hc_sinkhorn_iters", "hyper_connection.sinkhorn_iterations"),
-    positive("hc_eps", "hyper_connection.epsilon", "", "1e-6"),
 };
 constexpr ConfigKey kRouterKeys[] = {
     natural("num_hash_layers", "hash_layer_count"),

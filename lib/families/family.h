@@ -186,6 +186,7 @@ struct Family {
   // Words of config.json; a GGUF without one gets the first.
   const char* model_types;
   const char* gguf_arch;
+  const char* gguf_alias = "";  // what other converters call it
   // Any of them makes it this family. One family of an architecture may have none: what
   // shows no sign of the others is its.
   std::span<const GgufSign> gguf_signs = {};
@@ -251,6 +252,9 @@ struct Family {
     return period > 0 && layer % period != full;
   }
 
+  bool stored_as(std::string_view architecture) const {  // of a GGUF
+    return architecture == gguf_arch || (gguf_alias[0] != '\0' && architecture == gguf_alias);
+  }
   std::string_view first_model_type() const;
   std::string class_prefix() const;                // {P}
   std::string class_module() const;                // K

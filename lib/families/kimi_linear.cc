@@ -9,26 +9,16 @@
 namespace ktx::families {
 namespace {
 
-constexpr ModuleRow kForget[] = {
-    linear(Role::DeltaForgetAProj, "L.self_attn.forget_gate.f_a_proj", "B.ssm_f_a.",
-           When::DeltaNet),
-    linear(Role::DeltaForgetBProj, "L.self_attn.forget_gate.f_b_proj", "B.ssm_f_b.",
-           When::DeltaNet),
-};
-constexpr ModuleRow kGate[] = {
-    linear(Role::DeltaGateAProj, "L.self_attn.g_a_proj", "B.ssm_g_a.", When::DeltaNet),
-    linear(Role::DeltaGateBProj, "L.self_attn.g_b_proj", "B.ssm_g_b.", When::DeltaNet),
-};
 constexpr ModuleRow kQuery[] = {
     linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::FullAttention),
 };
-constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,     kChannelDelta,
-                                                kForget,         kChannelDeltaStrength,
-                                                kGate,           kChannelDeltaEnd,
-                                                kFullLatent,     kQuery,
-                                                kFullLatentKeys, kDenseMlp,
-                                                kDeepseekMoe,    kLayerNorms,
-                                                kFinalNorm,      kHead};
+constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,      kChannelDelta,
+                                                kLatentForget,    kChannelDeltaStrength,
+                                                kLatentDeltaGate, kChannelDeltaEnd,
+                                                kFullLatent,      kQuery,
+                                                kFullLatentKeys,  kDenseMlp,
+                                                kDeepseekMoe,     kLayerNorms,
+                                                kFinalNorm,       kHead};
 
 constexpr ConfigKey kLinearScaleKeys[] = {
     scale("routed_scaling_factor", "expert_weights_scale", "1", "2.446"),
@@ -37,7 +27,7 @@ constexpr std::span<const ConfigKey> kKeys[] = {
     kSizeKeys,         kMlpKeys,         kModelKeys,         kTiedKeys,        kMlaKeys,
     kChannelDeltaKeys, kNumExpertsKeys,  kUsedExpertKeys,    kExpertWidthKeys, kNormalisedKeys,
     kSharedCountKeys,  kLinearScaleKeys, kSigmoidRoutingKeys};
-constexpr ConfigAlias kAliases[] = {
+constexpr ConfigAlias kOwnAliases[] = {
     {"num_local_experts", "num_experts"},
     {"n_routed_experts", "num_experts"},
     {"num_experts_per_token", "num_experts_per_tok"},
@@ -46,11 +36,9 @@ constexpr ConfigAlias kAliases[] = {
     {"moe_renormalize", "norm_topk_prob"},
     {"moe_router_activation_func", "scoring_func"},
     {"model_max_length", "max_position_embeddings"},
-    {"linear_attn_config.head_dim", "linear_head_dim"},
-    {"linear_attn_config.num_heads", "linear_num_heads"},
-    {"linear_attn_config.short_conv_kernel_size", "linear_conv_kernel_dim"},
     {"head_dim", ""},
 };
+constexpr auto kAliases = join(kOwnAliases, kLinearConfigAliases);
 constexpr ConfigDefault kOwnDefaults[] = {
     {"first_k_dense_replace", "1"},     {"num_experts", "256"},
     {"n_shared_experts", "1"},          {"num_experts_per_tok", "8"},

@@ -63,7 +63,7 @@ std::optional<bool> has_sign(GgufKeys& keys, const GgufSign& sign) {
 GgufFamily family_of_gguf(GgufKeys& keys) {
   GgufFamily rest;
   for (const Family* family : families::all_families()) {
-    if (family->gguf_arch != keys.architecture) continue;
+    if (!family->stored_as(keys.architecture)) continue;
     if (family->gguf_signs.empty()) {
       rest.family = family;
       continue;

@@ -529,9 +529,14 @@ std::optional<ConfigScalar> read_indexer_types(GgufKeys& keys, std::string_view 
     }
   }
   std::vector<std::string> types;
+  const auto key_heads = numbers_by_layer(keys, "attention.head_count_kv");
   for (int64_t i = 0; i < *count; ++i) {
-    const bool full = value ? (*each)[static_cast<size_t>(i)]
-                            : keys.gguf.has(fmt::format("blk.{}.indexer.attn_k.weight", i));
+    const auto layer = static_cast<size_t>(i);
+    // A layer without attention is full, as configs have it.
+    const bool attends = !key_heads || layer >= key_heads->size() || (*key_heads)[layer] > 0;
+    const bool full =
+        value ? (*each)[layer]
+              : !attends || keys.gguf.has(fmt::format("blk.{}.indexer.attn_k.weight", i));
     types.emplace_back(full ? "full" : "shared");
   }
   if (std::ranges::count(types, "full") == *count) return std::nullopt;

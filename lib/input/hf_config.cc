@@ -533,10 +533,13 @@ void count_dense_layers(HfConfig& config) {
 // decays is below 0 in configs and a size here.
 void name_gates(HfConfig& config) {
   if (config.boolean("gating") == true) config.set("gating", std::string("per-head"));
-  const auto bound = config.f64("kda_lower_bound");
-  if (!bound || *bound >= 0) return;
-  config.set("kda_lower_bound", -*bound);
-  config.take_alias({"kda_lower_bound", "kda_decay_bound"});
+  for (const char* key :
+       {"kda_lower_bound", "linear_attn_config.gate_lower_bound", "linear_lower_bound"}) {
+    const auto bound = config.f64(key);
+    if (!bound || *bound >= 0) continue;
+    config.set(key, -*bound);
+    config.take_alias({key, "kda_decay_bound"});
+  }
 }
 
 // Which layers attend to chosen blocks, as a number for each.

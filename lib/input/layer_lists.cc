@@ -45,9 +45,24 @@ void spell_window_layers(HfConfig& config) {
   if (before && *before > 0 && *before < INT32_MAX) config.set("sliding_window", *before + 1);
 }
 
+// Attention for which an indexer chooses is full attention, as a GGUF says it.
+void spell_chosen_attention(HfConfig& config) {
+  auto kinds = config.strings("layer_types");
+  if (!kinds) return;
+  bool changed = false;
+  for (std::string& kind : *kinds) {
+    if (kind != "indexed_attention" && kind != "deepseek_sparse_attention") continue;
+    kind = "full_attention";
+    changed = true;
+  }
+  if (changed) config.set("layer_types", *kinds);
+}
+
 // Layers come in groups, each of which ends with one of full attention.
 void spell_layer_groups(HfConfig& config) {
-  const auto group = config.i64("layer_group_size"), layers = config.i64("num_hidden_layers");
+  auto group = config.i64("layer_group_size");
+  if (!group && config.has("index_kpool")) group = 4;  // as GLM-5.3-Flash has them
+  const auto layers = config.i64("num_hidden_layers");
   constexpr int64_t kMostLayers = 4096;
   if (!group || *group < 1 || !layers || *layers < 1 || *layers > kMostLayers ||
       config.has("layer_types")) {
@@ -146,6 +161,7 @@ void spell_layer_lists(HfConfig& config) {
   spell_layer_periods(config);
   spell_window_layers(config);
   spell_layer_groups(config);
+  spell_chosen_attention(config);
   spell_expert_layers(config);
   drop_prediction_layers(config);
   fold_limits(config);

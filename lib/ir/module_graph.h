@@ -68,7 +68,8 @@ Kind kind_of(Role role);
 struct Param {
   // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
   // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net, and with "conv_bias",
-  // "skip" of a state-space layer; "conv" of a short convolution; "position_bias" of a compressor;
+  // "skip" of a state-space layer; "conv" of a short convolution; "position_bias" of a compressor,
+  // and "pool_gate" of an indexer's, the matrix that scores come from;
   // "fn", "scale" and "base" of hyper-connections; "output_scale" of AltUp, "streams" of its
   // projections, a matrix for each stream; "table" of a router, experts by token id (I32);
   // "factors" of a router,
@@ -195,6 +196,9 @@ struct MlaInfo {
   bool index_interleaved = false;
   int32_t positions_of_layer = -1;  // a layer before this one whose choice it takes; -1: its own
   bool rotated = true;              // the rotary parts, by their position
+  // The choice is one of pools of so many positions each, whose keys are made as CompressAttrs has
+  // it, and top_k are pools; the positions behind the last whole pool are taken in any case.
+  int32_t index_pool = 0;  // 0: of single positions
 };
 // Attention of heads that share one key, which is the value as well, over the last `window`
 // positions and, where `every` is not 0, over entries of `every` positions each (CompressAttrs has
@@ -229,6 +233,7 @@ struct StreamsInfo {
   int32_t iterations = 0;  // 0: a sum alone is made
   float eps = 0;
   int64_t hidden = 0;  // of a stream
+  bool mean = false;   // the sum has equal weights
   StreamWeightsAttrs attrs() const { return {streams, iterations, eps}; }
 };
 // As in AltUpWeightsAttrs.

@@ -92,6 +92,7 @@ void fields(CompressorInfo& x, F&& f) {
 template <class F>
 void fields(StreamsInfo& x, F&& f) {
   f("streams", x.streams), f("iterations", x.iterations), f("eps", x.eps), f("hidden", x.hidden);
+  f("mean", x.mean);
 }
 template <class F>
 void fields(AltUpInfo& x, F&& f) {
@@ -105,7 +106,7 @@ void fields(MlaInfo& x, F&& f) {
   x.grown.fields(f);
   f("top_k", x.top_k), f("index_heads", x.index_heads), f("index_dim", x.index_dim);
   f("index_interleaved", x.index_interleaved), f("positions_of_layer", x.positions_of_layer);
-  f("rotated", x.rotated);
+  f("rotated", x.rotated), f("index_pool", x.index_pool);
 }
 template <class F>
 void fields(MlpInfo& x, F&& f) {

@@ -295,6 +295,7 @@ class Verifier {
     if ((x->iterations == 0) != (module_->role == Role::HeadStreams) || x->iterations < 0) {
       fail(fmt::format("iterations is {}", x->iterations));
     }
+    if (x->mean && x->iterations != 0) fail("a mean whose weights are made");
   }
   void check_altup() {
     const auto* x = expect_info<AltUpInfo>();
@@ -351,8 +352,9 @@ class Verifier {
     const auto* x = expect_info<MlaInfo>();
     if (x == nullptr) return;
     positive("heads", x->heads), positive("kv_lora_rank", x->kv_lora_rank);
-    positive("nope_dim", x->nope_dim), positive("rope_dim", x->rope_dim);
-    positive("value_dim", x->value_dim), finite("scale", x->scale);
+    positive("nope_dim", x->nope_dim), positive("value_dim", x->value_dim);
+    finite("scale", x->scale);
+    if (x->rope_dim < (x->rotated ? 1 : 0)) fail(fmt::format("rope_dim is {}", x->rope_dim));
     if (x->q_lora_rank < 0) fail(fmt::format("q_lora_rank is {}", x->q_lora_rank));
     check(x->grown);
     if (x->top_k != 0) check_indexer(*x);
@@ -360,6 +362,7 @@ class Verifier {
   void check_indexer(const MlaInfo& x) {
     positive("top_k", x.top_k), positive("index_heads", x.index_heads);
     positive("index_dim", x.index_dim), positive("q_lora_rank", x.q_lora_rank);
+    if (x.index_pool != 0) check_entries(x.index_pool, x.index_dim);
     if (x.index_dim < x.rope_dim) {
       fail(fmt::format("{} rotated elements of index_dim {}", x.rope_dim, x.index_dim));
     }
@@ -409,6 +412,7 @@ class Verifier {
       if (name == "sinks") return Shape{x->heads, 1, 1};
     } else if (const auto* x = std::get_if<CompressorInfo>(&module_->info)) {
       if (name == "position_bias") return Shape{x->channels(), x->every, 1};
+      if (name == "pool_gate") return Shape{graph_.facts.hidden, x->channels(), 1};
     } else if (const auto* x = std::get_if<StreamsInfo>(&module_->info)) {
       const StreamWeightsAttrs attrs = x->attrs();
       if (name == "fn") return Shape{x->streams * x->hidden, attrs.width(), 1};

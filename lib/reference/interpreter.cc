@@ -779,17 +779,26 @@ std::pair<Interpreter::Vector, Interpreter::Vector> Interpreter::expand_latent(
 void Interpreter::choose_positions(const ir::Module& attention, const ir::Module& indexer,
                                    std::span<const float> x, std::span<const float> q_latent) {
   const auto& info = std::get<ir::MlaInfo>(attention.info);
-  const auto& rotary = std::get<ir::RotaryInfo>(rotary_of(attention).info);
   const auto dim = static_cast<size_t>(info.index_dim);
   Vector q = linear(need(indexer, Role::IndexQProj), q_latent);
   Vector key = norm(need(indexer, Role::IndexKNorm), linear(need(indexer, Role::IndexKProj), x));
-  for (size_t at = 0; at < q.size(); at += dim) {
-    rotate(rotary, info.index_interleaved, std::span(q).subspan(at, info.rope_dim));
+  if (info.rotated) {
+    const auto& rotary = std::get<ir::RotaryInfo>(rotary_of(attention).info);
+    for (size_t at = 0; at < q.size(); at += dim) {
+      rotate(rotary, info.index_interleaved, std::span(q).subspan(at, info.rope_dim));
+    }
+    rotate(rotary, info.index_interleaved, std::span(key).first(info.rope_dim));
   }
-  rotate(rotary, info.index_interleaved, std::span(key).first(info.rope_dim));
   const Vector head_weights = linear(need(indexer, Role::IndexWeightsProj), x);
   LayerCache& cache = caches_[attention.layer];
-  cache.index_keys.push_back(std::move(key));
+  if (info.index_pool > 0) {
+    LayerCache::Entries& pools = cache.index_entries;
+    pools.rows.push_back(std::move(key));
+    pools.scores.push_back(multiply(weights(indexer, "pool_gate"), x));
+    if (std::optional<Vector> pool = make_entry(indexer, pools)) cache.index_keys.push_back(*pool);
+  } else {
+    cache.index_keys.push_back(std::move(key));
+  }
   std::vector<std::pair<double, size_t>> scores;
   for (size_t t = 0; t < cache.index_keys.size(); ++t) {
     double score = 0;
@@ -802,7 +811,12 @@ void Interpreter::choose_positions(const ir::Module& attention, const ir::Module
   std::sort(scores.begin(), scores.end());
   scores.resize(std::min<size_t>(scores.size(), info.top_k));
   cache.chosen.clear();
-  for (const auto& [score, t] : scores) cache.chosen.push_back(t);
+  const auto each = static_cast<size_t>(std::max(info.index_pool, 1));
+  for (const auto& [score, t] : scores) {
+    for (size_t i = 0; i < each; ++i) cache.chosen.push_back(t * each + i);
+  }
+  const auto seen = static_cast<size_t>(position_) + 1;
+  for (size_t t = seen / each * each; t < seen; ++t) cache.chosen.push_back(t);
   std::sort(cache.chosen.begin(), cache.chosen.end());
 }
 
@@ -862,17 +876,14 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   return linear(need(module, Role::OProj), attend(chosen, q, attrs, {}));
 }
 
-// The entries so far. One is made of softmax(scores) * rows of its positions, channel by channel,
-// and where entries overlap of those of the entry before (CompressAttrs).
-const std::vector<Interpreter::Vector>& Interpreter::compress(const ir::Module& compressor,
-                                                              std::span<const float> x,
-                                                              LayerCache::Entries& entries) const {
+// The entry that the last position ends: softmax(scores) * rows of its positions, channel by
+// channel, and where entries overlap of those of the entry before (CompressAttrs).
+std::optional<Interpreter::Vector> Interpreter::make_entry(
+    const ir::Module& compressor, const LayerCache::Entries& entries) const {
   const auto& info = std::get<ir::CompressorInfo>(compressor.info);
-  entries.rows.push_back(linear(need(compressor, Role::CompressorKvProj), x));
-  entries.scores.push_back(linear(need(compressor, Role::CompressorGateProj), x));
   const auto every = static_cast<size_t>(info.every), dim = static_cast<size_t>(info.dim);
   const size_t channels = entries.rows[0].size(), seen = entries.rows.size();
-  if (seen % every != 0) return entries.made;
+  if (seen % every != 0) return std::nullopt;
   const auto bias = weights(compressor, "position_bias");
   Vector entry(dim);
   for (size_t c = 0; c < dim; ++c) {
@@ -895,9 +906,21 @@ const std::vector<Interpreter::Vector>& Interpreter::compress(const ir::Module& 
     }
     entry[c] = static_cast<float>(value / sum);
   }
-  entry = norm(need(compressor, Role::CompressorNorm), entry);
+  return entry;
+}
+
+// The entries so far.
+const std::vector<Interpreter::Vector>& Interpreter::compress(const ir::Module& compressor,
+                                                              std::span<const float> x,
+                                                              LayerCache::Entries& entries) const {
+  entries.rows.push_back(linear(need(compressor, Role::CompressorKvProj), x));
+  entries.scores.push_back(linear(need(compressor, Role::CompressorGateProj), x));
+  std::optional<Vector> made = make_entry(compressor, entries);
+  if (!made) return entries.made;
+  Vector entry = norm(need(compressor, Role::CompressorNorm), *made);
+  const auto every = static_cast<size_t>(std::get<ir::CompressorInfo>(compressor.info).every);
   const auto& rotary = std::get<ir::RotaryInfo>(need(compressor, Role::Rotary).info);
-  rotate_at(rotary, rotary.interleaved, static_cast<int64_t>(seen - every),
+  rotate_at(rotary, rotary.interleaved, static_cast<int64_t>(entries.rows.size() - every),
             std::span(entry).last(static_cast<size_t>(rotary.rotary_dim)));
   entries.made.push_back(std::move(entry));
   return entries.made;
@@ -1014,8 +1037,10 @@ std::vector<double> Interpreter::stream_weights(const ir::Module& streams,
 
 Interpreter::Vector Interpreter::collapse(const ir::Module& streams,
                                           std::span<const float> x) const {
-  const std::vector<double> w = stream_weights(streams, x);
-  const auto n = static_cast<size_t>(std::get<ir::StreamsInfo>(streams.info).streams);
+  const auto& info = std::get<ir::StreamsInfo>(streams.info);
+  const auto n = static_cast<size_t>(info.streams);
+  const std::vector<double> w =
+      info.mean ? std::vector<double>(n, 1 / static_cast<double>(n)) : stream_weights(streams, x);
   Vector out(x.size() / n);
   for (size_t h = 0; h < out.size(); ++h) {
     double sum = 0;
@@ -1305,7 +1330,13 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     if (const ir::Module* streams = graph_.child(layer, Role::AttentionStreams)) {
       const ir::Module& behind = need(layer, Role::MlpStreams);
       const Vector in = norm(need(layer, Role::AttentionNorm), collapse(*streams, x));
-      x = mix(*streams, x, compressed_attention(need(layer, Role::CompressedAttention), in));
+      const ir::Module* const mla = graph_.child(layer, Role::Mla);
+      const ir::Module* const net = graph_.child(layer, Role::DeltaNet);
+      const Vector given = mla != nullptr ? latent_attention(*mla, in)
+                           : net != nullptr
+                               ? delta_net(*net, in)
+                               : compressed_attention(need(layer, Role::CompressedAttention), in);
+      x = mix(*streams, x, given);
       x = mix(behind, x, feed_forward(layer, collapse(behind, x)));
       continue;
     }

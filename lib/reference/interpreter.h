@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -108,6 +109,8 @@ class Interpreter {
   Vector attend_blocks(const ir::Module& attention, std::span<const float> x,
                        std::span<const float> q, AttentionAttrs attrs);
   Vector compressed_attention(const ir::Module& module, std::span<const float> x);
+  std::optional<Vector> make_entry(const ir::Module& compressor,
+                                   const LayerCache::Entries& entries) const;
   const std::vector<Vector>& compress(const ir::Module& compressor, std::span<const float> x,
                                       LayerCache::Entries& entries) const;
   std::vector<size_t> choose_entries(const ir::Module& attention, const ir::Module& indexer,

@@ -59,16 +59,25 @@ Result<int32_t> Lowering::entries(const Module& attention, const Module& compres
   attrs.interleaved = rotary->interleaved;
   attrs.mscale = rotary->mscale;
   attrs.eps = KTX_TRY(info_of<ir::NormInfo>(entry_norm))->eps;
-  attrs.slot =
-      add_kv_slot(attention, static_cast<int32_t>(c->channels() / kCompressedChannels),
-                  kCompressedChannels, kCompressedChannels, static_cast<int32_t>(attrs.window()));
-  attrs.entries = add_kv_slot(attention, 1, entry_token_elems(c->dim, c->every), 0);
-  emit(attention, StepOp::KvStore, {rows, scores}, {}, {}, KvStoreAttrs{attrs.slot});
   const std::string& device = attention.decision.device;
-  const BlobId bias = KTX_TRY(blob_on(device, compressor, compressor.param("position_bias")));
   const BlobId weight = KTX_TRY(blob_on(device, entry_norm, entry_norm.param("weight")));
   const BlobId inv_freq = inv_freq_blob(rotary_module, *rotary, device);
-  emit(attention, StepOp::Compress, {}, {}, {bias, weight, inv_freq}, attrs);
+  return store_entries(attention, compressor, {rows, scores}, attrs, {weight, inv_freq});
+}
+
+// The KV slot of the entries that are made of the rows and their scores. `ends`: weights of the
+// entries' norm, and their frequencies.
+Result<int32_t> Lowering::store_entries(const Module& attention, const Module& compressor,
+                                        std::array<View, 2> rows, CompressAttrs attrs,
+                                        std::array<BlobId, 2> ends) {
+  attrs.slot =
+      add_kv_slot(attention, static_cast<int32_t>(attrs.channels() / kCompressedChannels),
+                  kCompressedChannels, kCompressedChannels, static_cast<int32_t>(attrs.window()));
+  attrs.entries = add_kv_slot(attention, 1, entry_token_elems(attrs.dim, attrs.every), 0);
+  emit(attention, StepOp::KvStore, {rows[0], rows[1]}, {}, {}, KvStoreAttrs{attrs.slot});
+  const BlobId bias =
+      KTX_TRY(blob_on(attention.decision.device, compressor, compressor.param("position_bias")));
+  emit(attention, StepOp::Compress, {}, {}, {bias, ends[0], ends[1]}, attrs);
   return attrs.entries;
 }
 

@@ -1,6 +1,7 @@
 // Multi-head latent attention, lowered in absorbed form: queries go through k_b into the latent
 // space, attention reads [latent | rotary key] as one KV head whose value is the latent, and v_b
-// brings the result back. With an indexer it reads the positions that this has chosen.
+// brings the result back. With an indexer it reads the positions that this has chosen, or pools of
+// them: those are entries of a compressed slot for the indexer, and blocks for attention.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -60,7 +61,7 @@ Result<Lowering::Term> Lowering::lower_mla(const Module& attention, View in) {
                     .y_begin = a->kv_lora_rank};
   if (a->rotated) {
     KTX_TRY(rope(attention, q, absorbed, rotated));
-  } else {  // by no angle: a copy
+  } else if (a->rope_dim > 0) {  // by no angle: a copy
     rotated.rotary_dim = a->rope_dim;
     const std::string& device = attention.decision.device;
     const std::vector<float> still(static_cast<size_t>(a->rope_dim / 2));
@@ -74,7 +75,12 @@ Result<Lowering::Term> Lowering::lower_mla(const Module& attention, View in) {
                         key_dim});
   const View latent_out = value("attn_latent", int64_t{a->heads} * a->kv_lora_rank);
   const AttentionAttrs attrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, 1, a->scale};
-  if (a->top_k > 0) {
+  if (a->index_pool > 0) {
+    const View pools = KTX_TRY(chosen_positions(attention, *a, in, latent));
+    emit(attention, StepOp::BlockAttention, {absorbed, pools}, {latent_out}, {},
+         BlockAttentionAttrs{slot, a->heads, 1, key_dim, a->kv_lora_rank, a->index_pool, a->scale,
+                             1, 1});
+  } else if (a->top_k > 0) {
     const View positions = KTX_TRY(chosen_positions(attention, *a, in, latent));
     emit(attention, StepOp::SparseAttention, {absorbed, positions}, {latent_out}, {}, attrs);
   } else {
@@ -105,19 +111,37 @@ Result<View> Lowering::chosen_positions(const Module& attention, const ir::MlaIn
   const View q = KTX_TRY(linear(*indexer, Role::IndexQProj, q_latent, "index_q"));
   const View k = KTX_TRY(linear(*indexer, Role::IndexKProj, in, "index_k"));
   KTX_TRY(norm(*KTX_TRY(child(*indexer, Role::IndexKNorm)), k, k));
-  RopeAttrs rotated{.head_dim = a.index_dim, .y_head_dim = a.index_dim};
-  KTX_TRY(rope(attention, k, k, rotated, a.index_interleaved));
-  rotated.heads = a.index_heads;
-  KTX_TRY(rope(attention, q, q, rotated, a.index_interleaved));
-  const int32_t slot = add_kv_slot(attention, 1, a.index_dim, 0);
-  emit(attention, StepOp::KvStore, {k, View{}}, {}, {}, KvStoreAttrs{slot});
+  if (a.rotated) {
+    RopeAttrs rotated{.head_dim = a.index_dim, .y_head_dim = a.index_dim};
+    KTX_TRY(rope(attention, k, k, rotated, a.index_interleaved));
+    rotated.heads = a.index_heads;
+    KTX_TRY(rope(attention, q, q, rotated, a.index_interleaved));
+  }
+  int32_t slot;
+  if (a.index_pool > 0) {
+    slot = KTX_TRY(pools(attention, *indexer, in, k));
+  } else {
+    slot = add_kv_slot(attention, 1, a.index_dim, 0);
+    emit(attention, StepOp::KvStore, {k, View{}}, {}, {}, KvStoreAttrs{slot});
+  }
   const View weights = KTX_TRY(linear(*indexer, Role::IndexWeightsProj, in, "index_weights"));
-  const View positions = value("positions", a.top_k, ValueType::I32);
   const double scale = 1 / std::sqrt(static_cast<double>(a.index_heads) * a.index_dim);
-  emit(attention, StepOp::ChoosePositions, {q, weights}, {positions}, {},
-       ChoosePositionsAttrs{slot, a.index_heads, a.index_dim, a.top_k, static_cast<float>(scale)});
+  ChoosePositionsAttrs attrs{slot, a.index_heads, a.index_dim, a.top_k, static_cast<float>(scale)};
+  if (a.index_pool > 0) attrs.every = a.index_pool, attrs.open = 1;
+  const View positions = value("positions", attrs.width(), ValueType::I32);
+  emit(attention, StepOp::ChoosePositions, {q, weights}, {positions}, {}, attrs);
   chosen_[attention.layer] = positions;
   return positions;
+}
+
+// The KV slot of the keys that an indexer makes of pools of positions.
+Result<int32_t> Lowering::pools(const Module& attention, const Module& indexer, View in, View key) {
+  const ir::CompressorInfo* c = KTX_TRY(info_of<ir::CompressorInfo>(indexer));
+  const View scores = value("index_scores", c->channels());
+  const BlobId gate = KTX_TRY(blob(indexer, "pool_gate"));
+  emit(indexer, StepOp::Matmul, {in, View{}}, {scores}, {gate, kAbsent}, MatmulAttrs{});
+  return store_entries(attention, indexer, {key, scores}, {.every = c->every, .dim = c->dim},
+                       {kAbsent, kAbsent});
 }
 
 }  // namespace ktx::passes

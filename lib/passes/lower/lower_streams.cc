@@ -38,6 +38,7 @@ Status Lowering::spread_streams(const Module& model) {
 // What the module reads of the streams `x`. Its weights stay for mix_streams().
 Result<View> Lowering::collapse_streams(const Module& streams, View x, const char* value_name) {
   const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(streams));
+  if (s->mean) return mean_of_streams(streams, *s, x, value_name);
   const StreamWeightsAttrs attrs = s->attrs();
   const std::string base = value_name;
   const RowKind rows = program_.values[static_cast<size_t>(x.value)].rows;
@@ -51,6 +52,21 @@ Result<View> Lowering::collapse_streams(const Module& streams, View x, const cha
   const View out = value(base, s->hidden, ValueType::F32, rows);
   emit(streams, StepOp::CollapseStreams, {x, {stream_weights_.value, 0, s->streams}}, {out}, {},
        NoAttrs{});
+  return out;
+}
+
+// Each sum is a value of its own: one that a step adds to would be a residual stream.
+View Lowering::mean_of_streams(const Module& streams, const ir::StreamsInfo& s, View x,
+                               const char* value_name) {
+  const RowKind rows = program_.values[static_cast<size_t>(x.value)].rows;
+  View sum{x.value, 0, s.hidden};
+  for (int64_t i = 1; i < s.streams; ++i) {
+    const View next = value(fmt::format("{}_sum{}", value_name, i), s.hidden, ValueType::F32, rows);
+    emit(streams, StepOp::Add, {sum, {x.value, i * s.hidden, s.hidden}}, {next}, {}, NoAttrs{});
+    sum = next;
+  }
+  const View out = value(value_name, s.hidden, ValueType::F32, rows);
+  emit(streams, StepOp::Scale, {sum}, {out}, {}, ScaleAttrs{1 / static_cast<float>(s.streams)});
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -149,6 +150,7 @@ class Lowering {
   Result<LatentProjection> latent_projection(const Module& kv_b, const ir::MlaInfo& a);
   Result<View> chosen_positions(const Module& attention, const ir::MlaInfo& a, View in,
                                 View q_latent);
+  Result<int32_t> pools(const Module& attention, const Module& indexer, View in, View key);
 
   // lower_compressed_attention.cc
   Result<Term> lower_compressed_attention(const Module& attention, View in);
@@ -156,12 +158,17 @@ class Lowering {
   Status rotate_ends(const Module& attention, View view, int32_t heads, int32_t head_dim,
                      bool back = false);
   Result<int32_t> entries(const Module& attention, const Module& compressor, View in);
+  Result<int32_t> store_entries(const Module& attention, const Module& compressor,
+                                std::array<View, 2> rows, CompressAttrs attrs,
+                                std::array<BlobId, 2> ends);
   Result<View> chosen_entries(const Module& attention, const Module& indexer,
                               const ir::CompressedAttentionInfo& a, View in, View q_latent);
 
   // lower_streams.cc
   Status spread_streams(const Module& model);
   Result<View> collapse_streams(const Module& streams, View x, const char* value_name);
+  View mean_of_streams(const Module& streams, const ir::StreamsInfo& s, View x,
+                       const char* value_name);
   void mix_streams(const Module& streams, View part);
 
   // lower_altup.cc

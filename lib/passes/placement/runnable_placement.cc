@@ -122,6 +122,9 @@ std::string state_refusal(const ir::Module& module) {
   if (std::holds_alternative<ir::SelectiveScanInfo>(module.info)) {
     return "state spaces with a decay for each number of the state";
   }
+  if (const auto* mla = std::get_if<ir::MlaInfo>(&module.info); mla && mla->index_pool > 0) {
+    return "attention to chosen pools of positions";
+  }
   if (const auto* attention = std::get_if<ir::CompressedAttentionInfo>(&module.info)) {
     if (kernels::gpu_compressed_attention_takes(attention->head_dim)) return "";
     return fmt::format("attention over compressed entries of {}", attention->head_dim);

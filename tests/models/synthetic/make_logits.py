@@ -48,6 +48,11 @@ if config_json["model_type"] == "minicpm":
 if config_json["model_type"] == "gemma4_text":  # what files have elsewhere
     OTHER_NAMES = {".router.norm.weight": ".router.scale",
                    ".router.proj.factors": ".router.per_expert_scale"}
+if config_json["model_type"] == "glm5_next":  # a part that sees is made in any case: a small one
+    config_json["vision_config"] = dict(depth=1, hidden_size=32, num_heads=2, intermediate_size=32,
+                                        out_hidden_size=32, projection_intermediate_size=32)
+    OTHER_NAMES = {".indexer.position_bias": ".indexer.index_kpool_compress_ape",
+                   ".indexer.pool_gate": ".indexer.index_kpool_compress_gate"}
 if config_json["model_type"] == "falcon_h1":  # files hold weights with the factors in them
     for key in [k for k in config_json if "multiplier" in k]:
         config_json.pop(key)

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -134,6 +136,34 @@ TEST(BuildGraph, BlockAttentionIsTheSameInTheWordsOfAPublishedConfig) {
   DiagSink diags;
   const auto a = input::HfConfig::parse(published, "config.json");
   const auto b = input::HfConfig::read(source_dir() + "/tests/models/synthetic/minimax_m3");
+  ASSERT_TRUE(a.ok() && b.ok());
+  const auto of_a = build_graph(*a, diags);
+  const auto of_b = build_graph(*b, diags);
+  ASSERT_TRUE(of_a.ok() && of_b.ok()) << messages(diags);
+  EXPECT_EQ(messages(diags), "");
+  EXPECT_EQ(ir::print(*of_a), ir::print(*of_b));
+}
+
+// As published: sizes of delta nets in an object of their own, another name of what is chosen, and
+// all of it beside a part that sees.
+TEST(BuildGraph, PoolsOfPositionsAreTheSameAsPublished) {
+  const std::string folder = source_dir() + "/tests/models/synthetic/glm5_next";
+  auto text = nlohmann::json::parse(ktx::testing::read_file(folder + "/config.json"));
+  for (const char* key :
+       {"linear_conv_kernel_dim", "linear_head_dim", "linear_lower_bound", "linear_num_heads"}) {
+    text.erase(key);
+  }
+  text["linear_attn_config"] = {{"gate_lower_bound", -5.0},
+                                {"head_dim", 40},
+                                {"num_heads", 3},
+                                {"short_conv_kernel_size", 4}};
+  text["layer_types"] = {"linear_attention", "deepseek_sparse_attention",
+                         "deepseek_sparse_attention"};
+  text["model_type"] = "glm5_next_text";
+  const nlohmann::json saved = {{"model_type", "glm5_next"}, {"text_config", text}};
+  DiagSink diags;
+  const auto a = input::HfConfig::parse(saved.dump(), "config.json");
+  const auto b = input::HfConfig::read(folder);
   ASSERT_TRUE(a.ok() && b.ok());
   const auto of_a = build_graph(*a, diags);
   const auto of_b = build_graph(*b, diags);

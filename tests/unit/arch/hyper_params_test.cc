@@ -274,6 +274,45 @@ TEST(HyperParams, CompressedAttentionSaysWhatDoesNotFit) {
                                     "others: no file has\n"));
 }
 
+TEST(HyperParams, PoolsOfPositionsSayWhatDoesNotFit) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/glm5_next/config.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->index_pool, 4);
+  EXPECT_EQ(params->index_top_k, 2) << "pools";
+  EXPECT_TRUE(params->shape(0).delta_net);
+  EXPECT_FALSE(params->shape(0).indexer);
+  EXPECT_TRUE(params->shape(1).indexer);
+  EXPECT_EQ(params->shape(2).positions_of_layer, 1);
+  EXPECT_EQ(params->streams, 3);
+  EXPECT_TRUE(params->mean_of_streams);
+  EXPECT_EQ(params->glu.limit, 2);
+  EXPECT_EQ(params->delta_net.lower_bound, -5);
+  const auto unbounded = read(config, {{"linear_lower_bound", nullptr}}).params;
+  ASSERT_TRUE(unbounded.has_value());
+  EXPECT_EQ(unbounded->delta_net.lower_bound, 0);
+  json usual = config;
+  for (const char* key : {"layer_types", "indexer_types", "mlp_layer_types"}) usual.erase(key);
+  const auto eight = read(usual, {{"num_hidden_layers", 8}}).params;
+  ASSERT_TRUE(eight.has_value());
+  for (int32_t i = 0; i < 8; ++i) EXPECT_EQ(eight->shape(i).delta_net, i % 4 != 3) << i;
+  for (int32_t i = 0; i < 8; ++i) EXPECT_EQ(eight->shape(i).experts, i >= 3) << i;
+  EXPECT_EQ(read(config, {{"index_kpool", 1}}).messages, "'index_kpool' is 1, expected 2 to 256\n");
+  EXPECT_EQ(read(config, {{"index_kpool", 12}}).messages,
+            "'index_kpool' is 12, expected 2, 4, 8, 16, 32 or a multiple of 64\n");
+  EXPECT_EQ(read(config, {{"index_topk", 10}}).messages,
+            "'index_kpool' 4 does not divide 'index_topk' 10\n");
+  EXPECT_EQ(read(config, {{"index_head_dim", 24}}).messages,
+            "'index_head_dim' is 24, expected a multiple of 16\n");
+  EXPECT_EQ(read(config, {{"q_lora_rank", nullptr}}).messages,
+            "'q_lora_rank' is null: an indexer without a query latent is not known\n");
+  EXPECT_THAT(read(config, {{"index_kpool_always_select_tail", false}}).messages,
+              ::testing::StartsWith("'index_kpool_always_select_tail' is false: "));
+  EXPECT_EQ(read(config, {{"indexer_types", {"full", "shared", "full"}}}).messages,
+            "layer 1 has no indexer and no layer before it to take positions from\n");
+}
+
 TEST(HyperParams, StreamsOfAltUpAndSparseGates) {
   const json config = json::parse(
       ktx::testing::read_file(source_dir() + "/tests/models/synthetic/gemma3n/config.json"));

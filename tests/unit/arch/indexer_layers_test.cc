@@ -15,7 +15,7 @@ struct Read {
   std::string messages;
 };
 
-Read read(json config, size_t layers) {
+Read read(json config, const std::vector<bool>& attends) {
   config["model_type"] = "glm_moe_dsa";
   const auto parsed = input::HfConfig::parse(config.dump(), "config.json");
   EXPECT_TRUE(parsed.ok());
@@ -24,9 +24,13 @@ Read read(json config, size_t layers) {
   DiagSink diags;
   ConfigReader reader(*family, *parsed, diags);
   Read out;
-  for (const bool full : layers_with_indexers(reader, layers)) out.full += full ? 'F' : 'S';
+  for (const bool full : layers_with_indexers(reader, attends)) out.full += full ? 'F' : 'S';
   for (const Diagnostic& diag : diags.all()) out.messages += diag.message + "\n";
   return out;
+}
+
+Read read(const json& config, size_t layers) {
+  return read(config, std::vector<bool>(layers, true));
 }
 
 TEST(IndexerLayers, AreAllUnlessAKeySaysOtherwise) {
@@ -42,6 +46,18 @@ TEST(IndexerLayers, AreThoseOfAListAPatternOrAPeriod) {
   EXPECT_EQ(read({{"index_topk_freq", 3}}, 8).full, "FFSSFSSF");
   const json all = {{"indexer_types", types}, {"index_topk_pattern", "FFFF"}};
   EXPECT_EQ(read(all, 4).full, "FSFS") << "the list comes first";
+}
+
+// The first of those that attend needs one, whatever a key says of those before it.
+TEST(IndexerLayers, AreAmongThoseThatAttend) {
+  const std::vector<bool> attends = {false, true, false, true};
+  const json behind = {{"indexer_types", {"shared", "full", "shared", "shared"}}};
+  EXPECT_EQ(read(behind, attends).messages, "");
+  EXPECT_EQ(read(behind, attends).full, "SFSS");
+  const json none = {{"indexer_types", {"full", "shared", "full", "full"}}};
+  EXPECT_NE(read(none, attends).messages.find("layer 1 has no indexer and no layer before it"),
+            std::string::npos);
+  EXPECT_EQ(read(json::object(), {false, false}).messages, "");
 }
 
 TEST(IndexerLayers, MistakesAreErrors) {

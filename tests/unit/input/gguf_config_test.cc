@@ -82,6 +82,27 @@ class GgufConfig : public ::testing::Test {
   DiagSink diags_;
 };
 
+// Converters disagree what its architecture is called.
+TEST_F(GgufConfig, AnArchitectureMayHaveTwoNames) {
+  for (const std::string arch : {"glm5next", "glm5-next"}) {
+    SCOPED_TRACE(arch);
+    tiny_ = {};
+    set(gguf_str("general.architecture", arch));
+    set(gguf_u32(arch + ".block_count", 2));
+    set(gguf_u32(arch + ".attention.indexer.kpool", 8));
+    set(gguf_u32(arch + ".rope.dimension_count", 0));
+    set(gguf_u32(arch + ".attention.key_length_mla", 48));
+    set(gguf_u32(arch + ".leading_dense_block_count", 1));
+    tensor("blk.1.indexer.attn_k.weight", {64, 32});
+    const HfConfig config = derive();
+    EXPECT_EQ(config.model_type(), "glm5_next");
+    EXPECT_EQ(config.i64("index_kpool"), 8);
+    EXPECT_EQ(config.i64("qk_rope_head_dim"), 0);
+    EXPECT_EQ(config.i64("qk_nope_head_dim"), 48);
+    EXPECT_EQ(config.i64("first_k_dense_replace"), 1);
+  }
+}
+
 TEST_F(GgufConfig, EqualSidesAreSilent) {
   const HfConfig config = merge(kSame);
   EXPECT_EQ(messages(), "");

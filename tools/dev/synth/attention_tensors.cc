@@ -1,6 +1,8 @@
 // Attention over heads, over a latent, over compressed entries, and its indexers.
 #include "tools/dev/synth/model_tensors.h"
 
+#include <fmt/format.h>
+
 namespace ktx::synth {
 namespace {
 
@@ -10,6 +12,10 @@ void add_indexer(const ModelShape& s, TensorMaker& t, int64_t layer, const std::
   t.ones(indexer + "k_norm.weight", s.index_dim);
   t.noise(indexer + "k_norm.bias", s.index_dim, 0.02f);
   t.matrix(indexer + "proj.weight", layer, {s.hidden, s.index_heads});
+  if (s.index_pool == 0) return;
+  const std::string pools = fmt::format("blk.{}.indexer_compressor_", layer);
+  t.matrix(pools + "gate.weight", layer, {s.hidden, s.index_dim});
+  t.noise(pools + "ape.weight", {s.index_dim, s.index_pool}, 0.1f);
 }
 
 void add_block_indexer(const ModelShape& s, TensorMaker& t, int64_t layer,

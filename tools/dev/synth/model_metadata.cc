@@ -133,29 +133,31 @@ void add_indexer_metadata(const ModelShape& s, Metadata& m) {
     return;
   }
   m.u32("attention.indexer.top_k", s.config.i64("index_topk").value_or(2048));
+  if (s.index_pool > 0) m.u32("attention.indexer.kpool", s.index_pool);
   if (!s.family->has_gguf_key("attention.indexer.types")) return;
   std::vector<uint32_t> types;
-  for (int64_t i = 0; i < s.layers; ++i) types.push_back(s.has_indexer(i));
+  for (int64_t i = 0; i < s.layers; ++i) types.push_back(s.is_full_indexer(i));
   m.writer.add_u32s(s.arch + ".attention.indexer.types", types);
+}
+
+void add_streams_metadata(const ModelShape& s, Metadata& m) {
+  const std::vector<float> limits(static_cast<size_t>(s.layers),
+                                  static_cast<float>(s.config.f64("swiglu_limit").value_or(10)));
+  m.writer.add_f32s(s.arch + ".swiglu_clamp_exp", limits);
+  m.writer.add_f32s(s.arch + ".swiglu_clamp_shexp", limits);
+  m.u32("hyper_connection.count", s.streams);
+  m.u32("hyper_connection.sinkhorn_iterations", s.config.i64("hc_sinkhorn_iters").value_or(20));
+  m.f32("hyper_connection.epsilon", s.config.f64("hc_eps").value_or(1e-6));
 }
 
 void add_compressed_metadata(const ModelShape& s, Metadata& m) {
   std::vector<int32_t> rates;
-  std::vector<float> limits;
-  for (int64_t i = 0; i < s.layers; ++i) {
-    rates.push_back(static_cast<int32_t>(s.every_of(i)));
-    limits.push_back(static_cast<float>(s.config.f64("swiglu_limit").value_or(10)));
-  }
+  for (int64_t i = 0; i < s.layers; ++i) rates.push_back(static_cast<int32_t>(s.every_of(i)));
   m.writer.add_i32s(s.arch + ".attention.compress_ratios", rates);
-  m.writer.add_f32s(s.arch + ".swiglu_clamp_exp", limits);
-  m.writer.add_f32s(s.arch + ".swiglu_clamp_shexp", limits);
   m.f32("attention.compress_rope_freq_base", s.config.f64("compress_rope_theta").value_or(160000));
   m.u32("attention.q_lora_rank", s.q_rank);
   m.u32("attention.output_group_count", s.out_groups);
   m.u32("attention.output_lora_rank", s.out_rank);
-  m.u32("hyper_connection.count", s.streams);
-  m.u32("hyper_connection.sinkhorn_iterations", s.config.i64("hc_sinkhorn_iters").value_or(20));
-  m.f32("hyper_connection.epsilon", s.config.f64("hc_eps").value_or(1e-6));
   m.u32("hash_layer_count", s.config.i64("num_hash_layers").value_or(3));
   m.u32("expert_shared_count", s.shared_count());
   m.u32("expert_gating_func", 4);
@@ -351,6 +353,7 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
   }
   if (s.has_altup()) add_altup_metadata(s, m);
   if (s.index_heads > 0) add_indexer_metadata(s, m);
+  if (s.streams > 0 && !s.has_altup()) add_streams_metadata(s, m);
   if (s.is_compressed()) add_compressed_metadata(s, m);
   if (s.delta_value_heads > 0) add_delta_metadata(s, m);
   if (s.space_heads > 0) add_state_space_metadata(s, m);

@@ -104,10 +104,12 @@ bool ModelShape::has_feed_forward(int64_t layer) const {
 
 bool ModelShape::has_indexer(int64_t layer) const {
   if (!is_mla()) return index_heads > 0 && kind_of(layer) == "sparse_attention";
+  return index_heads > 0 && is_full_indexer(layer) && !(by_channel && has_delta_net(layer));
+}
+
+bool ModelShape::is_full_indexer(int64_t layer) const {
   const auto types = config.strings("indexer_types");
-  const bool full =
-      !types || layer >= std::ssize(*types) || (*types)[static_cast<size_t>(layer)] == "full";
-  return index_heads > 0 && full;
+  return !types || layer >= std::ssize(*types) || (*types)[static_cast<size_t>(layer)] == "full";
 }
 
 bool ModelShape::has_own_keys(int64_t layer) const {
@@ -225,7 +227,8 @@ Status ModelShape::read_sizes() {
   if (is_mla()) {
     q_rank = config.i64("q_lora_rank").value_or(0);
     kv_rank = KTX_TRY(need("kv_lora_rank"));
-    rope = KTX_TRY(need("qk_rope_head_dim"));
+    rope = family->has_role(ir::Role::Rotary) ? KTX_TRY(need("qk_rope_head_dim"))
+                                              : config.i64("qk_rope_head_dim").value_or(0);
     nope = KTX_TRY(need("qk_nope_head_dim"));
     v_dim = KTX_TRY(need("v_head_dim"));
   }
@@ -234,11 +237,12 @@ Status ModelShape::read_sizes() {
     rope = KTX_TRY(need("qk_rope_head_dim"));
     out_groups = KTX_TRY(need("o_groups"));
     out_rank = KTX_TRY(need("o_lora_rank"));
-    streams = config.i64("hc_mult").value_or(4);
   }
+  if (family->has_role(ir::Role::AttentionStreams)) streams = config.i64("hc_mult").value_or(4);
   if (family->has_role(ir::Role::Indexer)) {
     index_heads = KTX_TRY(need("index_n_heads"));
     index_dim = KTX_TRY(need("index_head_dim"));
+    if (family->has_config_key("index_kpool")) index_pool = KTX_TRY(need("index_kpool"));
   }
   if (family->has_config_key("first_k_dense_replace")) {
     dense = config.i64("first_k_dense_replace").value_or(0);

@@ -43,6 +43,7 @@ struct ModelShape {
   std::string scoring;
   int64_t q_rank = 0, kv_rank = 0, rope = 0, nope = 0, v_dim = 0;
   int64_t index_heads = 0, index_dim = 0;  // of indexers; no heads: the model has none
+  int64_t index_pool = 0;                  // positions that they choose together
   int64_t out_groups = 0, out_rank = 0;    // of compressed attention; 0: it is none
   int64_t streams = 0, laurel_rank = 0;    // of hyper-connections, or of AltUp, which has a rank
   bool tied = false;
@@ -79,6 +80,7 @@ struct ModelShape {
   int64_t space_channels() const { return space_width() + 2 * space_groups * space_state; }
   // All layers, or those that the config lists as full.
   bool has_indexer(int64_t layer) const;
+  bool is_full_indexer(int64_t layer) const;  // as the config says it of layers without one, too
   int64_t delta_width() const { return delta_value_heads * delta_dim; }
   int64_t delta_channels() const { return 2 * delta_key_heads * delta_dim + delta_width(); }
   // The layers at the end have none; one for multi-token prediction behind them has.

@@ -102,7 +102,9 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
   t.norm(ir::Role::MlpPostNorm, layer, s.hidden);
   t.norm(ir::Role::MlpSumNorm, layer, s.hidden);
   for (const char* part : {"hc_attn", "hc_ffn"}) {
-    if (s.is_compressed()) add_streams(s, t, blk + part, s.streams * (s.streams + 2), 3);
+    if (s.streams > 0 && !s.has_altup()) {
+      add_streams(s, t, blk + part, s.streams * (s.streams + 2), 3);
+    }
   }
   if (s.has_altup()) add_altup(s, t, layer, blk);
   if (s.layer_input > 0) {
