@@ -256,7 +256,8 @@ TEST_P(SparseAttentionCache, AGpuAnswersAsTheCpuDoes) {
         const StepOpInfo& op = info(static_cast<StepOp>(step.op));
         const bool of_experts = op.name.find("expert") != std::string_view::npos;
         const bool moves = op.op == StepOp::Quantize || op.op == StepOp::Transfer;
-        if (of_experts || moves || op.op == StepOp::Embed) continue;
+        const bool embeds = op.op == StepOp::Embed || op.op == StepOp::Scale;  // to all streams
+        if (of_experts || moves || embeds) continue;
         EXPECT_EQ(engine->plan().string(step.device), "cuda:0") << op.name;
       }
       Session s = session(*engine);

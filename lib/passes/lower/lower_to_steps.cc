@@ -213,27 +213,30 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, const char
   return normed;
 }
 
+// The sum of the terms: in the one that is on the device, if there is one.
+View Lowering::sum_on(const std::string& device, const Terms& terms) {
+  const auto there = std::ranges::find(terms, device, &Term::device);
+  const Term& first = there == terms.end() ? terms[0] : *there;
+  for (const Term& t : terms) {
+    if (&t != &first) add(t, first.view);
+  }
+  return first.view;
+}
+
 // Each term by itself, or what a post-norm or a factor makes of their sum, which is made where the
-// norm, or else the layer's stream, is.
+// norm, or else the layer's stream, is; or their sum for all residual streams, where these are.
 Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms& terms) {
   if (const Module* streams =
           modules_.child(layer, post_norm == Role::AttentionPostNorm ? Role::AttentionStreams
                                                                      : Role::MlpStreams)) {
-    const View sum = terms[0].view;
-    for (size_t i = 1; i < terms.size(); ++i) add(terms[i], sum);
-    mix_streams(*streams, sum);
+    mix_streams(*streams, sum_on(streams->decision.device, terms));
     return {};
   }
   const Module* post = modules_.child(layer, post_norm);
   const float scale = modules_.facts.residual_scale;
   if (post || scale != 1) {
     const Module& changed = post ? *post : layer;
-    const auto there = std::ranges::find(terms, changed.decision.device, &Term::device);
-    const Term& first = there == terms.end() ? terms[0] : *there;
-    const View sum = first.view;
-    for (const Term& t : terms) {
-      if (&t != &first) add(t, sum);
-    }
+    const View sum = sum_on(changed.decision.device, terms);
     if (post) KTX_TRY(norm(*post, sum, sum));
     if (scale != 1) scale_by(changed, sum, scale);
     add({&changed, sum}, x_);

@@ -121,6 +121,7 @@ class Lowering {
   Result<Terms> lower_mixers(const Module& layer, View in);
   Result<View> part_input(const Module& layer, Role pre_norm, const char* value_name);
   Result<Term> term(const Module& parent, Role role, View in, const char* value_name);
+  View sum_on(const std::string& device, const Terms& terms);
   Status add_to_stream(const Module& layer, Role post_norm, const Terms& terms);
   void add(const Term& t, View sum) {
     emit_on(t.device, *t.module, StepOp::Add, {sum, t.view}, {sum}, {}, NoAttrs{});
