@@ -165,19 +165,39 @@ bool has_table_whole(const PricedModel& model, const Placement& placement, const
   });
 }
 
-// Residual streams of hyper-connections and of AltUp, which one GPU keeps.
+// Residual streams of hyper-connections, which one GPU keeps.
 bool is_of_streams(const ir::Module& module) {
-  static constexpr ir::Role kRoles[] = {ir::Role::StreamsNorm,      ir::Role::AltUp,
-                                        ir::Role::AltUpRouter,      ir::Role::AltUpRouterNorm,
-                                        ir::Role::AltUpPredictProj, ir::Role::AltUpCorrectProj,
-                                        ir::Role::AltUpEmbedProj,   ir::Role::AltUpUnembedProj};
   return std::holds_alternative<ir::StreamsInfo>(module.info) ||
-         std::ranges::count(kRoles, module.role) > 0;
+         module.role == ir::Role::StreamsNorm;
+}
+bool is_of_altup(const ir::Module& module) {
+  static constexpr ir::Role kRoles[] = {ir::Role::AltUp,
+                                        ir::Role::AltUpRouter,
+                                        ir::Role::AltUpRouterNorm,
+                                        ir::Role::AltUpPredictProj,
+                                        ir::Role::AltUpCorrectProj,
+                                        ir::Role::AltUpEmbedProj,
+                                        ir::Role::AltUpUnembedProj};
+  return std::ranges::count(kRoles, module.role) > 0;
+}
+
+// Where GPUs divide parts of layers, sums go to one stream of several at a time, which split-steps
+// has not: AltUp is the CPU's then.
+void keep_altup_whole(const PricedModel& model, Placement& placement) {
+  const bool divided = std::ranges::any_of(
+      placement.of_module, [](const ModulePlace& place) { return !place.team.empty(); });
+  for (const ir::Module& module : model.modules.modules) {
+    if (!divided || !is_of_altup(module)) continue;
+    ModulePlace& place = placement.at(model.modules, module);
+    place.device = place.device.cpu_beside();
+    place.team.clear();
+  }
 }
 
 // A part of a layer that GPUs would divide, and of which a module has gone to the CPU, is computed
 // by the first GPU; so are residual streams.
 void keep_units_whole(const PricedModel& model, Placement& placement) {
+  keep_altup_whole(model, placement);
   std::set<const ir::Module*> broken;
   const ir::Module* head = model.modules.child(model.modules.root(), ir::Role::Head);
   if (head != nullptr && has_table_whole(model, placement, *head)) broken.insert(head);
