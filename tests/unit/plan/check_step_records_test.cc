@@ -608,7 +608,10 @@ TEST_F(OpLies, AboutWhichChoicesAreGrouped) {
   EXPECT_THAT(error({4, 2, 1, 2}), HasSubstr("ranks is 2"));
   EXPECT_THAT(error({4, 2, 0, 1}, 4), HasSubstr("4 bytes of attributes"));
   EXPECT_THAT(error({4, 2, 0, 1}, 10), HasSubstr("10 bytes of attributes"));
-  EXPECT_THAT(error({4, 2, 0, 1}, 20), HasSubstr("20 bytes of attributes"));
+  EXPECT_THAT(error({4, 2, 0, 1}, 20), StrEq(""));
+  EXPECT_THAT(error({4, 2, 0, 0, 1}, 20), HasSubstr("guests without places"));
+  EXPECT_THAT(error({4, 2, 0, 0, 2}, 20), HasSubstr("guests is 2"));
+  EXPECT_THAT(error({4, 2, 0, 1}, 24), HasSubstr("24 bytes of attributes"));
 }
 
 // A second grouping between the two products of the experts, whose order has other offsets.
