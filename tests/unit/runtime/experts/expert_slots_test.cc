@@ -55,7 +55,7 @@ TEST(ExpertSlots, WhatMayNotGoStays) {
 
 TEST(ExpertSlots, OldUsesFadeAway) {
   ExpertSlots slots = full({8, 0});
-  slots.age(static_cast<int64_t>(2 * ExpertSlots::kHalfLife));
+  slots.age(static_cast<int64_t>(2 * UseCounts::kHalfLife));
   EXPECT_NEAR(slots.count_of(0), 2, 1e-9);
   slots.count(1, 3);
   EXPECT_THAT(taken(slots, 1), ElementsAre(0));
@@ -69,7 +69,7 @@ TEST(ExpertSlots, CountsLastAsLongAsARunDoes) {
     slots.age(1);
   }
   // The sum of a geometric series.
-  const double sum = 1 / (std::exp2(1 / ExpertSlots::kHalfLife) - 1);
+  const double sum = 1 / (std::exp2(1 / UseCounts::kHalfLife) - 1);
   EXPECT_NEAR(slots.count_of(0), sum, 1e-6 * sum);
   EXPECT_NEAR(slots.count_of(1), 2 * sum, 1e-6 * sum);
   EXPECT_THAT(slots.by_count(), ElementsAre(1, 0));
