@@ -108,6 +108,9 @@ Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa
 Result<MixStreamsFn> find_mix_streams(std::string_view family, Isa isa) {
   return find<MixStreamsArgs>(family, isa);
 }
+Result<AttendStreamsFn> find_attend_streams(std::string_view family, Isa isa) {
+  return find<AttendStreamsArgs>(family, isa);
+}
 Result<RowsFn> find_rows(std::string_view family, Isa isa) {
   return find<RowsArgs>(family, isa);
 }

@@ -4,7 +4,7 @@
 //   kv_store:  key and value of token t go to position[t] of sequence[t]
 //   attention: y[t, h] = sum over p in [first, position[t]] of softmax_p(score(t, h, p)) * value[p,
 //   g]
-//              score = scale * q[t, h] . key[p, g], bent by softcap
+//              score = scale * q[t, h] . key[p, g], bent by softcap, less alibi's part
 //              with g = h / (heads / kv_heads), first = first_position(attrs, position[t])
 //
 // Text attention: tokens see those behind them, too, the last one at last_position(), which has

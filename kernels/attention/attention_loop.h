@@ -379,7 +379,7 @@ void take_span_of(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows)
     load_keys<D, type>(s, attrs.key_dim, skip, count, keys, ahead);
     load_values<D, type>(s, attrs.value_dim, skip, count, values, ahead);
     return each([&](int64_t r, auto size, const auto& seen) KTX_ALWAYS_INLINE {
-      take_positions<D, decltype(size)::value>(span, attrs, rows + r, seen);
+      take_positions<D, decltype(size)::value>(span, attrs, begin, rows + r, seen);
     });
   }
   alignas(64) Scores scores[kMostRows<V>];
@@ -394,7 +394,7 @@ void take_span_of(const Tile<D>& tile, int64_t begin, int64_t end, Row<D>* rows)
     });
   }
   each([&](int64_t r, auto size, const auto& seen) KTX_ALWAYS_INLINE {
-    weigh_scores<D, decltype(size)::value>(scores + r, attrs, seen, rows + r);
+    weigh_scores<D, decltype(size)::value>(scores + r, attrs, seen, begin, rows + r);
   });
   for (int64_t j = stripe; j < count; j += kStripe) {
     const int64_t from = j < skip ? skip : j, to = j + kStripe < count ? j + kStripe : count;
@@ -488,6 +488,10 @@ KTX_INLINE Reach make_rows(const Tile<D>& tile, Row<D>* rows, const Place& o) {
       const int64_t r = first + i;
       const int64_t seen = tile.first(r), positions = tile.positions(r);
       rows[r] = {kTogether ? q : q + i * s.key_pad, seen, positions, o(r), 0, 0};
+      if (a.attrs.alibi > 0) {
+        rows[r].slope = alibi_slope(a.attrs, tile.head(r)) * D::kUnit;
+        rows[r].own = a.kv.position[tile.token(r)];
+      }
       reach.first = seen < reach.first ? seen : reach.first;
       reach.end = positions > reach.end ? positions : reach.end;
       const float* in = a.q + tile.token(r) * a.q_stride + tile.head(r) * a.attrs.key_dim;

@@ -39,6 +39,8 @@ void attend(const Cache& cache, int64_t head, const float* q, double* sum_of_val
   const AttentionAttrs& attrs = cache.args.attrs;
   const int64_t first = first_position(attrs, cache.args.kv.position[cache.token]);
   const int64_t last = last_seen(cache.args, cache.token);
+  const int64_t own = cache.args.kv.position[cache.token];
+  const double slope = attrs.alibi > 0 ? alibi_slope(attrs, head) : 0;
   double largest = -INFINITY, sum = 0;
   for (int64_t d = 0; d < attrs.value_dim; ++d) sum_of_values[d] = 0;
   for (int64_t p = first; p <= last; ++p) {
@@ -48,6 +50,7 @@ void attend(const Cache& cache, int64_t head, const float* q, double* sum_of_val
     }
     score *= attrs.scale;
     if (attrs.softcap > 0) score = attrs.softcap * std::tanh(score / attrs.softcap);
+    score -= slope * static_cast<double>(std::abs(own - p));
     if (score > largest) {
       const double shrink = std::exp(largest - score);
       sum *= shrink;

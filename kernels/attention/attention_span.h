@@ -53,6 +53,8 @@ struct Row {
   float* o;
   float largest;
   float sum;
+  float slope = 0;  // of alibi, in units of D
+  int64_t own = 0;  // the token's position
 };
 
 // A row's scores and then its weights; what is written past its positions fits in.
@@ -106,6 +108,19 @@ KTX_INLINE void cap_scores(float* scores, int64_t begin, int64_t end, float soft
   const typename V::F to_unit = V::set1(softcap * D::kUnit);
   for (int64_t j = begin; j < end; j += 16) {
     V::store(scores + j, V::mul(to_unit, tanh16<V>(V::mul(V::load(scores + j), from_unit))));
+  }
+}
+
+// score loses slope * the distance to the token, which is at position `own` of the span.
+template <class D>
+KTX_INLINE void slope_scores(float* scores, int64_t begin, int64_t end, float slope, int64_t own) {
+  using V = typename D::V;
+  static constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const typename V::F lanes = V::load(kLanes), down = V::set1(-slope);
+  for (int64_t j = begin; j < end; j += 16) {
+    const typename V::F ahead = V::add(V::set1(static_cast<float>(j - own)), lanes);
+    const typename V::F distance = V::max(ahead, V::sub(V::zero(), ahead));
+    V::store(scores + j, V::fma(distance, down, V::load(scores + j)));
   }
 }
 
@@ -213,23 +228,27 @@ KTX_INLINE void weigh_values(const Span<D>& span, int64_t value_dim, const Row<D
   }
 }
 
-// Scores of a group of R rows, which sees one position at least, become weights.
+// Scores of a group of R rows, which sees one position at least of the span from `begin` on, become
+// weights.
 template <class D, int R>
 KTX_INLINE void weigh_scores(Scores* scores, const AttentionAttrs& attrs, const Seen<R>& seen,
-                             Row<D>* rows) {
+                             int64_t begin, Row<D>* rows) {
   for (int r = 0; attrs.softcap > 0 && r < R; ++r) {
     cap_scores<D>(scores[r], seen.begin, seen.row_end[r], attrs.softcap);
+  }
+  for (int r = 0; attrs.alibi > 0 && r < R; ++r) {
+    slope_scores<D>(scores[r], seen.begin, seen.row_end[r], rows[r].slope, rows[r].own - begin);
   }
   weights_of<D, R>(scores, seen, rows);
 }
 
 // A group of R rows takes the positions of the span that it sees, one at least.
 template <class D, int R>
-void take_positions(const Span<D>& span, const AttentionAttrs& attrs, Row<D>* rows,
+void take_positions(const Span<D>& span, const AttentionAttrs& attrs, int64_t begin, Row<D>* rows,
                     const Seen<R>& seen) {
   alignas(64) Scores scores[R];
   score_rows<D, R>(span, attrs.scale, rows, seen.begin, seen.end, scores);
-  weigh_scores<D, R>(scores, attrs, seen, rows);
+  weigh_scores<D, R>(scores, attrs, seen, begin, rows);
   weigh_values<D, R>(span, attrs.value_dim, rows, scores, seen, seen.begin, seen.end);
 }
 

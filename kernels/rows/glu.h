@@ -30,8 +30,16 @@ KTX_CPU_AND_GPU inline float row_softplus(float x) {
   return x > 20 ? x : log1pf(expf(x));
 }
 
+// limit * tanh(x / limit); limit = 0: x.
+KTX_CPU_AND_GPU inline float row_bent(float x, float limit) {
+  return limit == 0 ? x : limit * tanhf(x / limit);
+}
+
 // A gated linear unit (GluAttrs).
 KTX_CPU_AND_GPU inline float row_glu(const GluAttrs& a, float gate, float up) {
+  if (a.activation == static_cast<int32_t>(Activation::Situ)) {
+    return row_bent(gate, a.limit) * row_sigmoid(gate) * row_bent(up, a.up_limit);
+  }
   if (a.activation == static_cast<int32_t>(Activation::SiluUpTo)) gate = row_silu(gate);
   if (a.limit > 0) {
     gate = gate > a.limit ? a.limit : gate;

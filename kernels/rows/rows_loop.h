@@ -67,6 +67,22 @@ KTX_INLINE void glu_rows(const RowsArgs& a, float limit) {
       });
 }
 
+// limit * tanh(x / limit); limit = 0: x.
+template <class V>
+KTX_INLINE typename V::F bent16(typename V::F x, float limit) {
+  if (limit == 0) return x;
+  return V::mul(V::set1(limit), tanh16<V>(V::div(x, V::set1(limit))));
+}
+
+template <class V>
+KTX_INLINE void situ_rows(const RowsArgs& a, const GluAttrs& attrs) {
+  each_row<V>(
+      a, [=](typename V::F gate, typename V::F up) __attribute__((always_inline)) {
+        const typename V::F open = V::mul(bent16<V>(gate, attrs.limit), sigmoid16<V>(gate));
+        return V::mul(open, bent16<V>(up, attrs.up_limit));
+      });
+}
+
 template <class V>
 void glu(const RowsArgs& a) {
   const GluAttrs& attrs = *std::get_if<GluAttrs>(&a.attrs);
@@ -85,6 +101,8 @@ void glu(const RowsArgs& a) {
       return glu_rows<V, Activation::Relu>(a, attrs.limit);
     case Activation::SiluUpTo:
       return glu_rows<V, Activation::SiluUpTo>(a, attrs.limit);
+    case Activation::Situ:
+      return situ_rows<V>(a, attrs);
   }
 }
 
@@ -118,10 +136,12 @@ KTX_INLINE typename V::F unit16(typename V::F x) {
     return gelu_erf16<V>(x);
   } else if constexpr (function == UnitFunction::Relu) {
     return V::max(V::zero(), x);
-  } else {
-    static_assert(function == UnitFunction::ReluSquared);
+  } else if constexpr (function == UnitFunction::ReluSquared) {
     const F positive = V::max(V::zero(), x);
     return V::mul(positive, positive);
+  } else {
+    static_assert(function == UnitFunction::Tanh);
+    return tanh16<V>(x);
   }
 }
 
@@ -134,15 +154,6 @@ KTX_INLINE void unit_rows(const RowsArgs& a) {
     for (; i + 16 <= a.width; i += 16) V::store(y + i, unit16<V, function>(V::load(x + i)));
     const int64_t n = a.width - i;
     if (n > 0) V::store_part(y + i, n, unit16<V, function>(V::load_part(x + i, n)));
-  }
-}
-
-// One by one: tanh16 is not right to a share of small results, and only rows of whole texts have
-// it.
-KTX_INLINE void tanh_rows(const RowsArgs& a) {
-  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    const float* x = a.in[0].data + t * a.in[0].stride;
-    for (int64_t i = 0; i < a.width; ++i) a.y[t * a.y_stride + i] = __builtin_tanhf(x[i]);
   }
 }
 
@@ -160,7 +171,7 @@ void activate(const RowsArgs& a) {
     case UnitFunction::ReluSquared:
       return unit_rows<V, UnitFunction::ReluSquared>(a);
     case UnitFunction::Tanh:
-      return tanh_rows(a);
+      return unit_rows<V, UnitFunction::Tanh>(a);
   }
 }
 

@@ -4,14 +4,17 @@
 //   stream_weights     weights = [pre | post | comb] of a row of mixes
 //   collapse_streams   y[h] = sum over s of weights[s] * x[s][h]
 //   altup_weights      weights = [post | comb] of a row of coefficients (AltUpWeightsAttrs)
+//   attend_streams     y[h] = sum over s of share[s] * x[s][h] (AttendStreamsAttrs)
 //   mix_streams        y[d][h] = post[d] * part[h] + sum over s of comb[s][d] * x[s][h],
 //                      weights = [post | comb], comb row by row
 //
 // Sums rise over s and are F32 (weights: double, rounded once at the end); an output depends on its
-// own row alone. weights may be mixes, y of mix_streams x.
+// own row alone. weights may be mixes, y of mix_streams x. The shares of attend_streams are made in
+// double of F32 sums, its first stream comes last.
 //
 // Hyper-connections: Zhu et al. 2024 (arXiv 2409.19606); with matrices of Sinkhorn and Knopp as in
-// DeepSeek-V4. AltUp: Baykal et al. 2023 (arXiv 2301.13310), as in Gemma 3n.
+// DeepSeek-V4. AltUp: Baykal et al. 2023 (arXiv 2301.13310), as in Gemma 3n. Attention residuals:
+// Kimi Team 2026 (arXiv 2603.15031), in blocks of layers as in Kimi-K3.
 #pragma once
 
 #include <cstdint>
@@ -79,10 +82,26 @@ struct MixStreamsArgs {
 };
 using MixStreamsFn = void (*)(const MixStreamsArgs&);
 
-// Families: "stream_weights", "altup_weights", "collapse_streams", "mix_streams".
+struct AttendStreamsArgs {
+  const float* x[kMaxStreams] = {};  // each [T, width]
+  int64_t x_stride[kMaxStreams] = {};
+  int32_t streams = 1;           // at most kMaxStreams
+  const float* score = nullptr;  // [width]
+  float* y = nullptr;            // [T, width]
+  int64_t y_stride = 0;
+  int64_t width = 0;
+  AttendStreamsAttrs attrs;
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+};
+using AttendStreamsFn = void (*)(const AttendStreamsArgs&);
+
+// Families: "stream_weights", "altup_weights", "collapse_streams", "mix_streams",
+// "attend_streams".
 Result<StreamWeightsFn> find_stream_weights(std::string_view family, Isa isa);
 Result<AltUpWeightsFn> find_altup_weights(std::string_view family, Isa isa);
 Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa);
 Result<MixStreamsFn> find_mix_streams(std::string_view family, Isa isa);
+Result<AttendStreamsFn> find_attend_streams(std::string_view family, Isa isa);
 
 }  // namespace ktx::kernels

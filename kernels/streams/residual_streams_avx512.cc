@@ -7,12 +7,16 @@ namespace ktx::kernels {
 
 void collapse_streams_avx512(const CollapseStreamsArgs& a);
 void mix_streams_avx512(const MixStreamsArgs& a);
+void attend_streams_avx512(const AttendStreamsArgs& a);
 
 void collapse_streams_avx512(const CollapseStreamsArgs& a) {
   collapse_streams<Avx512>(a);
 }
 void mix_streams_avx512(const MixStreamsArgs& a) {
   mix_streams<Avx512>(a);
+}
+void attend_streams_avx512(const AttendStreamsArgs& a) {
+  attend_streams<Avx512>(a);
 }
 
 }  // namespace ktx::kernels

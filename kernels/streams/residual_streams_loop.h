@@ -2,7 +2,9 @@
 // Included by streams_<isa>.cc only.
 #pragma once
 
+#include "kernels/norm/rms_norm_loop.h"
 #include "kernels/streams/residual_streams.h"
+#include "kernels/streams/stream_shares.h"
 
 namespace ktx::kernels {
 namespace {
@@ -59,6 +61,38 @@ void mix_streams(const MixStreamsArgs& a) {
             }
             store_some<V>(a.y + t * a.y_stride + d * width + h, n, sum);
           }
+        });
+  }
+}
+
+template <class V>
+KTX_INLINE float product_of(const float* x, const float* w, int64_t n) {
+  auto sum = V::zero();
+  each16(
+      n, [&](int64_t h, int64_t count) __attribute__((always_inline)) {
+        sum = V::fma(load_some<V>(x + h, count), load_some<V>(w + h, count), sum);
+      });
+  return V::sum(sum);
+}
+
+template <class V>
+void attend_streams(const AttendStreamsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    StreamShares shares;
+    for (int32_t s = 0; s < a.streams; ++s) {
+      const float* x = a.x[s] + t * a.x_stride[s];
+      const float mean = sum_of_squares<V>(x, a.width) / static_cast<float>(a.width);
+      shares.add(mean, product_of<V>(x, a.score, a.width), a.attrs.eps);
+    }
+    shares.finish();
+    each16(
+        a.width, [&](int64_t h, int64_t n) __attribute__((always_inline)) {
+          auto sum = V::zero();
+          for (int32_t s = a.streams; s-- > 0;) {
+            const auto x = load_some<V>(a.x[s] + t * a.x_stride[s] + h, n);
+            sum = V::fma(V::set1(shares.of(s)), x, sum);
+          }
+          store_some<V>(a.y + t * a.y_stride + h, n, sum);
         });
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/streams/residual_streams.h"
+#include "kernels/streams/stream_shares.h"
 
 namespace ktx::kernels {
 
@@ -11,6 +12,7 @@ void stream_weights_scalar(const StreamWeightsArgs& a);
 void altup_weights_scalar(const AltUpWeightsArgs& a);
 void collapse_streams_scalar(const CollapseStreamsArgs& a);
 void mix_streams_scalar(const MixStreamsArgs& a);
+void attend_streams_scalar(const AttendStreamsArgs& a);
 
 namespace {
 
@@ -112,6 +114,29 @@ void mix_streams_scalar(const MixStreamsArgs& a) {
         for (int64_t s = 0; s < n; ++s) sum += comb[s * n + d] * x[s];
         a.y[t * a.y_stride + d * width + h] = sum;
       }
+    }
+  }
+}
+
+void attend_streams_scalar(const AttendStreamsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    StreamShares shares;
+    for (int32_t s = 0; s < a.streams; ++s) {
+      const float* x = a.x[s] + t * a.x_stride[s];
+      double squares = 0, product = 0;
+      for (int64_t h = 0; h < a.width; ++h) {
+        squares += double{x[h]} * x[h];
+        product += double{x[h]} * a.score[h];
+      }
+      shares.add(squares / static_cast<double>(a.width), product, a.attrs.eps);
+    }
+    shares.finish();
+    for (int64_t h = 0; h < a.width; ++h) {
+      float sum = 0;
+      for (int32_t s = a.streams; s-- > 0;) {
+        sum += shares.of(s) * a.x[s][t * a.x_stride[s] + h];
+      }
+      a.y[t * a.y_stride + h] = sum;
     }
   }
 }

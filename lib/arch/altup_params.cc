@@ -1,4 +1,5 @@
-// Streams of AltUp, low-rank residuals and gates of which a share is left out (Gemma 3n).
+// Streams of AltUp, low-rank residuals and gates of which a share is left out (Gemma 3n); attention
+// over earlier streams (Kimi-K3).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,10 +50,28 @@ class AltUpParams : ParamPart {
   }
 };
 
+class SourceParams : ParamPart {
+ public:
+  explicit SourceParams(const ParamPart& part) : ParamPart(part) {}
+
+  void read() {
+    p_.source_block = small("attn_res_block_size", 1, kMaxLayers);
+    const int32_t blocks = (p_.layers + p_.source_block - 1) / std::max(p_.source_block, 1);
+    if (blocks < kMaxStreams) return;
+    in_.fail(
+        fmt::format("'attn_res_block_size' {} makes {} blocks of {} layers, expected at most "
+                    "{}",
+                    p_.source_block, blocks, p_.layers, kMaxStreams - 1));
+  }
+};
+
 }  // namespace
 
 void read_altup(const ParamPart& part) {
   AltUpParams(part).read();
+}
+void read_sources(const ParamPart& part) {
+  SourceParams(part).read();
 }
 
 }  // namespace ktx::arch

@@ -63,6 +63,11 @@ class AttentionParams : ParamPart {
         small("qk_rope_head_dim", family_.has_role(ir::Role::Rotary) ? 2 : 0, kMaxHeadDim);
     p_.value_dim = small("v_head_dim", 1, kMaxHeadDim);
     expect_even("qk_rope_head_dim", p_.rope_dim);
+    p_.latent_norm_eps = family_.latent_norm_eps;
+    p_.output_gate = in_.flag("mla_use_output_gate").value_or(true);
+    if (!in_.flag("mla_use_nope").value_or(true)) {
+      in_.fail("'mla_use_nope' is false: rotated latent attention is not known for this family");
+    }
     if (family_.has_role(ir::Role::DeltaForget)) arch::read_channel_delta_nets(*this);
     if (family_.has_role(ir::Role::Indexer)) read_indexers();
   }

@@ -83,6 +83,7 @@ class Builder {
         }
       }
     }
+    add_layers(layer_rows);
     if (predicts_ || family_.is_draft_head()) return std::move(graph_);
     graph_.extra_tensors =
         binder_.leftovers(params_.layers, params_.rope.type == RopeType::LongRope);
@@ -223,6 +224,10 @@ class Builder {
         return p.shape(layer).experts && p.shared_width > 0;
       case When::MoeWithLatent:
         return p.shape(layer).experts && p.expert_latent > 0;
+      case When::LatentNorm:
+        return p.shape(layer).experts && p.expert_latent > 0 && p.latent_norm;
+      case When::OutputGate:
+        return p.shape(layer).attention && !p.shape(layer).delta_net && p.output_gate;
       case When::OwnKeys:
         return p.shape(layer).keys_of_layer < 0;
       case When::OwnValues:

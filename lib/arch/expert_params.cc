@@ -40,6 +40,7 @@ class ExpertPart : ParamPart {
       p_.shared_width = count * p_.expert_width;
     }
     p_.expert_latent = in_.integer_or_null("moe_latent_size", 1, kMaxWidth).value_or(0);
+    p_.latent_norm = in_.flag("latent_moe_use_norm").value_or(true);
     read_expert_layers();
     if (in_.number_or_null("router_logit_softcapping", 0, 1e6).value_or(0) > 0) {
       in_.fail("'router_logit_softcapping' is set: bent scores of experts are not known");

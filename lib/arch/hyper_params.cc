@@ -61,6 +61,7 @@ class Reader : ParamPart {
     }
     if (family_.has_role(ir::Role::AltUp)) arch::read_altup(*this);
     if (family_.has_role(ir::Role::AttentionStreams)) arch::read_streams(*this);
+    if (family_.has_role(ir::Role::HeadSources)) arch::read_sources(*this);
     read_biases();
     if (family_.has_role(ir::Role::Rotary)) {
       arch::read_rope(*this);
@@ -88,6 +89,7 @@ class Reader : ParamPart {
       p_.glu.limit = static_cast<float>(in_.number_or_null("swiglu_limit", 0, 1e6).value_or(0));
     }
     const std::string act = in_.text("hidden_act");
+    if (family_.activation == Activation::Situ) return read_situ(act);
     if (family_.gateless) return read_unit(act);
     if (act.empty()) return;
     if (act == "silu" || act == "swish") {
@@ -103,6 +105,17 @@ class Reader : ParamPart {
           "activations are not known",
           printable(act)));
     }
+  }
+
+  // Where the config has no limit of up, it is not bent.
+  void read_situ(const std::string& act) {
+    p_.glu.limit = static_cast<float>(in_.number("activation_situ_beta", 1e-6, 1e6));
+    p_.glu.up_limit =
+        static_cast<float>(in_.number_or_null("activation_situ_linear_beta", 0, 1e6).value_or(0));
+    if (act.empty() || act == "situ") return;
+    in_.fail(
+        fmt::format("'hidden_act' is '{}', expected situ: other activations are not known here",
+                    printable(act)));
   }
 
   // Of feed-forward parts without a gate.
@@ -182,6 +195,7 @@ class Reader : ParamPart {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };
     p_.attention_softcap = cap("attn_logit_softcapping");
+    p_.attention_alibi = family_.alibi;
     p_.logit_softcap = cap("final_logit_softcapping");
     if (const auto scalar = in_.number_or_null("query_pre_attn_scalar", 1e-6, 1e6)) {
       p_.attention_scale = 1 / std::sqrt(*scalar);

@@ -76,8 +76,9 @@ struct HyperParams {
   int64_t vocab = 0;
   int64_t context = 0;
   float norm_eps = 0;
-  float post_norm_eps = 0;   // of norms behind a part; 0: norm_eps
-  float mixer_norm_eps = 0;  // of norms within selective scans; 0: norm_eps
+  float post_norm_eps = 0;    // of norms behind a part; 0: norm_eps
+  float mixer_norm_eps = 0;   // of norms within selective scans; 0: norm_eps
+  float latent_norm_eps = 0;  // of latent attention's; 0: norm_eps
   bool interleaved_rope = false;
   families::QkNormKind qk_norms = families::QkNormKind::Head;
   bool parallel_parts = false;  // attention and feed-forward part read the same norm
@@ -88,6 +89,7 @@ struct HyperParams {
   int32_t local_rotary_dim = 0;
   double attention_scale = 0;  // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0, logit_softcap = 0;
+  float attention_alibi = 0;  // AttentionAttrs
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   PositionScaleAttrs grown_queries;
   PositionScaleAttrs grown_unrotated;  // of layers that are not rotated, by count_scale
@@ -131,12 +133,14 @@ struct HyperParams {
   float stream_eps = 0;
   bool mean_of_streams = false;  // is what the head reads
   int32_t active_stream = 0;     // of AltUp
+  int32_t source_block = 0;      // layers between streams that later layers read; 0: none
   int32_t laurel_rank = 0;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;
   int32_t gate = 0;         // enum HeadGate, of a gate that has a linear of its own
   bool head_gates = false;  // which has a number for each head
+  bool output_gate = true;  // of latent attention, where the family has one
   int32_t value_head = 0;   // of grouped-query attention; 0: head_dim
   float value_scale = 1;
   ir::DeltaNetInfo delta_net;      // of layers that have one
@@ -155,6 +159,7 @@ struct HyperParams {
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;
   int64_t expert_latent = 0;  // width that routed experts read and write; 0: hidden
+  bool latent_norm = true;    // of their sum, where the family has one
   int64_t expert_io() const { return expert_latent > 0 ? expert_latent : hidden; }
   int64_t shared_width = 0;  // of all shared experts together; 0: none
   RouterAttrs router;

@@ -84,24 +84,18 @@ class MixerParams : ParamPart {
       }
       return;
     }
-    // Counted from 1.
-    const auto layers = in_.config().ints("linear_attn_config.kda_layers");
-    if (!layers)
-      return in_.fail("neither 'layer_types' nor 'linear_attn_config.kda_layers' is there");
-    for (const int64_t layer : *layers) {
-      if (layer < 1 || layer > std::ssize(p_.shapes)) {
-        return in_.fail(fmt::format("'linear_attn_config.kda_layers' has {} of {} layers", layer,
-                                    p_.shapes.size()));
-      }
-      p_.shapes[static_cast<size_t>(layer) - 1].delta_net = true;
-    }
+    in_.fail(
+        "'layer_types' is missing, and no 'linear_attn_config.kda_layers' says which layers have "
+        "a delta net");
   }
 
   void read_decay_bound(ir::DeltaNetInfo& net) {
-    if (!family_.has_config_key("kda_decay_bound") || in_.config().is_null("kda_decay_bound")) {
-      return;
-    }
-    net.lower_bound = -static_cast<float>(in_.number("kda_decay_bound", 1e-6, 1e3));
+    if (!family_.has_config_key("kda_decay_bound")) return;
+    // Where a flag says whether there is a bound, its size is known.
+    const auto bound = family_.has_config_key("kda_safe_gate")
+                           ? in_.number("kda_decay_bound", 1e-6, 1e3)
+                           : in_.number_or_null("kda_decay_bound", 1e-6, 1e3).value_or(0);
+    net.lower_bound = -static_cast<float>(bound);
     if (!in_.flag("kda_safe_gate").value_or(true)) {
       in_.fail("'kda_safe_gate' is false: decays without a bound are not known here");
     }

@@ -69,6 +69,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::QProj:
       return {attention_input(p), q_width * (p.gated_attention ? 2 : 1)};
     case Role::AttentionGateProj:
+      if (mla && !p.head_gates) return {p.hidden, heads * p.value_dim};
       return {p.hidden, p.head_gates ? heads : q_width};
     case Role::DeltaQkvProj:
       return {p.hidden, p.delta_net.channels()};
@@ -163,9 +164,12 @@ ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperPa
     return {width, p.norm_eps, 1, false, p.qk_norms == QkNormKind::EachHead ? heads : 1};
   }
   if (role == Role::QRotatedNorm || role == Role::KRotatedNorm) width = layer.head_dim;
-  if (role == Role::QANorm) width = p.q_lora_rank;
+  if (role == Role::QANorm || role == Role::KvANorm) {
+    return {role == Role::QANorm ? p.q_lora_rank : p.kv_lora_rank,
+            p.latent_norm_eps > 0 ? p.latent_norm_eps : p.norm_eps};
+  }
   if (role == Role::DeltaNorm) width = p.delta_net.head_dim;
-  if (role == Role::KvANorm) width = p.kv_lora_rank;
+  if (role == Role::LatentNorm) width = p.expert_io();
   if (role == Role::GivenNorm) width = p.given_width;
   if (role == Role::VNorm) width = layer.head_dim;
   if (role == Role::SsmStepNorm || role == Role::SsmInputNorm || role == Role::SsmOutputNorm) {
@@ -250,6 +254,7 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.scale = static_cast<float>(p.attention_scale > 0 ? p.attention_scale : usual);
     info.window = layer.window;
     info.softcap = p.attention_softcap;
+    info.alibi = p.attention_alibi;
     info.rotated = layer.rotated;
     info.keys_of_layer = layer.keys_of_layer;
     info.keys_as_values = layer.keys_as_values;
@@ -309,6 +314,9 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     return streams(role, p);
   }
   if (role == Role::AltUp) return ir::AltUpInfo{p.streams, p.active_stream, p.hidden};
+  if (role == Role::AttentionSources || role == Role::MlpSources || role == Role::HeadSources) {
+    return ir::SourcesInfo{p.source_block, p.norm_eps, p.hidden};
+  }
   const bool entries = shape.every > 0 || p.index_pool > 0;
   if (role == Role::Compressor || (role == Role::Indexer && entries)) {
     return compressor(role, shape, p);
@@ -380,6 +388,7 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
     return {x->channels(), x->every};
   }
   if (const auto* x = std::get_if<ir::AltUpInfo>(&info)) return {x->hidden};
+  if (const auto* x = std::get_if<ir::SourcesInfo>(&info)) return {x->hidden};
   if (const auto* x = std::get_if<ir::StreamsInfo>(&info)) {
     const StreamWeightsAttrs attrs = x->attrs();
     if (name == "fn") return {x->streams * x->hidden, attrs.width()};

@@ -1,3 +1,7 @@
+// Ling of 2025 (BailingMoe): every layer has experts with shared ones, routed by a softmax. A GGUF
+// has its queries, keys and values apart, in the order of pairs, and its head normed where the
+// config says norm_head.
+//
 // Ling and Ring 2.0 (BailingMoeV2): the first layers dense, then DeepSeek V3's routing by groups
 // with shared experts. Queries, keys and values are one linear, their heads are normed, and a part
 // of each is rotated. Module names are those of the code beside the models' weights.
@@ -23,6 +27,19 @@ constexpr ModuleRow kFusedAttention[] = {
     norm(Role::KNorm, "L.attention.key_layernorm", "B.attn_k_norm.", When::QkNorm),
     linear(Role::OProj, "L.attention.dense", "B.attn_output.", When::Always, When::AttentionBias),
 };
+constexpr ModuleRow kPlainAttention[] = {
+    {Role::Attention, "L.attention", &kAttentionFlashSdpa},
+    linear(Role::QProj, "L.attention.q_proj", "B.attn_q.", When::Always, When::QkvBias),
+    linear(Role::KProj, "L.attention.k_proj", "B.attn_k.", When::Always, When::QkvBias),
+    linear(Role::VProj, "L.attention.v_proj", "B.attn_v.", When::Always, When::QkvBias),
+    linear(Role::OProj, "L.attention.dense", "B.attn_output.", When::Always, When::AttentionBias),
+};
+constexpr ModuleRow kPlainRouter[] = {
+    router("L.mlp.gate", &kGate, When::Moe),
+};
+constexpr std::span<const ModuleRow> kTreeV1[] = {
+    kCausalRoot,  kWordStem,    kPlainAttention, kDenseMlp,   kSparseMoe,
+    kExpertParts, kPlainRouter, kSharedExperts,  kLayerNorms, kTreeEnd};
 constexpr ModuleRow kRouter[] = {
     corrected_router("L.mlp.gate", &kGate, When::Moe),
 };
@@ -33,6 +50,14 @@ constexpr std::span<const ModuleRow> kTree[] = {
 constexpr std::span<const ConfigKey> kKeys[] = {
     kLlamaKeys,          kAttentionBiasKeys, kQkNormKeys,        kRopeScalingKeys,
     kDeepseekExpertKeys, kScaleKeys,         kSigmoidRoutingKeys};
+constexpr std::span<const ConfigKey> kKeysV1[] = {
+    kLlamaKeys,       kAttentionBiasKeys,    kRopeScalingKeys, kRoutedExpertKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kAlwaysNormalisedKeys, kSharedCountKeys, kFirstDenseKeys};
+constexpr ConfigDefault kDefaultsV1[] = {
+    {"attention_bias", "false"}, {"attention_out_bias", "false"}, {"first_k_dense_replace", "0"},
+    {"moe_layer_freq", "1"},     {"n_shared_experts", "0"},       {"norm_topk_prob", "true"},
+    {"rms_norm_eps", "1e-5"},    {"rope_theta", "600000"},
+};
 constexpr ConfigAlias kAliases[] = {
     {"num_experts", "n_routed_experts"},         {"num_local_experts", "n_routed_experts"},
     {"num_shared_experts", "n_shared_experts"},  {"score_function", "scoring_func"},
@@ -47,6 +72,18 @@ constexpr ConfigDefault kOwnDefaults[] = {
 constexpr auto kDefaults = join(kOwnDefaults, kSigmoidRoutingDefaults);
 
 }  // namespace
+
+const Family kBailingMoe = {
+    .architecture = "BailingMoeForCausalLM",
+    .model_types = "bailing_moe_v1",
+    .gguf_arch = "bailingmoe",
+    .module_k = "modeling_bailing_moe",
+    .bias = BiasKind::QkvByConfig,
+    .interleaved_rope = true,
+    .experts = {LayerPattern::FirstDense, "n_routed_experts", "moe_intermediate_size",
+                SharedKind::Count, RouterKind::SoftmaxByConfig},
+    .rows = {kTreeV1, kKeysV1, kDefaultsV1, kAliases},
+};
 
 const Family kBailingMoeV2 = {
     .architecture = "BailingMoeV2ForCausalLM",

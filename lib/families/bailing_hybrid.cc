@@ -25,7 +25,7 @@ constexpr ModuleRow kHeadGate[] = {
 };
 constexpr std::span<const ModuleRow> kTree[] = {
     kCausalStem,     kChannelDelta,    kForget,     kChannelDeltaStrength,
-    kDeltaGate,      kChannelDeltaEnd, kFullLatent, kFullQueries,
+    kDeltaGate,      kChannelDeltaEnd, kFullLatent, kFullLatentQueries,
     kFullLatentKeys, kHeadGate,        kDenseMlp,   kDeepseekMoe,
     kLayerNorms,     kTreeEnd};
 

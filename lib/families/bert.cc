@@ -3,6 +3,9 @@
 // learned positions and no gates; nomic-embed-text rotates and has gates, jina-embeddings-v3
 // rotates and has none. Some score texts. ModernBERT's norms stand before each part, but for that
 // of the first attention, which reads the normed embedding; most of its layers have a window.
+// jina-embeddings-v2 has no positions: scores of attention fall with the distance. Of its models
+// those for code are not loaded, with norms of queries and keys and a second one behind attention:
+// their GGUFs have the halves of gate and up in another order than llama.cpp computes them in.
 //
 // No rule files know them: their tree is by the names of decoders.
 #include "lib/families/layer_norm_rows.h"
@@ -55,6 +58,14 @@ constexpr std::span<const ModuleRow> kTreeJina3[] = {kRoot,      kEmbeddings,   
                                                      kBiasedQkv, kBiasedOutput, kBiasedMlp,
                                                      kSumNorms,  kModelRotary};
 
+constexpr ModuleRow kGatedMlp[] = {
+    {Role::Mlp, "L.mlp", &kMlp},
+    linear(Role::GateUpProj, "L.mlp.gate_up_proj", "B.ffn_up."),
+    linear(Role::DownProj, "L.mlp.down_proj", "B.ffn_down.", When::Always, When::Always),
+};
+constexpr std::span<const ModuleRow> kTreeJina2[] = {
+    kRoot, kEmbeddings, kEmbeddingEnd, kBiasedQkv, kBiasedOutput, kGatedMlp, kSumNorms};
+
 constexpr ModuleRow kModernLayer[] = {
     weighted(Role::EmbeddingNorm, "model.embed_norm", &kTorchLayerNorm, "token_embd_norm."),
     {Role::LayerList, "model.layers", &kModuleList},
@@ -87,6 +98,12 @@ constexpr ConfigKey kNomicRope[] = {
 constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys, kMlpKeys, kEncoderKeys, kScoreKeys};
 constexpr std::span<const ConfigKey> kKeysNomic[] = {kSizeKeys,  kMlpKeys,   kEncoderKeys,
                                                      kNomicRope, kScoreKeys, kRopeScalingKeys};
+constexpr ConfigKey kJina2Keys[] = {
+    {"hidden_act", "hidden_act", KeyRead::Text, KeyKind::Text, KeyWeight::Plain, "gelu", "gelu"},
+    {"qk_layernorm", "", KeyRead::QkNorm, KeyKind::Flag, KeyWeight::Plain, "false", "false"},
+};
+constexpr std::span<const ConfigKey> kKeysJina2[] = {kSizeKeys, kMlpKeys, kEncoderKeys, kJina2Keys,
+                                                     kScoreKeys};
 constexpr ConfigKey kModernKeys[] = {
     {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
     {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
@@ -165,6 +182,17 @@ const Family kJinaEmbeddingsV3 = {
     .unit = UnitFunction::GeluErf,
     .encoder = true,
     .rows = {kTreeJina3, kKeysNomic, kDefaultsJina3, kAliasesJina3},
+};
+
+const Family kJinaBertV2 = {
+    .architecture = "JinaBertModel",
+    .model_types = "jina_bert_v2",
+    .gguf_arch = "jina-bert-v2",
+    .prefix = "JinaBert",
+    .alibi = 8,
+    .layer_norms = true,
+    .encoder = true,
+    .rows = {kTreeJina2, kKeysJina2, kDefaults},
 };
 
 const Family kModernBert = {

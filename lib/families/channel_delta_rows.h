@@ -51,7 +51,8 @@ inline constexpr ModuleRow kChannelDeltaEnd[] = {
 inline constexpr ModuleRow kFullLatent[] = {
     {Role::Mla, "L.self_attn", &kAttention, When::FullAttention},
 };
-inline constexpr ModuleRow kFullQueries[] = {
+// With a query latent, or without.
+inline constexpr ModuleRow kFullLatentQueries[] = {
     linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::FullQuery),
     linear(Role::QAProj, "L.self_attn.q_a_proj", "B.attn_q_a.", When::FullQueryLatent),
     norm(Role::QANorm, "L.self_attn.q_a_layernorm", "B.attn_q_a_norm.", When::FullQueryLatent),

@@ -50,6 +50,14 @@ constexpr ConfigSign kNoShared[] = {
     {.key = "shared_expert_intermediate_size"},
 };
 
+constexpr ConfigSign kEarlierStreams[] = {{.key = "attn_res_block_size", .min = 1, .max = kAny}};
+
+// jina-embeddings-v2.
+constexpr ConfigSign kAlibi[] = {{.key = "position_embedding_type", .text = "alibi"}};
+
+// The model type is that of Ling 2.0 as well.
+constexpr ConfigSign kLing1[] = {{.key = "architectures", .text = "BailingMoeForCausalLM"}};
+
 constexpr ConfigForm kForms[] = {
     {.model_type = "granitemoehybrid",
      .signs = kGraniteDense,
@@ -60,7 +68,10 @@ constexpr ConfigForm kForms[] = {
     {.model_type = "granitemoeshared", .signs = kNoShared, .becomes = "granitemoe"},
     {.model_type = "nemotron_h", .signs = kExpertLayers, .becomes = "nemotron_h_moe"},
     {.model_type = "nemotron_h", .signs = kExpertBlocks, .becomes = "nemotron_h_moe"},
+    {.model_type = "kimi_linear", .signs = kEarlierStreams, .becomes = "kimi_k3"},
     {.model_type = "gemma3_text", .signs = kBothWays, .becomes = "gemma3_embedding"},
+    {.model_type = "bert", .signs = kAlibi, .becomes = "jina_bert_v2"},
+    {.model_type = "bailing_moe", .signs = kLing1, .becomes = "bailing_moe_v1"},
     {.model_type = "stablelm_epoch", .becomes = "stablelm"},
     {.model_type = "Yi", .becomes = "llama"},
     {.model_type = "glm4v_text", .becomes = "glm4"},

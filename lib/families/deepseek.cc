@@ -1,6 +1,9 @@
+// DeepSeekMoE of 2024 (deepseek-moe-16b): Llama's attention, the first layers dense, then experts
+// with shared ones beside them, routed by a softmax that is not normalised.
+//
 // DeepSeek V2 (also Lite) and V3 (also R1, Moonlight, Kimi-K2): multi-head latent
-// attention, the first layers dense, then experts with shared ones beside them.
-// Both are "deepseek2" in GGUF. The two differ in routing and in class names.
+// attention, layers as before. Both are "deepseek2" in GGUF. The two differ in routing and in
+// class names.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -58,6 +61,10 @@ constexpr std::span<const ModuleRow> kTree3[] = {
     kRoot3,       kStem,    kSelfAttention, kMlaProjections, kMlaRotary, kDenseMlp, kExperts3,
     kExpertParts, kRouter3, kSharedExperts, kLayerNorms,     kFinalNorm, kHead};
 
+constexpr std::span<const ModuleRow> kTree1[] = {
+    kRoot2,       kStem,    kSdpaAttention, kGqaProjections, kLayerRotary, kDenseMlp, kExperts2,
+    kExpertParts, kRouter2, kSharedExperts, kLayerNorms,     kFinalNorm,   kHead};
+
 // Only V3 has correction biases; both write the scoring function (1 softmax, 2 sigmoid).
 constexpr GgufSign kSigns3[] = {
     {.tensor = "exp_probs_b.bias"},
@@ -65,6 +72,9 @@ constexpr GgufSign kSigns3[] = {
     {.key = "expert_gating_func", .min = 2, .max = 2},
 };
 
+constexpr std::span<const ConfigKey> kKeys1[] = {
+    kLlamaKeys,       kAttentionBiasKeys, kRopeScalingKeys, kRoutedExpertKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kNotNormalisedKeys, kSharedCountKeys, kFirstDenseKeys};
 constexpr std::span<const ConfigKey> kKeys2[] = {
     kLatentModelKeys, kMscaleKeys,      kTemperatureKeys,   kMlaKeys,         kRoutedExpertKeys,
     kUsedExpertKeys,  kExpertWidthKeys, kNotNormalisedKeys, kSharedCountKeys, kScaleKeys,
@@ -73,6 +83,11 @@ constexpr std::span<const ConfigKey> kKeys3[] = {
     kLatentModelKeys,    kMscaleKeys,  kTemperatureKeys,   kMlaKeys,
     kDeepseekExpertKeys, kScaleKeysV3, kSigmoidRoutingKeys};
 
+constexpr ConfigDefault kDefaults1[] = {
+    {"attention_bias", "false"},  {"first_k_dense_replace", "0"}, {"moe_layer_freq", "1"},
+    {"n_shared_experts", "null"}, {"norm_topk_prob", "false"},    {"rms_norm_eps", "1e-6"},
+    {"rope_theta", "10000"},
+};
 constexpr ConfigDefault kDefaults2[] = {
     {"attention_bias", "false"},
     {"first_k_dense_replace", "0"},
@@ -106,6 +121,18 @@ constexpr ConfigDefault kOwnDefaults3[] = {
 constexpr auto kDefaults3 = join(kOwnDefaults3, kSigmoidRoutingDefaults);
 
 }  // namespace
+
+const Family kDeepseek = {
+    .architecture = "DeepseekForCausalLM",
+    .model_types = "deepseek",
+    .gguf_arch = "deepseek",
+    .module_k = "modeling_deepseek",
+    .bias = BiasKind::Config,
+    .interleaved_rope = true,
+    .experts = {LayerPattern::FirstDense, "n_routed_experts", "moe_intermediate_size",
+                SharedKind::Count, RouterKind::SoftmaxByConfig},
+    .rows = {kTree1, kKeys1, kDefaults1},
+};
 
 const Family kDeepseekV2 = {
     .architecture = "DeepseekV2ForCausalLM",

@@ -37,6 +37,8 @@ enum class When {
   Moe,            // layers with routed experts
   MoeWithShared,  // those, when the model has shared experts
   MoeWithLatent,  // those, when routed experts have a width of their own
+  LatentNorm,     // and the sum of these has a norm there
+  OutputGate,     // layers with latent attention whose output has a gate
   OwnKeys,        // layers that do not read the keys and values of another one
   OwnValues,      // those whose values are not made of the key projection
   LayerInputs,    // the token embedding has a part for each layer
@@ -212,6 +214,8 @@ struct Family {
   // (not where the config's "gating" is "per-element").
   HeadGate attention_gate = HeadGate::Sigmoid;
   bool head_gates = false;
+  float alibi = 0;                 // of attention's scores (AttentionAttrs); 0: none
+  float latent_norm_eps = 0;       // of latent attention's norms, in the models' code; 0: of all
   bool interleaved_index = false;  // pairs that an indexer of sparse attention rotates
   bool one_part = false;           // a layer mixes tokens or is a feed-forward part
   bool beside_attention = false;   // each layer has a state space beside its attention

@@ -504,6 +504,14 @@ std::optional<ConfigScalar> read_state_space_norm(GgufKeys& keys, std::string_vi
   if (keys.gguf.tensors().empty()) return std::nullopt;
   return keys.any_layer("ssm_norm.weight") != nullptr;
 }
+std::optional<ConfigScalar> read_output_gate(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.any_layer("attn_gate.weight") != nullptr;
+}
+std::optional<ConfigScalar> read_latent_norm(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.any_layer("ffn_routed_norm.weight") != nullptr;
+}
 
 std::optional<ConfigScalar> read_position_kind(GgufKeys& keys, std::string_view key) {
   const auto rotates = read_flag(keys, key);

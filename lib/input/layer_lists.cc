@@ -75,6 +75,21 @@ void spell_layer_groups(HfConfig& config) {
   config.set("layer_types", kinds);
 }
 
+// Layers with a delta net, counted from 1 (Kimi).
+void spell_delta_layers(HfConfig& config) {
+  constexpr std::string_view kLayers = "linear_attn_config.kda_layers";
+  const auto listed = config.ints(kLayers);
+  const auto layers = config.i64("num_hidden_layers");
+  constexpr int64_t kMostLayers = 4096;
+  if (!listed || !layers || *layers < 1 || *layers > kMostLayers || config.has("layer_types") ||
+      !std::ranges::all_of(*listed, [&](int64_t i) { return i >= 1 && i <= *layers; })) {
+    return;
+  }
+  std::vector<std::string> kinds(static_cast<size_t>(*layers), "full_attention");
+  for (const int64_t layer : *listed) kinds[static_cast<size_t>(layer) - 1] = "linear_attention";
+  config.set("layer_types", kinds);
+}
+
 // Limits of units.
 constexpr const char* kLimits[] = {"swiglu_limits", "swiglu_limits_shared",
                                    "expert_swiglu_limit_list", "share_expert_swiglu_limit_list"};
@@ -162,6 +177,7 @@ void spell_layer_lists(HfConfig& config) {
   spell_window_layers(config);
   spell_layer_groups(config);
   spell_chosen_attention(config);
+  spell_delta_layers(config);
   spell_expert_layers(config);
   drop_prediction_layers(config);
   fold_limits(config);

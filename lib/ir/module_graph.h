@@ -136,6 +136,7 @@ struct AttentionInfo {
   int32_t index_block = 0;
   int32_t index_local = 0;
   int32_t value_dim = 0;  // of a value head; 0: head_dim
+  float alibi = 0;        // as in AttentionAttrs
   int32_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 // As in DeltaRuleAttrs and CausalConvAttrs.
@@ -242,6 +243,13 @@ struct AltUpInfo {
   int32_t active = 0;
   int64_t hidden = 0;  // of a stream
 };
+// As in AttendStreamsAttrs. A stream ends before each `block` layers, the first ones among them:
+// the next one begins with what their attention gives.
+struct SourcesInfo {
+  int32_t block = 0;
+  float eps = 0;
+  int64_t hidden = 0;  // of a stream
+};
 struct MlpInfo {
   int64_t hidden = 0;
   int64_t width = 0;
@@ -268,7 +276,7 @@ using ModuleInfo =
     std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
                  MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo, StateSpaceInfo,
                  ShortConvInfo, CompressedAttentionInfo, CompressorInfo, StreamsInfo, AltUpInfo,
-                 SelectiveScanInfo>;
+                 SelectiveScanInfo, SourcesInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

@@ -20,10 +20,10 @@ constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
 constexpr std::string_view kInfoNames[] = {
-    "none",       "linear",    "embedding",   "norm",          "rotary",
-    "attention",  "mla",       "mlp",         "router",        "experts",
-    "layer",      "delta_net", "state_space", "short_conv",    "compressed_attention",
-    "compressor", "streams",   "altup",       "selective_scan"};
+    "none",       "linear",    "embedding",   "norm",           "rotary",
+    "attention",  "mla",       "mlp",         "router",         "experts",
+    "layer",      "delta_net", "state_space", "short_conv",     "compressed_attention",
+    "compressor", "streams",   "altup",       "selective_scan", "sources"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -56,6 +56,7 @@ void fields(AttentionInfo& x, F&& f) {
   f("grown_by_count", x.grown_by_count), f("gated", x.gated), f("whole_text", x.whole_text);
   f("top_k", x.top_k), f("index_dim", x.index_dim), f("index_block", x.index_block);
   f("index_local", x.index_local), f("gate", x.gate), f("value_dim", x.value_dim);
+  f("alibi", x.alibi);
 }
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
@@ -93,6 +94,10 @@ template <class F>
 void fields(StreamsInfo& x, F&& f) {
   f("streams", x.streams), f("iterations", x.iterations), f("eps", x.eps), f("hidden", x.hidden);
   f("mean", x.mean);
+}
+template <class F>
+void fields(SourcesInfo& x, F&& f) {
+  f("block", x.block), f("eps", x.eps), f("hidden", x.hidden);
 }
 template <class F>
 void fields(AltUpInfo& x, F&& f) {

@@ -184,6 +184,7 @@ class Verifier {
           return;
         }
         if (is_streams(module_->role)) return check_streams();
+        if (is_sources(module_->role)) return check_sources();
         if (module_->role == Role::AltUp) return check_altup();
         if (module_->role == Role::Compressor ||
             std::holds_alternative<CompressorInfo>(module_->info)) {
@@ -233,6 +234,7 @@ class Verifier {
     if (!std::isfinite(x->softcap) || x->softcap < 0) {
       fail(fmt::format("softcap is {}", x->softcap));
     }
+    if (!std::isfinite(x->alibi) || x->alibi < 0) fail(fmt::format("alibi is {}", x->alibi));
     check(x->grown);
     if (x->top_k != 0) check_blocks(*x);
   }
@@ -243,7 +245,7 @@ class Verifier {
       fail(fmt::format("{} of {} chosen blocks of {} positions are the last ones", x.index_local,
                        x.top_k, x.index_block));
     }
-    if (x.whole_text || x.window != 0 || x.softcap != 0 || x.keys_of_layer >= 0 ||
+    if (x.whole_text || x.window != 0 || x.softcap != 0 || x.alibi != 0 || x.keys_of_layer >= 0 ||
         module_->param("sinks") != nullptr) {
       fail(
           "block attention over the whole text, with a window, a softcap, sinks or another "
@@ -296,6 +298,19 @@ class Verifier {
       fail(fmt::format("iterations is {}", x->iterations));
     }
     if (x->mean && x->iterations != 0) fail("a mean whose weights are made");
+  }
+  static bool is_sources(Role role) {
+    return role == Role::AttentionSources || role == Role::MlpSources || role == Role::HeadSources;
+  }
+  void check_sources() {
+    const auto* x = expect_info<SourcesInfo>();
+    if (x == nullptr) return;
+    positive("hidden", x->hidden), positive("block", x->block), finite("eps", x->eps);
+    const int64_t most = int64_t{kMaxStreams - 1} * x->block;
+    if (graph_.facts.layers > most) {
+      fail(fmt::format("blocks of {} layers for {} layers, expected at most {} blocks", x->block,
+                       graph_.facts.layers, kMaxStreams - 1));
+    }
   }
   void check_altup() {
     const auto* x = expect_info<AltUpInfo>();
@@ -418,6 +433,8 @@ class Verifier {
       if (name == "fn") return Shape{x->streams * x->hidden, attrs.width(), 1};
       if (name == "scale") return Shape{attrs.scales(), 1, 1};
       if (name == "base") return Shape{attrs.width(), 1, 1};
+    } else if (const auto* x = std::get_if<SourcesInfo>(&module_->info)) {
+      if (name == "score") return Shape{x->hidden, 1, 1};
     } else if (const auto* x = std::get_if<AltUpInfo>(&module_->info)) {
       if (name == "output_scale") return Shape{x->hidden, 1, 1};
     } else if (const auto* x = std::get_if<AttentionInfo>(&module_->info)) {

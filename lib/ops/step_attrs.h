@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -131,6 +133,7 @@ struct KvStoreAttrs {
 // 0: the last `window`, its own among them (sliding window); chunked = 1: those of its own chunk of
 // `window` positions (Llama 4). (text_attention's window reaches as far behind it as before it.)
 // softcap > 0: a score s becomes softcap * tanh(s / softcap) (Gemma 2), after `scale`.
+// alibi > 0: a score then loses alibi_slope() of its head for each position between the two tokens.
 struct AttentionAttrs {
   int32_t slot = 0;
   int32_t heads = 1;
@@ -142,13 +145,26 @@ struct AttentionAttrs {
   int32_t window = 0;
   int32_t chunked = 0;
   float softcap = 0;
+  float alibi = 0;                             // 0: none
+  static constexpr uint32_t kFirstBytes = 40;  // without alibi
   template <class F>
   void fields(F&& f) {
     f("slot", slot), f("heads", heads), f("kv_heads", kv_heads), f("key_dim", key_dim),
         f("value_dim", value_dim), f("value_in_key", value_in_key), f("scale", scale),
-        f("window", window), f("chunked", chunked), f("softcap", softcap);
+        f("window", window), f("chunked", chunked), f("softcap", softcap), f("alibi", alibi);
   }
 };
+
+// The slope of a head (ALiBi, Press et al. 2021, arXiv 2108.12409): of p heads, a power of two,
+// head h has 2^(-alibi * (h + 1) / p); heads behind the largest such number have those of twice as
+// many heads, every other one.
+inline float alibi_slope(const AttentionAttrs& a, int64_t head) {
+  const auto whole = static_cast<int64_t>(std::bit_floor(static_cast<uint32_t>(a.heads)));
+  const double part = head < whole
+                          ? static_cast<double>(head + 1) / static_cast<double>(whole)
+                          : (2 * static_cast<double>(head - whole) + 1) / (2.0 * double(whole));
+  return static_cast<float>(std::exp2(-a.alibi * part));
+}
 
 // The first position that a token at `position` sees.
 constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
@@ -367,6 +383,19 @@ struct AltUpWeightsAttrs {
   }
 };
 
+// Attention residuals: a part of a layer reads x and what streams were earlier, each by its share
+//
+//   softmax over them of  sum over h of score[h] * s[h] / sqrt(mean square of s + eps)
+//
+// so that the sum of all that layers give is not all that a later one sees.
+struct AttendStreamsAttrs {
+  float eps = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("eps", eps);
+  }
+};
+
 // The mean square of x is eps at least.
 struct MatchRmsAttrs {
   float eps = 0;
@@ -440,6 +469,7 @@ struct GroupExpertsAttrs {
 };
 
 // Gated linear units: y = act(min(gate, limit)) * clamp(up, -limit, limit); limit = 0: not clamped.
+// Of Situ both limits are soft: bent(x, limit) = limit * tanh(x / limit), or x where limit = 0.
 enum class Activation : int32_t {
   Silu = 0,      // g * sigmoid(g)                       SwiGLU
   GeluTanh = 1,  // g * sigmoid(2 sqrt(2 / pi) (g + 0.044715 g^3)), gelu by tanh        GeGLU
@@ -448,15 +478,18 @@ enum class Activation : int32_t {
   Product = 4,   // g                                    gates of short convolutions
   Relu = 5,      // max(g, 0)                            with g = up, units of ReluSquared
   SiluUpTo = 6,  // min(g * sigmoid(g), limit)           of the gate before it is clamped
+  Situ = 7,      // bent(g, limit) * sigmoid(g)          times bent(up, up_limit)    SiTU
 };
-inline constexpr int32_t kActivations = 7;
+inline constexpr int32_t kActivations = 8;
 
 struct GluAttrs {
   int32_t activation = 0;  // enum Activation
   float limit = 0;
+  float up_limit = 0;                         // of Situ
+  static constexpr uint32_t kFirstBytes = 8;  // without up_limit
   template <class F>
   void fields(F&& f) {
-    f("activation", activation), f("limit", limit);
+    f("activation", activation), f("limit", limit), f("up_limit", up_limit);
   }
 };
 
@@ -486,12 +519,14 @@ struct ExpertsAttrs {
   int32_t activation = 0;  // experts_gate_up, as in GluAttrs
   float limit = 0;
   int32_t by_pair = 0;  // experts_down: 1: y[T,k,H] has a row for each pair, which are not summed
-  static constexpr uint32_t kFirstBytes = 20;  // without by_pair
-  GluAttrs glu() const { return {activation, limit}; }
+  float up_limit = 0;   // as limit
+  static constexpr uint32_t kFirstBytes = 20;  // without by_pair and up_limit
+  GluAttrs glu() const { return {activation, limit, up_limit}; }
   template <class F>
   void fields(F&& f) {
     f("experts", experts), f("top_k", top_k), f("accumulate", accumulate),
-        f("activation", activation), f("limit", limit), f("by_pair", by_pair);
+        f("activation", activation), f("limit", limit), f("by_pair", by_pair),
+        f("up_limit", up_limit);
   }
 };
 
@@ -658,7 +693,7 @@ using StepAttrs =
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
                  CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
                  HeadScaleAttrs, AltUpWeightsAttrs, MatchRmsAttrs, GaussianTopKAttrs,
-                 SelectiveScanAttrs>;
+                 SelectiveScanAttrs, AttendStreamsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

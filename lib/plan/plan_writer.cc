@@ -115,6 +115,19 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   return {};
 }
 
+// What readers know from minor version 9 on.
+bool is_of_nine(const StepRecord& step) {
+  const auto has_more = [&](StepOp op, uint32_t first_bytes) {
+    return step.op == static_cast<uint32_t>(op) && step.attrs_size > first_bytes;
+  };
+  return step.op == static_cast<uint32_t>(StepOp::AttendStreams) ||
+         has_more(StepOp::BlockAttention, BlockAttentionAttrs::kFirstBytes) ||
+         has_more(StepOp::Glu, GluAttrs::kFirstBytes) ||
+         has_more(StepOp::Attention, AttentionAttrs::kFirstBytes) ||
+         has_more(StepOp::TextAttention, AttentionAttrs::kFirstBytes) ||
+         has_more(StepOp::ExpertsGateUp, ExpertsAttrs::kFirstBytes + 4);  // by_pair
+}
+
 // The least minor version whose reader knows what the steps say. 1: group_experts with places.
 // 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
 // hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
@@ -123,7 +136,8 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
 // experts or compute a whole delta net, norms whose groups have weights of their own, gates of
 // whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a
 // shared one and of attention that takes several tokens with heads of 256. 9: guests among experts,
-// attention to chosen entries that are blocks of it.
+// attention to chosen entries that are blocks of it, attention residuals, SiTU, scores that fall
+// with the distance; bounded decays and limits of steps on a GPU.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
@@ -141,9 +155,7 @@ uint32_t reader_minor(const PlanContents& contents) {
   };
   const std::span<const std::byte> all_attrs(contents.attrs);
   for (const StepRecord& step : contents.steps) {
-    const bool of_entries = step.op == static_cast<uint32_t>(StepOp::BlockAttention) &&
-                            step.attrs_size > BlockAttentionAttrs::kFirstBytes;
-    if (of_entries) return 9;
+    if (is_of_nine(step)) return 9;
     if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
     const auto own = all_attrs.subspan(step.attrs_offset, step.attrs_size);
     if (attrs_from_bytes<GroupExpertsAttrs>(own).guests != 0) return 9;

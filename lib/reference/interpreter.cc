@@ -26,8 +26,9 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
   std::vector<float> out(gate.size());
   for (size_t i = 0; i < out.size(); ++i) {
     double g = gate[i], u = up[i];
+    const bool soft = attrs.activation == static_cast<int32_t>(Activation::Situ);
     if (attrs.activation == static_cast<int32_t>(Activation::SiluUpTo)) g /= 1 + std::exp(-g);
-    if (attrs.limit > 0) {
+    if (attrs.limit > 0 && !soft) {
       const double limit = attrs.limit;
       g = std::min(g, limit);
       u = std::clamp(u, -limit, limit);
@@ -51,6 +52,10 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
         break;
       case Activation::Relu:
         g = std::max(g, 0.0);
+        break;
+      case Activation::Situ:
+        g = (attrs.limit > 0 ? attrs.limit * std::tanh(g / attrs.limit) : g) / (1 + std::exp(-g));
+        if (attrs.up_limit > 0) u = attrs.up_limit * std::tanh(u / attrs.up_limit);
         break;
     }
     out[i] = static_cast<float>(g * u);
@@ -424,6 +429,9 @@ Interpreter::Vector Interpreter::attend(const LayerCache& cache, std::span<const
     for (size_t t = first; t < score.size(); ++t) {
       score[t] = a.scale * dot(&q[head * a.key_dim], &cache.keys[t][kv * a.key_dim], a.key_dim);
       if (a.softcap > 0) score[t] = a.softcap * std::tanh(score[t] / a.softcap);
+      if (a.alibi > 0) {
+        score[t] -= double{alibi_slope(a, head)} * static_cast<double>(cache.keys.size() - 1 - t);
+      }
       top = std::max(top, score[t]);
     }
     double sum = sinks.empty() ? 0 : std::exp(sinks[head] - top);
@@ -478,8 +486,9 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   grow(info.grown, q, info.grown_by_count ? 1 : 0);
   if (info.keys_of_layer < 0) store_keys(module, x);
   const LayerCache& cache = caches_[info.keys_of_layer < 0 ? module.layer : info.keys_of_layer];
-  const AttentionAttrs attrs{0, info.heads, info.kv_heads, info.head_dim, info.value_width(),
-                             0, info.scale, info.window,   info.chunked,  info.softcap};
+  const AttentionAttrs attrs{
+      0,          info.heads,  info.kv_heads, info.head_dim, info.value_width(), 0,
+      info.scale, info.window, info.chunked,  info.softcap,  info.alibi};
   Vector out = info.top_k > 0 ? attend_blocks(module, x, q, attrs)
                               : attend(cache, q, attrs, weights(module, "sinks"));
   const bool softplus = info.gate == static_cast<int32_t>(HeadGate::Softplus);
@@ -857,9 +866,9 @@ Interpreter::Vector Interpreter::latent_attention(const ir::Module& module,
   if (info.top_k == 0) {
     Vector out = attend(cache, q, attrs, {});
     if (const ir::Module* own = graph_.child(module, Role::AttentionGateProj)) {
-      const Vector gate = linear(*own, x);  // of each head
+      const Vector gate = linear(*own, x);  // of each head, or of each element
       for (size_t i = 0; i < out.size(); ++i) {
-        out[i] /= 1 + std::exp(-gate[i / static_cast<size_t>(info.value_dim)]);
+        out[i] /= 1 + std::exp(-gate[i / (out.size() / gate.size())]);
       }
     }
     return linear(need(module, Role::OProj), out);
@@ -1065,6 +1074,41 @@ Interpreter::Vector Interpreter::mix(const ir::Module& streams, std::span<const 
   return out;
 }
 
+Interpreter::Vector Interpreter::attend_streams(const ir::Module& sources,
+                                                const std::vector<Vector>& all) const {
+  const auto score = weights(sources, "score");
+  const float eps = std::get<ir::SourcesInfo>(sources.info).eps;
+  std::vector<double> shares;
+  double sum = 0;
+  for (const Vector& x : all) {
+    const auto n = static_cast<double>(x.size());
+    const double size = std::sqrt(dot(x.data(), x.data(), x.size()) / n + eps);
+    shares.push_back(std::exp(dot(x.data(), score.data(), x.size()) / size));
+    sum += shares.back();
+  }
+  Vector out(all[0].size());
+  for (size_t s = 0; s < all.size(); ++s) {
+    add_to(out, all[s], static_cast<float>(shares[s] / sum));
+  }
+  return out;
+}
+
+// As in SourcesInfo.
+Interpreter::Vector Interpreter::attending_layer(const ir::Module& layer, Vector x) {
+  const auto read = [&](Role role) {
+    std::vector<Vector> all = earlier_;
+    all.push_back(x);
+    return attend_streams(need(layer, role), all);
+  };
+  const Vector in = norm(need(layer, Role::AttentionNorm), read(Role::AttentionSources));
+  const int32_t block = std::get<ir::SourcesInfo>(need(layer, Role::AttentionSources).info).block;
+  if (layer.layer % block == 0) earlier_.push_back(std::exchange(x, Vector(x.size())));
+  const ir::Module* net = graph_.child(layer, Role::DeltaNet);
+  add_to(x, net != nullptr ? delta_net(*net, in) : latent_attention(need(layer, Role::Mla), in));
+  add_to(x, feed_forward(layer, read(Role::MlpSources)));
+  return x;
+}
+
 namespace {
 
 double mean_square(std::span<const float> x) {
@@ -1246,7 +1290,9 @@ Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const f
   const ir::Module* down = graph_.child(module, Role::LatentDownProj);
   const Vector read = down != nullptr ? linear(*down, x) : Vector(x.begin(), x.end());
   Vector y = routed(need(module, Role::Router), need(module, Role::Experts), x, read);
-  if (down != nullptr) y = linear(need(module, Role::LatentUpProj), y);
+  if (down != nullptr) {
+    y = linear(need(module, Role::LatentUpProj), optional_norm(module, Role::LatentNorm, y));
+  }
   const ir::Module* shared = graph_.child(module, Role::SharedMlp);
   if (shared == nullptr) shared = graph_.child(graph_.modules[module.parent], Role::SharedMlp);
   if (shared != nullptr) {
@@ -1302,9 +1348,8 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   Vector x(row.begin(), row.end());
   const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
   for (float& value : x) value *= scale;
-  if (const ir::Module* normed = graph_.child(need(model, Role::Embedding), Role::EmbeddingNorm)) {
-    x = norm(*normed, x);
-  }
+  x = optional_norm(model, Role::EmbeddingNorm, std::move(x));
+  x = optional_norm(need(model, Role::Embedding), Role::EmbeddingNorm, std::move(x));
   const ir::Module& first = graph_.modules[need(model, Role::LayerList).children.front()];
   if (const ir::Module* projection = graph_.child(first, Role::PredictionProj)) {
     Vector both = norm(need(first, Role::PredictionEmbeddingNorm), x);
@@ -1322,6 +1367,8 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   }
   const ir::Module* const projections = graph_.child(model, Role::AltUpEmbedProj);
   if (projections != nullptr) x = project_streams(*projections, x);
+  const ir::Module* const head_sources = graph_.child(model, Role::HeadSources);
+  earlier_.clear();
   streams_.clear();
   for (ir::ModuleId id : need(model, Role::LayerList).children) {
     const ir::Module& layer = graph_.modules[id];
@@ -1342,6 +1389,10 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     }
     if (projections != nullptr) {
       x = altup_layer(layer, inputs, x);
+      continue;
+    }
+    if (head_sources != nullptr) {
+      x = attending_layer(layer, std::move(x));
       continue;
     }
     const Vector a = optional_norm(layer, Role::AttentionNorm, x);
@@ -1378,6 +1429,10 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   const ir::Module* scores = graph_.child(graph_.root(), Role::ScoreHead);
   const ir::Module& head = scores != nullptr ? *scores : need(graph_.root(), Role::Head);
   if (head_streams != nullptr) x = collapse(*head_streams, x);
+  if (head_sources != nullptr) {
+    earlier_.push_back(x);
+    x = attend_streams(*head_sources, earlier_);
+  }
   if (projections != nullptr) x = join_streams(need(model, Role::AltUpUnembedProj), x);
   hidden_ = norm(need(model, Role::FinalNorm), x);
   Vector logits = linear(head, hidden_);

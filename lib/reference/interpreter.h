@@ -120,6 +120,9 @@ class Interpreter {
   Vector collapse(const ir::Module& streams, std::span<const float> x) const;
   Vector mix(const ir::Module& streams, std::span<const float> x,
              std::span<const float> part) const;
+  // What a module reads of streams, the last of which is the present one; and a layer of such.
+  Vector attend_streams(const ir::Module& sources, const std::vector<Vector>& all) const;
+  Vector attending_layer(const ir::Module& layer, Vector x);
   // The streams as AltUp predicts or corrects them, by its formulas.
   Vector altup_kinds(const ir::Module& altup, std::span<const float> active) const;
   Vector predict(const ir::Module& altup, std::span<const float> x) const;
@@ -157,6 +160,7 @@ class Interpreter {
   int32_t token_ = 0;
   Vector hidden_;
   std::vector<Vector> streams_;
+  std::vector<Vector> earlier_;  // streams that ended
 };
 
 // Which experts a token goes to and with what weight, as RouterAttrs says.

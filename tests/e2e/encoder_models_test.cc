@@ -130,8 +130,8 @@ TEST_P(EncoderModels, SayWhatTheyAreForWhereTextIsToBeGenerated) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EncoderModels,
-                         ::testing::Values("bert", "bert_scores", "nomic_bert", "jina_v3",
-                                           "embedding_gemma", "modern_bert", "eurobert",
+                         ::testing::Values("bert", "bert_scores", "nomic_bert", "jina_v2",
+                                           "jina_v3", "embedding_gemma", "modern_bert", "eurobert",
                                            "llama_embed"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -105,8 +105,9 @@ INSTANTIATE_TEST_SUITE_P(Models, LongTexts,
                          ::testing::Values("granitehybrid", "falcon_h1", "nemotron_h",
                                            "nemotron_h_moe", "nemotron_h_latent", "mamba2",
                                            "lfm2_moe", "jamba", "mamba", "falcon_mamba",
-                                           "kimi_linear", "bailing_hybrid", "deepseek_v4",
-                                           "minimax_m3", "gemma3n", "phimoe", "glm5_next"),
+                                           "kimi_linear", "kimi_k3", "bailing_hybrid",
+                                           "deepseek_v4", "minimax_m3", "gemma3n", "phimoe",
+                                           "glm5_next"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -20,9 +20,11 @@ struct Shape {
   int32_t chunked = 0;
   float softcap = 0;
   bool sinks = false;
+  float alibi = 0;
 
   AttentionAttrs attrs() const {
-    return {0, heads, kv_heads, key_dim, value_dim, value_in_key, 0.21f, window, chunked, softcap};
+    return {0,     heads,  kv_heads, key_dim, value_dim, value_in_key,
+            0.21f, window, chunked,  softcap, alibi};
   }
 };
 
@@ -41,6 +43,9 @@ constexpr Shape kShapes[] = {
     {"softcap", 4, 2, 64, 64, false, 0, 0, 3},
     {"sinks", 6, 3, 64, 64, false, 0, 0, 0, true},
     {"window_softcap_sinks", 12, 1, 40, 24, false, 21, 0, 2, true},
+    {"alibi", 4, 4, 64, 64, false, 0, 0, 0, false, 8},
+    {"alibi_of_odd_heads", 13, 1, 40, 24, false, 0, 0, 3, true, 4},
+    {"alibi_window", 6, 2, 32, 32, false, 270, 0, 0, false, 8},
 };
 constexpr int kShapeCount = static_cast<int>(std::size(kShapes));
 
@@ -166,6 +171,15 @@ struct Expected {
   std::vector<double> y, magnitude;  // and the weighted values' mean magnitude
 };
 
+// What a head's scores lose a position, by the heads of one power of two after the other.
+double slope_of(const Shape& s, int64_t head) {
+  int64_t whole = 1;
+  while (2 * whole <= s.heads) whole *= 2;
+  const double ratio = std::pow(2.0, -s.alibi / static_cast<double>(whole));
+  if (head < whole) return std::pow(ratio, static_cast<double>(head + 1));
+  return std::pow(std::sqrt(ratio), static_cast<double>(2 * (head - whole) + 1));
+}
+
 // Operands rounded as the variant rounds them, but for the weights.
 Expected naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t, int64_t head,
                bool bf16, std::optional<int64_t> text_end = {}) {
@@ -188,6 +202,9 @@ Expected naive(const Shape& s, const Steps& steps, const Cache& cache, int64_t t
     for (size_t d = 0; d < key.size(); ++d) score += operand(key[d]) * operand(q[d]);
     score *= 0.21f;
     scores.push_back(s.softcap > 0 ? s.softcap * std::tanh(score / s.softcap) : score);
+    if (s.alibi > 0) {
+      scores.back() -= slope_of(s, head) * static_cast<double>(std::abs(position - p));
+    }
     largest = std::max(largest, scores.back());
   }
   if (s.sinks) {

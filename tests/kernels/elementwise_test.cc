@@ -35,6 +35,12 @@ void expect_close(float a, double b, double ulps) {
 }
 
 double glu_in_double(const GluAttrs& attrs, double g, double u) {
+  if (attrs.activation == static_cast<int32_t>(Activation::Situ)) {
+    const auto bent = [](double x, double limit) {
+      return limit == 0 ? x : limit * std::tanh(x / limit);
+    };
+    return bent(g, attrs.limit) / (1 + std::exp(-g)) * bent(u, attrs.up_limit);
+  }
   if (attrs.activation == static_cast<int32_t>(Activation::SiluUpTo)) g /= 1 + std::exp(-g);
   if (attrs.limit > 0) {
     g = std::isnan(g) ? g : std::min<double>(g, attrs.limit);
@@ -54,6 +60,8 @@ double glu_in_double(const GluAttrs& attrs, double g, double u) {
       return g * u;
     case Activation::Relu:
       return (g < 0 ? 0 : g) * u;
+    case Activation::Situ:
+      break;
   }
   return NAN;
 }
@@ -69,7 +77,10 @@ TEST_P(ElementwiseTest, EveryGatedUnitIsRight) {
     for (float limit : {0.0f, 2.5f}) {
       std::vector<float> y(gate.size());
       RowsArgs a;
-      a.attrs = GluAttrs{activation, limit};
+      // (A limit of up of its own, or none.)
+      const bool soft = activation == static_cast<int32_t>(Activation::Situ) && limit > 0;
+      const GluAttrs attrs{activation, limit, soft ? 1.5f : 0.0f};
+      a.attrs = attrs;
       a.in[0].data = gate.data();
       a.in[1].data = up.data();
       a.y = y.data();
@@ -77,7 +88,7 @@ TEST_P(ElementwiseTest, EveryGatedUnitIsRight) {
       a.token_end = 1;
       (*find_rows("glu", isa))(a);
       for (size_t i = 0; i < gate.size(); ++i) {
-        const double want = glu_in_double({activation, limit}, gate[i], up[i]);
+        const double want = glu_in_double(attrs, gate[i], up[i]);
         if (std::isnan(gate[i])) {
           EXPECT_TRUE(std::isnan(y[i]));
           continue;

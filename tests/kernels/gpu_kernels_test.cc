@@ -77,8 +77,9 @@ std::vector<GpuForm> forms() {
     GpuForm form;
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
-    if (op.op == StepOp::AllReduce) continue;      // no launch of one GPU (gpu_sums.h)
-    if (op.op == StepOp::SelectiveScan) continue;  // the CPU's
+    if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
+    constexpr StepOp kOfTheCpu[] = {StepOp::SelectiveScan, StepOp::AttendStreams};
+    if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);
     }

@@ -40,8 +40,9 @@ bool found_by_an_op(std::string_view family) {
          find_stream_weights(family, isa).ok() || find_altup_weights(family, isa).ok() ||
          find_match_rms(family, isa).ok() || find_gaussian_topk(family, isa).ok() ||
          find_collapse_streams(family, isa).ok() || find_mix_streams(family, isa).ok() ||
-         find_position_scores(family, isa).ok() || find_block_scores(family, isa).ok() ||
-         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
+         find_attend_streams(family, isa).ok() || find_position_scores(family, isa).ok() ||
+         find_block_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
+         find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
@@ -55,7 +56,8 @@ TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
                         op.op == StepOp::CompressedAttention || op.op == StepOp::StreamWeights ||
                         op.op == StepOp::CollapseStreams || op.op == StepOp::MixStreams ||
                         op.op == StepOp::AltUpWeights || op.op == StepOp::MatchRms ||
-                        op.op == StepOp::GaussianTopK || op.op == StepOp::SelectiveScan;
+                        op.op == StepOp::GaussianTopK || op.op == StepOp::SelectiveScan ||
+                        op.op == StepOp::AttendStreams;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

@@ -175,6 +175,56 @@ TEST_P(Streams, AreSummedAndMixedByTheirWeights) {
   }
 }
 
+// The first stream and others, each in a value of its own; one with a large part of the scores,
+// and one that is zeros.
+TEST_P(Streams, AreAttendedToByTheirProductsWithTheScore) {
+  Random random(101);
+  for (const int32_t n : {2, 3, 9, kMaxStreams}) {
+    for (const int64_t width : {1, 15, 16, 17, 100}) {
+      constexpr int64_t kTokens = 3;
+      const std::vector<float> score = random.normals(width, 3);
+      std::vector<std::vector<float>> x;
+      AttendStreamsArgs a;
+      for (int32_t s = 0; s < n; ++s) {
+        x.push_back(s == 1 ? std::vector<float>(static_cast<size_t>(kTokens * width))
+                           : random.normals(kTokens * width, 1 + static_cast<float>(s)));
+        a.x[s] = x.back().data();
+        a.x_stride[s] = width;
+      }
+      std::vector<float> y(static_cast<size_t>(kTokens * width + 1), -7);
+      a.streams = n;
+      a.score = score.data();
+      a.y = y.data(), a.y_stride = a.width = width;
+      a.attrs.eps = 1e-3f;
+      a.token_end = kTokens;
+      (*find_attend_streams("attend_streams", GetParam()))(a);
+      EXPECT_EQ(y.back(), -7);
+      for (int64_t t = 0; t < kTokens; ++t) {
+        std::vector<double> shares;
+        double all = 0;
+        for (int32_t s = 0; s < n; ++s) {
+          double squares = 0, product = 0;
+          for (int64_t h = 0; h < width; ++h) {
+            const double value = x[static_cast<size_t>(s)][static_cast<size_t>(t * width + h)];
+            squares += value * value;
+            product += value * score[static_cast<size_t>(h)];
+          }
+          shares.push_back(std::exp(product / std::sqrt(squares / double(width) + a.attrs.eps)));
+          all += shares.back();
+        }
+        for (int64_t h = 0; h < width; ++h) {
+          double sum = 0;
+          for (int32_t s = 0; s < n; ++s) {
+            sum += shares[static_cast<size_t>(s)] / all *
+                   x[static_cast<size_t>(s)][static_cast<size_t>(t * width + h)];
+          }
+          ASSERT_NEAR(y[static_cast<size_t>(t * width + h)], sum, 3e-5 * n) << n << "x" << width;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, Streams, ::testing::ValuesIn(usable_isas()),
                          [](const auto& info) { return std::string(name(info.param)); });
 

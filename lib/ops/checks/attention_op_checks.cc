@@ -31,6 +31,8 @@ void check_attention(OpCheck& s, const AttentionAttrs& a) {
   s.require(slot.window == 0 || (a.window > 0 && a.window <= slot.window),
             "a window of {} over a slot that keeps {} positions", a.window, slot.window);
   s.require(a.softcap >= 0, "softcap is {}", a.softcap);
+  const bool all = s.op.op == StepOp::Attention || s.op.op == StepOp::TextAttention;
+  s.require(a.alibi >= 0 && (a.alibi == 0 || all), "alibi is {}", a.alibi);
   if (!s.op.weights.empty() && s.weight(0).present()) s.vector("sinks", s.weight(0), a.heads);
   s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   s.shape("y", s.out(0), ValueType::F32, int64_t{a.heads} * a.value_dim);

@@ -80,6 +80,8 @@ void check_same_rows(OpCheck& s) {
 void check_activation(OpCheck& s, const GluAttrs& a) {
   s.in_range("activation", a.activation, 0, kActivations - 1);
   s.require(a.limit >= 0, "limit is {}", a.limit);
+  const bool soft = a.activation == static_cast<int32_t>(Activation::Situ);
+  s.require(a.up_limit >= 0 && (soft || a.up_limit == 0), "up_limit is {}", a.up_limit);
 }
 
 void check_glu(OpCheck& s) {

@@ -1,4 +1,4 @@
-// Residual streams of hyper-connections and of AltUp.
+// Residual streams of hyper-connections and of AltUp, and attention over earlier ones.
 #include "lib/ops/checks/op_checks.h"
 
 #include <algorithm>
@@ -45,6 +45,18 @@ void check_altup_weights(OpCheck& s) {
   s.in_range("corrects", a.corrects, 0, 1);
   s.shape("coefs", s.in(0), ValueType::F32, a.coefs(), s.in(0).rows);
   s.shape("weights", s.out(0), ValueType::F32, a.width(), s.in(0).rows);
+}
+
+void check_attend_streams(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.require(s.attrs<AttendStreamsAttrs>().eps >= 0, "eps is {}", s.attrs<AttendStreamsAttrs>().eps);
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    if (!s.require(s.in(i).present(), "a stream is missing before others")) return;
+    s.shape(i == 0 ? "x" : "an earlier stream", s.in(i), ValueType::F32, s.out(0).width, x.rows);
+  }
+  s.shape("y", s.out(0), ValueType::F32, s.out(0).width, x.rows);
+  s.require(!s.out(0).overlaps(x), "y is x");
+  s.vector("score", s.weight(0), s.out(0).width);
 }
 
 }  // namespace ktx::op_checks

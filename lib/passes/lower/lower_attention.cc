@@ -94,8 +94,8 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   const int32_t slot = KTX_TRY(slot_of(attention, *a));
   const View out = value("attn", int64_t{a->heads} * a->value_width());
   const BlobId sinks = KTX_TRY(optional_blob(attention, "sinks"));
-  const AttentionAttrs attrs{slot, a->heads, a->kv_heads, a->head_dim, a->value_width(),
-                             0,    a->scale, a->window,   a->chunked,  a->softcap};
+  const AttentionAttrs attrs{slot,     a->heads,  a->kv_heads, a->head_dim, a->value_width(), 0,
+                             a->scale, a->window, a->chunked,  a->softcap,  a->alibi};
   if (a->top_k > 0) {
     const View blocks = KTX_TRY(chosen_blocks(attention, *a, in));
     emit(attention, StepOp::BlockAttention, {q, blocks}, {out}, {},

@@ -46,6 +46,7 @@ Result<Lowering::Terms> Lowering::lower_moe(const Module& layer, const Module& m
     gather_host_experts();
     const View sum = terms[0].view;
     for (size_t i = 1; i < terms.size(); ++i) add(terms[i], sum);
+    KTX_TRY(optional_norm(moe, Role::LatentNorm, sum));
     terms = {KTX_TRY(term(moe, Role::LatentUpProj, sum, "experts_up"))};
   }
   const Module* shared = modules_.child(moe, Role::SharedMlp);
@@ -150,7 +151,7 @@ Result<View> Lowering::expert_products(const Module& experts, const ExpertGroup&
   const BlobId up_factors = KTX_TRY(optional("up_factors"));
   emit_on(device, experts, StepOp::ExpertsGateUp, {pairs.in, View{}, pairs.order, pairs.offsets},
           {hidden}, present({gate, up, gate_bias, up_bias, gate_factors, up_factors}, 4),
-          ExpertsAttrs{count, pairs.top_k, 0, e->glu.activation, e->glu.limit});
+          ExpertsAttrs{count, pairs.top_k, 0, e->glu.activation, e->glu.limit, 0, e->glu.up_limit});
   program_.steps.back().use = group.use;
   const BlobId down = KTX_TRY(weight("down"));
   const BlobId down_bias = KTX_TRY(optional("down_bias"));

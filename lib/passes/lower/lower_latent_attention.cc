@@ -92,7 +92,12 @@ Result<Lowering::Term> Lowering::lower_mla(const Module& attention, View in) {
                         a->value_dim});
   if (modules_.child(attention, Role::AttentionGateProj)) {
     const View gate = KTX_TRY(linear(attention, Role::AttentionGateProj, in, "attn_gate"));
-    emit(attention, StepOp::HeadScale, {out, gate}, {out}, {}, HeadScaleAttrs{a->heads});
+    if (gate.width == out.width) {
+      emit(attention, StepOp::Glu, {gate, out}, {out}, {},
+           GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
+    } else {
+      emit(attention, StepOp::HeadScale, {out, gate}, {out}, {}, HeadScaleAttrs{a->heads});
+    }
   }
   return term(attention, Role::OProj, out, "attn_out");
 }

@@ -3,6 +3,11 @@
 //
 //   n = rms_norm(x)   w = stream_weights(matmul(n))   in = collapse_streams(x, w)
 //   ... the part, from its norm on ...                x = mix_streams(x, out, w)
+//
+// Attention residuals: x ends before each block of layers and stays; the next one begins with what
+// attention gives. Parts read all of them (AttendStreamsAttrs):
+//
+//   in = attend_streams(x, ended streams)   ... the part, from its norm on ...   x = x + out
 #include <fmt/format.h>
 
 #include "lib/passes/lower/lowering.h"
@@ -19,11 +24,13 @@ using program::View;
 Status Lowering::spread_streams(const Module& model) {
   const Module* head = modules_.child(model, Role::HeadStreams);
   const Module* projections = modules_.child(model, Role::AltUpEmbedProj);
-  if (!head && !projections) return {};
+  const Module* sources = modules_.child(model, Role::HeadSources);
+  if (!head && !projections && !sources) return {};
   if (!taps_.empty()) {
     return Error{
         "drafters that read hidden states of a model with several residual streams are not supported"};
   }
+  if (sources) return {};
   if (projections) return project_streams(*projections);
   const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(*head));
   const View one = x_;
@@ -75,6 +82,34 @@ void Lowering::mix_streams(const Module& streams, View part) {
   emit(streams, StepOp::MixStreams,
        {x_, part, {stream_weights_.value, count, stream_weights_.width - count}}, {x_}, {},
        NoAttrs{});
+}
+
+// What the module reads of the stream and of those that ended; the stream itself where none has.
+Result<View> Lowering::attend_streams(const Module& sources, View x, std::span<const View> earlier,
+                                      const char* value_name) {
+  if (earlier.empty()) return x;
+  const ir::SourcesInfo* s = KTX_TRY(info_of<ir::SourcesInfo>(sources));
+  const View out = value(value_name, s->hidden, ValueType::F32,
+                         program_.values[static_cast<size_t>(x.value)].rows);
+  std::vector<View> all = {x};
+  all.insert(all.end(), earlier.begin(), earlier.end());
+  const BlobId score = KTX_TRY(blob(sources, "score"));
+  emit(sources, StepOp::AttendStreams, std::move(all), {out}, {score}, AttendStreamsAttrs{s->eps});
+  return out;
+}
+
+// The same of the wanted rows alone.
+Result<View> Lowering::attend_outputs(const Module& sources, const Module& reader,
+                                      const std::string& device) {
+  std::vector<View> rows;
+  const auto gather = [&](View x) {
+    rows.push_back(
+        value(fmt::format("last_rows{}", rows.size()), x.width, ValueType::F32, RowKind::Output));
+    emit_on(device, reader, StepOp::GatherRows, {x}, {rows.back()}, {}, NoAttrs{});
+  };
+  gather(x_);
+  for (const View& stream : earlier_) gather(stream);
+  return attend_streams(sources, rows[0], std::span(rows).subspan(1), "last");
 }
 
 }  // namespace ktx::passes

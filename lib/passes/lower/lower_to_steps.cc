@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/passes/lower/lowering.h"
 #include "lib/support/normal_quantile.h"
@@ -76,9 +77,14 @@ Status Lowering::lower_outputs(const Module& root, const Module& model, const Mo
   }
   const Module* streams = modules_.child(model, Role::HeadStreams);
   const Module* projections = modules_.child(model, Role::AltUpUnembedProj);
-  View last = value(streams || projections ? "last_rows" : "last", states.width, ValueType::F32,
-                    RowKind::Output);
-  emit_on(device, reader, StepOp::GatherRows, {states}, {last}, {}, NoAttrs{});
+  View last;
+  if (const Module* sources = modules_.child(model, Role::HeadSources)) {
+    last = KTX_TRY(attend_outputs(*sources, reader, device));
+  } else {
+    last = value(streams || projections ? "last_rows" : "last", states.width, ValueType::F32,
+                 RowKind::Output);
+    emit_on(device, reader, StepOp::GatherRows, {states}, {last}, {}, NoAttrs{});
+  }
   if (streams) last = KTX_TRY(collapse_streams(*streams, last, "last"));
   if (projections) last = KTX_TRY(join_streams(*projections, last));
   if (final_norm && !keep_normed) KTX_TRY(norm(*final_norm, last, last));
@@ -207,6 +213,16 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, const char
     KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), in, normed));
     return normed;
   }
+  if (const Module* sources =
+          modules_.child(layer, mixer ? Role::AttentionSources : Role::MlpSources)) {
+    const View in = KTX_TRY(attend_streams(*sources, x_, earlier_, mixer ? "attn_in" : "mlp_in"));
+    const View normed = value(value_name, in.width);
+    KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), in, normed));
+    if (mixer && layer.layer % KTX_TRY(info_of<ir::SourcesInfo>(*sources))->block == 0) {
+      earlier_.push_back(std::exchange(x_, View{}));
+    }
+    return normed;
+  }
   if (!modules_.child(layer, pre_norm)) return x_;
   const View normed = value(value_name, modules_.facts.hidden);
   KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), x_, normed));
@@ -239,10 +255,10 @@ Status Lowering::add_to_stream(const Module& layer, Role post_norm, const Terms&
     const View sum = sum_on(changed.decision.device, terms);
     if (post) KTX_TRY(norm(*post, sum, sum));
     if (scale != 1) scale_by(changed, sum, scale);
-    add({&changed, sum}, x_);
+    add_to_last({&changed, sum});
     return {};
   }
-  for (const Term& t : terms) add(t, x_);
+  for (const Term& t : terms) add_to_last(t);
   return {};
 }
 

@@ -123,6 +123,14 @@ class Lowering {
   Result<Term> term(const Module& parent, Role role, View in, const char* value_name);
   View sum_on(const std::string& device, const Terms& terms);
   Status add_to_stream(const Module& layer, Role post_norm, const Terms& terms);
+  // To the stream, which begins with the term where the last one has ended.
+  void add_to_last(const Term& t) {
+    if (x_.value == program::kAbsent) {
+      x_ = t.view;
+    } else {
+      add(t, x_);
+    }
+  }
   void add(const Term& t, View sum) {
     emit_on(t.device, *t.module, StepOp::Add, {sum, t.view}, {sum}, {}, NoAttrs{});
   }
@@ -171,6 +179,10 @@ class Lowering {
   View mean_of_streams(const Module& streams, const ir::StreamsInfo& s, View x,
                        const char* value_name);
   void mix_streams(const Module& streams, View part);
+  Result<View> attend_streams(const Module& sources, View x, std::span<const View> earlier,
+                              const char* value_name);
+  Result<View> attend_outputs(const Module& sources, const Module& reader,
+                              const std::string& device);
 
   // lower_altup.cc
   Status project_streams(const Module& projections);
@@ -232,6 +244,7 @@ class Lowering {
   View x_;                          // the residual stream, or several side by side
   View stream_weights_;             // of the part of a layer that is lowered, where there are some
   View streams_;                    // all of AltUp's, while x_ is the one that a layer computes
+  std::vector<View> earlier_;       // streams that ended, where later layers read them
   View layer_inputs_;               // of all layers, where the embedding has parts for them
   std::optional<View> head_input_;  // of a draft head's attention
   int32_t layer_ = -1;

@@ -129,6 +129,12 @@ std::string state_refusal(const ir::Module& module) {
     if (kernels::gpu_compressed_attention_takes(attention->head_dim)) return "";
     return fmt::format("attention over compressed entries of {}", attention->head_dim);
   }
+  if (const auto* attention = std::get_if<ir::AttentionInfo>(&module.info)) {
+    return attention->alibi > 0 ? "attention whose scores fall with the distance" : "";
+  }
+  if (std::holds_alternative<ir::SourcesInfo>(module.info)) {
+    return "attention over earlier streams";
+  }
   return "";
 }
 

@@ -113,7 +113,10 @@ def put(name, value):
         name = name.replace("hc_head.", "hc_head.hc_")
     if name.endswith(".gate.table"):
         name = name.replace(".table", ".tid2eid")
-    if "query_key_value" in name:
+    if "query_key_value" in name and config.model_type == "bloom":  # by heads there
+        heads = value.reshape(3, text.num_attention_heads, -1, *value.shape[1:])
+        value = heads.transpose(0, 1).reshape(value.shape)
+    elif "query_key_value" in name:
         q, kv = text.num_attention_heads * text.head_dim, text.num_key_value_heads * text.head_dim
         for part, rows in zip("qkv", torch.split(value, [q, kv, kv])):
             put(name.replace("query_key_value", part + "_proj"), rows)

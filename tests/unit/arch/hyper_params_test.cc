@@ -236,6 +236,38 @@ TEST(HyperParams, BlockAttentionSaysWhatDoesNotFit) {
       "blocks\n");
 }
 
+TEST(HyperParams, AttentionResidualsSayWhatDoesNotFit) {
+  json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/kimi_k3/config.json"));
+  config = config["text_config"];
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->source_block, 2);
+  EXPECT_TRUE(params->shape(1).delta_net);
+  EXPECT_FALSE(params->shape(2).delta_net);
+  EXPECT_EQ(params->delta_net.lower_bound, -5);
+  EXPECT_EQ(params->glu.limit, 4);
+  EXPECT_EQ(params->glu.up_limit, 25);
+  EXPECT_EQ(params->latent_norm_eps, 1e-6F) << "the code's, not the config's";
+  EXPECT_TRUE(params->latent_norm && params->output_gate);
+  json many = config;
+  many["num_hidden_layers"] = 31;
+  many["linear_attn_config"]["kda_layers"] = {1};
+  EXPECT_EQ(read(many).messages,
+            "'attn_res_block_size' 2 makes 16 blocks of 31 layers, expected at most 15\n");
+  EXPECT_EQ(read(config, {{"hidden_act", "silu"}}).messages,
+            "'hidden_act' is 'silu', expected situ: other activations are not known here\n");
+  EXPECT_EQ(read(config, {{"mla_use_nope", false}}).messages,
+            "'mla_use_nope' is false: rotated latent attention is not known for this family\n");
+  EXPECT_EQ(read(config, {{"activation_situ_beta", 0}}).messages.substr(0, 25),
+            "'activation_situ_beta' is");
+  json none = config;
+  none["linear_attn_config"].erase("kda_layers");
+  EXPECT_EQ(read(none).messages,
+            "'layer_types' is missing, and no 'linear_attn_config.kda_layers' says which layers "
+            "have a delta net\n");
+}
+
 TEST(HyperParams, CompressedAttentionSaysWhatDoesNotFit) {
   const json config = json::parse(
       ktx::testing::read_file(source_dir() + "/tests/models/synthetic/deepseek_v4/config.json"));

@@ -156,6 +156,9 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::MatchRms, 0, 'o', 0, "y", "trw"},
       {StepOp::GaussianTopK, 0, 'i', 0, "x", "t"},
       {StepOp::GaussianTopK, 0, 'o', 0, "y", "trw"},
+      {StepOp::AttendStreams, 0, 'i', 0, "x", "trw"},
+      {StepOp::AttendStreams, 0, 'i', 1, "an earlier stream", "trw"},
+      {StepOp::AttendStreams, 0, 'o', 0, "y", "tr"},
   };
   for (const Row& row : kRows) {
     for (const char* lie = row.lies; *lie; ++lie) {
@@ -424,6 +427,10 @@ TEST_F(OpLies, AboutAttributes) {
       attribute(StepOp::MatchRms, 0, &MatchRmsAttrs::eps, -1, "eps is -1"),
       attribute(StepOp::GaussianTopK, 0, &GaussianTopKAttrs::deviations, kInfinity,
                 "deviations is inf"),
+      attribute(StepOp::AttendStreams, 0, &AttendStreamsAttrs::eps, -1, "eps is -1"),
+      attribute(StepOp::Glu, 0, &GluAttrs::up_limit, 2, "up_limit is 2"),
+      attribute(StepOp::Attention, 0, &AttentionAttrs::alibi, -1, "alibi is -1"),
+      attribute(StepOp::SparseAttention, 0, &AttentionAttrs::alibi, 8, "alibi is 8"),
       attribute(StepOp::GroupExperts, 0, &GroupExpertsAttrs::top_k, 1, "1 of 4 experts, but the"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::accumulate, 1, "accumulate is 1"),
       attribute(StepOp::ExpertsGateUp, 0, &ExpertsAttrs::top_k, 1, "grouped as 2 of 4"),

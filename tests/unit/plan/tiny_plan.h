@@ -386,6 +386,7 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     // The stream as two.
     const uint32_t mixes = t.f32("mixes", 8);
     const uint32_t collapsed = t.f32("collapsed", 32);
+    const uint32_t attended = t.f32("attended", kHidden);
     t.step(StepOp::Matmul, 1, {{x}}, {{mixes}}, {mix_w}, MatmulAttrs{});
     t.step(StepOp::StreamWeights, 1, {{mixes}}, {{mixes}}, {mix_scale, mix_base},
            StreamWeightsAttrs{2, 20, 1e-6f});
@@ -396,6 +397,8 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     t.step(StepOp::MixStreams, 1, {{x}, {collapsed}, {altup}}, {{x}}, {}, NoAttrs{});
     t.step(StepOp::MatchRms, 1, {{x}, {collapsed}}, {{x}}, {}, MatchRmsAttrs{1e-5f});
     t.step(StepOp::GaussianTopK, 1, {{x}}, {{x}}, {}, GaussianTopKAttrs{0.5f});
+    t.step(StepOp::AttendStreams, 1, {{x}, {n}, {n}}, {{attended}}, {norm_w},
+           AttendStreamsAttrs{1e-5f});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

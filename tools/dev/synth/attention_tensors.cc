@@ -58,6 +58,7 @@ void add_attention(const ModelShape& s, TensorMaker& t, int64_t layer, const std
   t.matrix(blk + "attn_output.weight", layer, {read, s.hidden}, kResidualSigma);
   if (s.has_qkv_bias() && fused) {
     t.noise(blk + "attn_qkv.bias", q + 2 * kv, kSigma);
+    if (s.always_has(ir::Role::OProj, "bias")) t.noise(blk + "attn_output.bias", s.hidden, kSigma);
   } else if (s.has_qkv_bias()) {
     t.noise(blk + "attn_q.bias", q, kSigma);
     t.noise(blk + "attn_k.bias", kv, kSigma);
@@ -104,8 +105,10 @@ void add_mla(const ModelShape& s, TensorMaker& t, int64_t layer, const std::stri
     t.matrix(blk + "attn_v_b.weight", layer, {s.kv_rank, s.v_dim, heads});
   }
   t.matrix(blk + "attn_output.weight", layer, {heads * s.v_dim, s.hidden}, kResidualSigma);
-  if (s.family->has_role(ir::Role::AttentionGateProj)) {
-    t.matrix(blk + "attn_gate.weight", layer, {s.hidden, heads});
+  if (s.family->has_role(ir::Role::AttentionGateProj) &&
+      s.flag("mla_use_output_gate").value_or(true)) {
+    t.matrix(blk + "attn_gate.weight", layer,
+             {s.hidden, s.has_head_gates() ? heads : heads * s.v_dim});
   }
   if (s.has_indexer(layer)) add_indexer(s, t, layer, blk + "indexer.");
 }

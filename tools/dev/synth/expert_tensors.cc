@@ -46,13 +46,17 @@ void add_experts(const ModelShape& s, TensorMaker& t, int64_t layer, const std::
       t.matrix(fmt::format("{}{}.{}.weight", blk, part, e), layer, {rows_of, rows}, sigma);
     }
   };
-  const int64_t latent = s.config.i64("moe_latent_size").value_or(s.hidden);
+  const auto own_latent = s.config.i64("moe_latent_size");
+  const int64_t latent = own_latent.value_or(s.hidden);
   if (!s.family->gateless) add("ffn_gate", latent, s.expert_ffn, kSigma);
   add("ffn_up", latent, s.expert_ffn, kSigma);
   add("ffn_down", s.expert_ffn, latent, kResidualSigma);
-  if (latent != s.hidden) {
-    t.matrix(blk + "ffn_latent_down.weight", layer, {s.hidden, latent});
-    t.matrix(blk + "ffn_latent_up.weight", layer, {latent, s.hidden}, kResidualSigma);
+  if (own_latent) {
+    const bool routed = s.family->has_role(ir::Role::LatentNorm);
+    const std::string name = blk + (routed ? "ffn_routed_" : "ffn_latent_");
+    t.matrix(name + "down.weight", layer, {s.hidden, latent});
+    t.matrix(name + "up.weight", layer, {latent, s.hidden}, kResidualSigma);
+    if (s.flag("latent_moe_use_norm").value_or(false)) t.norm(ir::Role::LatentNorm, layer, latent);
   }
   if (s.is_compressed() && s.has_expert_table(layer)) {
     add_expert_table(s, t, blk + "ffn_gate_tid2eid.weight");

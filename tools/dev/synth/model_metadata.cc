@@ -264,6 +264,8 @@ void add_window_metadata(const ModelShape& s, Metadata& m) {
   limits("swiglu_limits_shared", "swiglu_clamp_shexp");
   number("attn_logit_softcapping", "attn_logit_softcapping");
   number("final_logit_softcapping", "final_logit_softcapping");
+  number("activation_situ_beta", "activation.situ_beta");
+  number("activation_situ_linear_beta", "activation.situ_linear_beta");
   number("embedding_multiplier", "embedding_scale");
   number("residual_multiplier", "residual_scale");
   number("logits_scaling", "logit_scale");
@@ -331,9 +333,8 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
       m.u32("expert_feed_forward_length", s.expert_ffn);
     }
   }
-  if (s.family->has_gguf_key("moe_latent_size") && s.config.i64("moe_latent_size")) {
-    m.u32("moe_latent_size", s.config.i64("moe_latent_size").value_or(0));
-  }
+  const families::ConfigKey* const latent = s.family->find_config_key("moe_latent_size");
+  if (latent && s.config.i64(latent->key)) m.u32(latent->gguf_key, *s.config.i64(latent->key));
   if (s.family->has_gguf_key("expert_shared_feed_forward_length")) {
     m.u32("expert_shared_feed_forward_length", s.shared_ffn);
   }
@@ -352,6 +353,7 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     }
   }
   if (s.has_altup()) add_altup_metadata(s, m);
+  if (const auto block = s.config.i64("attn_res_block_size")) m.u32("attn_res.block_size", *block);
   if (s.index_heads > 0) add_indexer_metadata(s, m);
   if (s.streams > 0 && !s.has_altup()) add_streams_metadata(s, m);
   if (s.is_compressed()) add_compressed_metadata(s, m);
@@ -367,8 +369,9 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     }
   }
   if (s.conv_taps > 0) m.u32("shortconv.l_cache", s.conv_taps);
-  if (s.has_groups()) add_group_metadata(s, m);
-  if (!s.has_groups() && s.family->has_gguf_key("interleave_moe_layer_step")) {
+  const bool dense_first = s.has_experts() && s.family->has_gguf_key("leading_dense_block_count");
+  if (s.has_groups() || dense_first) add_group_metadata(s, m);
+  if (!s.has_groups() && !dense_first && s.family->has_gguf_key("interleave_moe_layer_step")) {
     m.u32("interleave_moe_layer_step", s.moe_step);
   }
   add_rope_metadata(s, m);

@@ -148,7 +148,10 @@ bool ModelShape::always_has(ir::Role role, std::string_view name) const {
 }
 
 bool ModelShape::has_qkv_bias() const {
-  if (family->bias == families::BiasKind::Qkv || always_has(ir::Role::QProj, "bias")) return true;
+  if (family->bias == families::BiasKind::Qkv || always_has(ir::Role::QProj, "bias") ||
+      always_has(ir::Role::QkvProj, "bias")) {
+    return true;
+  }
   return flag(config.has("use_qkv_bias") ? "use_qkv_bias" : "attention_bias").value_or(false);
 }
 

@@ -87,8 +87,12 @@ void add_channel_delta_net(const ModelShape& s, TensorMaker& t, int64_t layer,
   t.matrix(blk + "ssm_f_a.weight", layer, {s.hidden, latent ? s.delta_dim : width});
   if (latent) t.matrix(blk + "ssm_f_b.weight", layer, {s.delta_dim, width});
   t.matrix(blk + "ssm_beta.weight", layer, {s.hidden, heads});
-  t.matrix(blk + "ssm_g_a.weight", layer, {s.hidden, latent ? s.delta_dim : width});
-  if (latent) t.matrix(blk + "ssm_g_b.weight", layer, {s.delta_dim, width});
+  if (latent && s.family->has_role(ir::Role::DeltaGateProj)) {
+    t.matrix(blk + "ssm_g.weight", layer, {s.hidden, width});
+  } else {
+    t.matrix(blk + "ssm_g_a.weight", layer, {s.hidden, latent ? s.delta_dim : width});
+    if (latent) t.matrix(blk + "ssm_g_b.weight", layer, {s.delta_dim, width});
+  }
   t.values(blk + "ssm_a", {1, heads, 1, 1}, [latent](uint64_t head) {
     const float size = 1 + static_cast<float>(head % 16);
     return latent ? -size : size / 16;

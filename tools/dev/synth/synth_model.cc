@@ -67,6 +67,12 @@ void add_streams(const ModelShape& s, TensorMaker& t, const std::string& name, i
   t.noise(name + "_scale.weight", scales, 0.02f, 1);
 }
 
+// Of attention residuals: a product with the normed stream, some of which decide with strong
+// weights.
+void add_score(const ModelShape& s, TensorMaker& t, const std::string& name) {
+  t.noise(name + "_score.weight", s.hidden, 0.15f / std::sqrt(static_cast<float>(s.hidden)));
+}
+
 void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
   const std::string blk = fmt::format("blk.{}.", layer);
   t.norm(ir::Role::AttentionNorm, layer, s.hidden);
@@ -94,10 +100,8 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
     if (!fused && !s.family->gateless) t.matrix(blk + "ffn_gate.weight", layer, {s.hidden, width});
     t.matrix(blk + "ffn_up.weight", layer, {s.hidden, fused ? 2 * width : width});
     t.matrix(blk + "ffn_down.weight", layer, {width, s.hidden}, kResidualSigma);
-    if (s.always_has(ir::Role::UpProj, "bias")) {
-      t.noise(blk + "ffn_up.bias", width, kSigma);
-      t.noise(blk + "ffn_down.bias", s.hidden, kSigma);
-    }
+    if (s.always_has(ir::Role::UpProj, "bias")) t.noise(blk + "ffn_up.bias", width, kSigma);
+    if (s.always_has(ir::Role::DownProj, "bias")) t.noise(blk + "ffn_down.bias", s.hidden, kSigma);
   }
   t.norm(ir::Role::MlpPostNorm, layer, s.hidden);
   t.norm(ir::Role::MlpSumNorm, layer, s.hidden);
@@ -107,6 +111,9 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
     }
   }
   if (s.has_altup()) add_altup(s, t, layer, blk);
+  if (s.family->has_role(ir::Role::HeadSources)) {
+    for (const char* part : {"attn", "ffn"}) add_score(s, t, fmt::format("{}{}_res", blk, part));
+  }
   if (s.layer_input > 0) {
     t.matrix(blk + "inp_gate.weight", layer, {s.hidden, s.layer_input});
     t.matrix(blk + "proj.weight", layer, {s.layer_input, s.hidden}, kResidualSigma);
@@ -144,9 +151,14 @@ void add_tensors(const ModelShape& s, TensorMaker& t) {
     if (s.always_has(ir::Role::Head, "bias")) t.noise("output.bias", s.vocab, kSigma);
     t.ones(s.conv_taps > 0 ? "token_embd_norm.weight" : "output_norm.weight", s.hidden);
     if (s.always_has(ir::Role::FinalNorm, "bias")) t.norm_bias("output_norm.weight", s.hidden);
+    if (s.always_has(ir::Role::EmbeddingNorm, "bias")) {
+      t.ones("token_embd_norm.weight", s.hidden);
+      t.norm_bias("token_embd_norm.weight", s.hidden);
+    }
     if (s.scores() > 0) t.matrix("cls.output.weight", -1, {s.hidden, s.scores()});
   }
   if (s.is_compressed()) add_streams(s, t, "output_hc", s.streams, 1);
+  if (s.family->has_role(ir::Role::HeadSources)) add_score(s, t, "output_res");
   for (const char* projections : {"altup_proj.weight", "altup_unembd_proj.weight"}) {
     if (s.has_altup()) t.matrix(projections, -1, {s.hidden, s.hidden, s.streams - 1});
   }

@@ -1,4 +1,5 @@
-// stream_weights, collapse_streams and mix_streams: hyper-connections; altup_weights.
+// stream_weights, collapse_streams and mix_streams: hyper-connections; altup_weights;
+// attend_streams.
 #include "kernels/streams/residual_streams.h"
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
@@ -55,11 +56,29 @@ struct MixStreamsStep final : RowStep<kernels::MixStreamsArgs, kernels::MixStrea
   }
 };
 
+struct AttendStreamsStep final : RowStep<kernels::AttendStreamsArgs, kernels::AttendStreamsFn> {
+  Status bind(const BindContext& context) {
+    score_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    args_.score = score_.data();
+    args_.streams = static_cast<int32_t>(context.step.inputs.size());
+    for (int32_t s = 0; s < args_.streams; ++s) {
+      point_to(context.input(s), args_.x[s], args_.x_stride[s]);
+    }
+    args_.attrs = context.attrs<AttendStreamsAttrs>();
+    weight_bytes_ = score_.bytes();
+    KTX_TRY(bind_output(context, kernels::find_attend_streams));
+    split_.grain = rows_per_item(args_.width * args_.streams);
+    return {};
+  }
+  SmallWeight score_;
+};
+
 }  // namespace
 
 const MakeStep make_stream_weights = make_step<StreamWeightsStep>;
 const MakeStep make_altup_weights = make_step<AltUpWeightsStep>;
 const MakeStep make_collapse_streams = make_step<CollapseStreamsStep>;
 const MakeStep make_mix_streams = make_step<MixStreamsStep>;
+const MakeStep make_attend_streams = make_step<AttendStreamsStep>;
 
 }  // namespace ktx::runtime
