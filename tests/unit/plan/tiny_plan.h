@@ -399,6 +399,8 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     t.step(StepOp::GaussianTopK, 1, {{x}}, {{x}}, {}, GaussianTopKAttrs{0.5f});
     t.step(StepOp::AttendStreams, 1, {{x}, {n}, {n}}, {{attended}}, {norm_w},
            AttendStreamsAttrs{1e-5f});
+    t.step(StepOp::Glu, 1, {{x}, {attended}}, {{attended}}, {},
+           GluAttrs{static_cast<int32_t>(Activation::Situ), 4, 25});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);
