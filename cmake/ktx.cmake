@@ -3,7 +3,7 @@
 if(DEFINED KTX_FOUND_STATIC AND NOT KTX_FOUND_STATIC STREQUAL KTX_STATIC)
   get_cmake_property(cached CACHE_VARIABLES)
   foreach(name ${cached})
-    if(name MATCHES "^(pkgcfg_lib_|__pkg_config_checked_|KTX_YAML$|OPENSSL_.*LIBRARY)")
+    if(name MATCHES "^(pkgcfg_lib_|__pkg_config_checked_|KTX_YAML$|OPENSSL_.*LIBRARY|(PNG|JPEG|ZLIB)_.*LIBRARY)")
       unset(${name} CACHE)
     endif()
   endforeach()
@@ -37,6 +37,8 @@ find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp)  # --sandbox; without it that option fails
 pkg_check_modules(URING IMPORTED_TARGET liburing)  # experts from disk; without it threads read them
+find_package(PNG)  # images; without these two such files are refused
+find_package(JPEG)
 if(KTX_STATIC)  # from 3.5 on distributions build it with libraries that its package file alone names
   pkg_check_modules(LIBCRYPTO REQUIRED libcrypto)
   foreach(name ${LIBCRYPTO_STATIC_LIBRARIES})

@@ -15,6 +15,7 @@
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
+#include "kernels/rows/pool_rows.h"
 #include "kernels/rows/rows.h"
 #include "kernels/state_space/selective_scan.h"
 #include "kernels/state_space/state_space.h"
@@ -74,6 +75,9 @@ Result<MatchRmsFn> find_match_rms(std::string_view family, Isa isa) {
 }
 Result<GaussianTopKFn> find_gaussian_topk(std::string_view family, Isa isa) {
   return find<GaussianTopKArgs>(family, isa);
+}
+Result<PoolRowsFn> find_pool_rows(std::string_view family, Isa isa) {
+  return find<PoolRowsArgs>(family, isa);
 }
 Result<QuantizeFn> find_quantize(std::string_view family, Isa isa) {
   return find<QuantizeArgs>(family, isa);

@@ -63,7 +63,12 @@ class Builder {
         ctx_(ctx),
         first_layer_(first_layer),
         predicts_(first_layer == params_.layers),
-        binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {}
+        binder_(gguf, {params_.layers, params_.experts, params_.tied.value_or(false)}, diags) {
+    const input::GgufTensor* const down =
+        gguf && family.is_tower() ? gguf->find("v.blk.0.ffn_down.weight") : nullptr;
+    swapped_mlp_ = down && down->shape[0] == params_.hidden &&
+                   down->shape[1] == params_.shape(0).mlp_width && down->shape[0] != down->shape[1];
+  }
 
   ir::ModuleGraph run() {
     rope_ = rope_table(params_.rope, params_.rotary_dim, family_.attention == AttentionKind::Mla,
@@ -446,7 +451,8 @@ class Builder {
 
   ir::Param bind(const ModuleRow& row, const ParamRow& param, const ir::Module& module) {
     const ParamShape shape = shape_of(param.name, module.info, module.layer, params_);
-    const std::string tensors = own_tensor(row.role) + tensors_of(param, module.layer);
+    const std::string tensors =
+        own_tensor(row.role) + in_file(row.role, tensors_of(param, module.layer));
     const std::string_view purpose = purpose_of(row.role);
     const std::string fused = fused_tensor(row.role, param.name, module.layer);
     if (!fused.empty() && !binder_.has(tensors) && binder_.has(fused)) {
@@ -471,6 +477,13 @@ class Builder {
       if (predicts_ && own.role == role) return expand_layer(own.tensor, first_layer_) + " | ";
     }
     return "";
+  }
+
+  // Old files of towers call up ffn_down, and down ffn_up.
+  std::string in_file(Role role, std::string tensors) const {
+    if (!swapped_mlp_ || (role != Role::UpProj && role != Role::DownProj)) return tensors;
+    return role == Role::UpProj ? replace(std::move(tensors), "ffn_up", "ffn_down")
+                                : replace(std::move(tensors), "ffn_down", "ffn_up");
   }
 
   // Some converters write q, k and v, or the experts' gate and up, as one tensor.
@@ -504,6 +517,7 @@ class Builder {
   const int64_t ctx_;
   const int32_t first_layer_;
   const bool predicts_;  // a prediction layer, not the model
+  bool swapped_mlp_ = false;
   TensorBinder binder_;
   RopeTable rope_, local_rope_;
   ir::ModuleGraph graph_;
@@ -539,7 +553,7 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
       config.is_of_gguf() || (value != nullptr && value->origin == input::ConfigOrigin::Gguf);
   std::vector<std::string> known;
   for (const Family* family : families::all_families()) {
-    if (family->is_draft_head()) continue;
+    if (!family->is_model()) continue;
     if (by_gguf) known.emplace_back(family->gguf_arch);
     if (by_gguf) continue;
     for (std::string_view type : split(family->model_types, ' ')) known.emplace_back(type);
@@ -565,17 +579,22 @@ Result<const Family*> pick_architecture(const input::HfConfig& config) {
 }
 
 Status accept_architecture(const input::HfConfig& config) {
-  const Result<const Family*> family = pick_architecture(config);
-  return family.ok() ? Status() : Status(family.error());
+  const Family* family = KTX_TRY(pick_architecture(config));
+  if (family->is_model()) return {};
+  if (family->is_tower()) {
+    return Error{fmt::format(
+        "{}: a projector for images (mmproj) is no model; give the GGUF of the language model, and "
+        "this one with --mmproj",
+        config.file())};
+  }
+  return Error{fmt::format("{}: a draft head ({}) is no model; give it with --draft", config.file(),
+                           family->draft_head)};
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, const input::GgufFile* gguf,
                                     DiagSink& diags, int64_t ctx) {
+  KTX_TRY(accept_architecture(config));
   const Family* family = KTX_TRY(pick_architecture(config));
-  if (family->is_draft_head()) {
-    return Error{fmt::format("{}: a draft head ({}) is no model; give it with --draft",
-                             config.file(), family->draft_head)};
-  }
   if (gguf != nullptr && !gguf->architecture().empty() &&
       !family->stored_as(gguf->architecture())) {
     return Error{
@@ -648,6 +667,15 @@ Result<ir::ModuleGraph> build_head_graph(const input::ModelSource& head, const D
   params->normed_stream = facts.normed_stream;
   params->draft_vocab = std::ssize(facts.tokens);
   return Builder(*family, std::move(*params), head.config, &head.gguf, diags, ctx, 0).run();
+}
+
+Result<ir::ModuleGraph> build_tower_graph(const input::ModelSource& tower, DiagSink& diags) {
+  const Family* family = KTX_TRY(pick_architecture(tower.config));
+  std::optional<HyperParams> params = read_hyper_params(*family, tower.config, diags);
+  if (!params) {
+    return Error{fmt::format("{}: no tower can be made of its keys", tower.gguf.path())};
+  }
+  return Builder(*family, std::move(*params), tower.config, &tower.gguf, diags, 0, 0).run();
 }
 
 Result<ir::ModuleGraph> build_graph(const input::HfConfig& config, DiagSink& diags, int64_t ctx) {

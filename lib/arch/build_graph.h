@@ -49,10 +49,15 @@ Result<ir::ModuleGraph> build_head_graph(const input::ModelSource& head, const D
                                          const ir::ModelFacts& model, DiagSink& diags,
                                          int64_t ctx = 0);
 
+// What reads images for a model (lib/input/tower_source.h): lowered like a model's, and run beside
+// it.
+Result<ir::ModuleGraph> build_tower_graph(const input::ModelSource& tower, DiagSink& diags);
+
 // The family that a config means, by model_type, then by its architectures; an
 // unknown one is an error with the nearest names and the list.
 Result<const families::Family*> pick_architecture(const input::HfConfig& config);
-// For ModelInputs::accept: fails where pick_architecture() does.
+// For ModelInputs::accept: fails where pick_architecture() does, and for families that are no
+// models but stand beside one.
 Status accept_architecture(const input::HfConfig& config);
 
 }  // namespace ktx::arch

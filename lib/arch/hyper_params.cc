@@ -23,8 +23,12 @@ class Reader : ParamPart {
     p_.layers = small("num_hidden_layers", 1, kMaxLayers);
     p_.shapes.resize(std::max(p_.layers, 1));
     p_.hidden = in_.integer("hidden_size", 1, kMaxHidden);
-    p_.vocab = in_.integer("vocab_size", 1, kMaxVocab);
-    p_.context = in_.integer("max_position_embeddings", 1, kMaxContext);
+    if (family_.is_tower()) {
+      arch::read_images(*this);
+    } else {
+      p_.vocab = in_.integer("vocab_size", 1, kMaxVocab);
+      p_.context = in_.integer("max_position_embeddings", 1, kMaxContext);
+    }
     p_.layer_norms = family_.layer_norms;
     const char* eps = p_.layer_norms ? "layer_norm_eps" : "rms_norm_eps";
     p_.norm_eps = static_cast<float>(in_.number(eps, 1e-20, 1));

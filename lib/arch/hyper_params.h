@@ -156,6 +156,12 @@ struct HyperParams {
   bool normed_stream = false;  // the layer adds to what hidden_norm gives
   int64_t draft_vocab = 0;     // logits, where they are not of all tokens
 
+  // Of a tower: the pixels of each side of an image and of its patches, the patches of each side of
+  // a square that becomes one row, and the width of that.
+  int32_t image_size = 0, patch_size = 0, image_pool = 0;
+  int64_t image_width = 0;
+  int32_t patch_columns() const { return image_size / patch_size; }
+
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;
   int64_t expert_latent = 0;  // width that routed experts read and write; 0: hidden

@@ -17,7 +17,7 @@ float inverse_root(int64_t x) {
 
 // A draft head's attention reads the token's embedding and the stream, one behind the other.
 int64_t attention_input(const HyperParams& p) {
-  return p.hidden * (p.given_width > 0 ? 2 : 1);
+  return p.hidden * (p.given_width > 0 && p.image_size == 0 ? 2 : 1);
 }
 
 // The indexer has a compressor of its own, or makes pools of positions.
@@ -137,6 +137,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.layer_input_width, p.hidden};
     case Role::PredictionProj:
       return {2 * p.hidden, p.hidden};
+    case Role::PatchEmbedding:
     case Role::GivenProj:
       return {p.given_width, p.hidden};
     case Role::Head:
@@ -145,6 +146,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, p.hidden};
     case Role::ScoreHead:
       return {p.hidden, p.scores};
+    case Role::ImageProj:
+      return {p.hidden, p.image_width};
     case Role::TextUpProj:
       return {p.hidden, p.text_dense};
     case Role::TextDownProj:
@@ -199,7 +202,7 @@ ir::NormInfo norm_of(Role role, Role parent, const LayerShape& layer, const Hype
   ir::NormInfo info = norm(role, parent, layer, p);
   const bool post = role == Role::AttentionPostNorm || role == Role::MlpPostNorm;
   if (post && p.post_norm_eps > 0) info.eps = p.post_norm_eps;
-  info.layer_norm = info.layer_norm || p.layer_norms;
+  info.layer_norm = info.layer_norm || (p.layer_norms && role != Role::ImageNorm);
   return info;
 }
 
@@ -313,6 +316,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
   if (role == Role::AttentionStreams || role == Role::MlpStreams || role == Role::HeadStreams) {
     return streams(role, p);
   }
+  if (role == Role::ImageProjector) return ir::PoolInfo{p.patch_columns(), p.image_pool};
   if (role == Role::AltUp) return ir::AltUpInfo{p.streams, p.active_stream, p.hidden};
   if (role == Role::AttentionSources || role == Role::MlpSources || role == Role::HeadSources) {
     return ir::SourcesInfo{p.source_block, p.norm_eps, p.hidden};
@@ -354,6 +358,7 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
   if (const auto* x = std::get_if<ir::LinearInfo>(&info)) {
     if (name == "bias") return {x->out};
     if (name == "streams") return {x->in, x->in, x->out / x->in};
+    if (name == "transposed") return {x->out, x->in};
     if (name == "gate" || name == "up") return {x->in, x->out / 2};
     if (name == "k_b") return {p.nope_dim, p.kv_lora_rank, heads};
     if (name == "v_b") return {p.kv_lora_rank, p.value_dim, heads};

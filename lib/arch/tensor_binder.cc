@@ -98,7 +98,10 @@ bool TensorBinder::check_shape(const input::GgufTensor& tensor, const ParamShape
       ne[0] == shape.cols && ne[1] == 1 && ne[2] == shape.rows && shape.matrices == 1 && ne[3] == 1;
   const bool upright = ne[0] == 1 && ne[1] == shape.cols && shape.rows == 1 &&
                        shape.matrices == 1 && ne[2] == 1 && ne[3] == 1;
-  if (exact || stacked || apart || upright) return true;
+  // A convolution over patches: of each output all channels, row by row.
+  const bool patches = ne[0] * ne[1] * ne[2] == shape.cols && ne[3] == shape.rows && ne[3] > 1 &&
+                       shape.matrices == 1;
+  if (exact || stacked || apart || upright || patches) return true;
   fail(fmt::format("tensor '{}' ({}) is {}, the config says {}", printable(tensor.name), purpose,
                    print_shape(tensor), print_shape(shape)));
   return false;

@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/families/config_key.h"
 #include "lib/ir/module_graph.h"
@@ -157,14 +158,27 @@ enum class RouterKind {
 };
 
 // What in a GGUF tells a family from others that are stored under the same architecture:
-// a number or a flag in its metadata, the name of its tokenizer's splitting, or a tensor.
+// a number, a flag or a text in its metadata, the name of its tokenizer's splitting, or a tensor.
 struct GgufSign {
-  const char* key = "";  // without the architecture in front; 0 is like an absent key
+  const char* key = "";   // without the architecture in front; 0 is like an absent key
+  const char* text = "";  // that the key says, in the place of a number
   uint64_t min = 0;
   uint64_t max = 0;
   bool always_written = false;  // a file without the key has not the sign
   const char* tensor = "";      // or: some layer has it ("exp_probs_b.bias")
   const char* pre = "";         // or: tokenizer.ggml.pre ("glm4")
+};
+
+// What a family that reads images says of them; more is in the config keys of its GGUF.
+struct TowerForm {
+  const char* name = "";   // the projector type of its GGUFs; empty: the family is no tower
+  const char* model = "";  // the GGUF architecture of the language models that it is for
+  const char* resize = "";
+  // What a chat template writes for an image, and the texts around the image's tokens that take its
+  // place.
+  const char* mark = "";
+  const char* before = "";
+  const char* behind = "";
 };
 
 // Which layers have experts, by which config keys, and how a token chooses some.
@@ -247,6 +261,10 @@ struct Family {
   // (lib/arch/draft_head.h). What it is called; empty: a model.
   const char* draft_head = "";
   bool is_draft_head() const { return draft_head[0] != '\0'; }
+  // Not a model either: it reads images for one (lib/input/tower_source.h).
+  TowerForm tower = {};
+  bool is_tower() const { return tower.name[0] != '\0'; }
+  bool is_model() const { return !is_draft_head() && !is_tower(); }
 
   bool windows_by_period() const {
     return windows == WindowPattern::Period || windows == WindowPattern::PeriodFromFull;
@@ -284,7 +302,8 @@ constexpr std::array<Row, (N + ...)> join(const Row (&... stretches)[N]) {
 std::span<const Family* const> all_families();
 const Family* find_architecture(std::string_view architecture);  // null: unknown
 const Family* find_model_type(std::string_view model_type);
-const Family* find_draft_head(std::string_view gguf_arch);  // null: it is none
+const Family* find_draft_head(std::string_view gguf_arch);         // null: it is none
+std::vector<const Family*> towers_of(std::string_view gguf_arch);  // those whose GGUFs are of it
 // Of a config: by its model_type, else by the first known of its architectures.
 const Family* find_family(std::string_view model_type, std::span<const std::string> architectures);
 

@@ -38,6 +38,14 @@ const Family* find_draft_head(std::string_view gguf_arch) {
   return nullptr;
 }
 
+std::vector<const Family*> towers_of(std::string_view gguf_arch) {
+  std::vector<const Family*> found;
+  for (const Family* family : all_families()) {
+    if (family->is_tower() && family->gguf_arch == gguf_arch) found.push_back(family);
+  }
+  return found;
+}
+
 const Family* find_family(std::string_view model_type, std::span<const std::string> architectures) {
   if (const Family* family = find_model_type(model_type)) return family;
   for (const std::string& architecture : architectures) {

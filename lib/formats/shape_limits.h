@@ -14,6 +14,7 @@ inline constexpr int64_t kMaxChosenPositions = 1 << 16;        // of a token, by
 inline constexpr int64_t kMaxIndexBlock = 256;                 // positions, of block attention
 inline constexpr int64_t kMaxCompressed = 1 << 16;             // positions of an entry
 inline constexpr int64_t kMaxDeltaHead = 1024;                 // of a gated delta rule
+inline constexpr int64_t kMaxImagePatches = 1 << 16;           // of an image that a tower reads
 inline constexpr int64_t kMaxKvTokenElems = int64_t{1} << 24;  // of a slot
 
 }  // namespace ktx

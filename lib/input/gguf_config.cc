@@ -54,6 +54,7 @@ std::optional<bool> has_sign(GgufKeys& keys, const GgufSign& sign) {
     return keys.gguf.tensors().empty() ? std::nullopt : std::optional(false);
   }
   const GgufValue* value = keys.gguf.value(keys.full(sign.key));
+  if (sign.text[0] != '\0') return value && value->string() == sign.text;
   const bool set = value && value->boolean().value_or(false);
   const uint64_t number = set ? 1 : keys.gguf.u64(keys.full(sign.key)).value_or(0);
   if (number == 0 && !sign.always_written) return std::nullopt;

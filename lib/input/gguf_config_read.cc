@@ -125,6 +125,16 @@ std::optional<ConfigScalar> read_amounts(GgufKeys& keys, std::string_view key) {
   return all;
 }
 
+// A list of its own length.
+std::optional<ConfigScalar> read_numbers(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto numbers = value ? value->floats() : std::nullopt;
+  if (!numbers || numbers->empty()) return std::nullopt;
+  std::vector<double> all;
+  for (const float number : *numbers) all.push_back(shortest_decimal(number));
+  return all;
+}
+
 std::optional<ConfigScalar> read_magnitude(GgufKeys& keys, std::string_view key) {
   const auto number = keys.number(key);
   return as_scalar(number ? std::optional(std::fabs(*number)) : std::nullopt);

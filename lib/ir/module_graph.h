@@ -66,15 +66,14 @@ Kind kind_of(Role role);
 // A parameter of a module: `matrices` matrices of rows x cols, row-major, cols
 // innermost. Vectors are one row. Several sources are joined by rows, in order.
 struct Param {
-  // "weight", "bias", "gate", "up", "down", "gate_bias", "up_bias", "down_bias", "k_b", "v_b",
-  // "correction_bias", "sinks"; "conv", "decay", "dt_bias" of a delta net, and with "conv_bias",
-  // "skip" of a state-space layer; "conv" of a short convolution; "position_bias" of a compressor,
-  // and "pool_gate" of an indexer's, the matrix that scores come from;
-  // "fn", "scale" and "base" of hyper-connections; "output_scale" of AltUp, "streams" of its
-  // projections, a matrix for each stream; "table" of a router, experts by token id (I32);
-  // "factors" of a router,
-  // "gate_factors" and "up_factors" of experts: one for each expert, of its down, gate and up
-  // products
+  // "weight" or "transposed" (of a linear whose matrix is that), "bias", "gate", "up", "down",
+  // "gate_bias", "up_bias", "down_bias", "k_b", "v_b", "correction_bias", "sinks"; "conv", "decay",
+  // "dt_bias" of a delta net, and with "conv_bias", "skip" of a state-space layer; "conv" of a
+  // short convolution; "position_bias" of a compressor, and "pool_gate" of an indexer's, the matrix
+  // that scores come from; "fn", "scale" and "base" of hyper-connections; "output_scale" of AltUp,
+  // "streams" of its projections, a matrix for each stream; "table" of a router, experts by token
+  // id (I32); "factors" of a router, "gate_factors" and "up_factors" of experts: one for each
+  // expert, of its down, gate and up products
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
@@ -237,6 +236,11 @@ struct StreamsInfo {
   bool mean = false;   // the sum has equal weights
   StreamWeightsAttrs attrs() const { return {streams, iterations, eps}; }
 };
+// As in PoolRowsAttrs.
+struct PoolInfo {
+  int32_t columns = 0;
+  int32_t side = 0;
+};
 // As in AltUpWeightsAttrs.
 struct AltUpInfo {
   int32_t streams = 0;
@@ -276,7 +280,7 @@ using ModuleInfo =
     std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
                  MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo, StateSpaceInfo,
                  ShortConvInfo, CompressedAttentionInfo, CompressorInfo, StreamsInfo, AltUpInfo,
-                 SelectiveScanInfo, SourcesInfo>;
+                 SelectiveScanInfo, SourcesInfo, PoolInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

@@ -23,7 +23,8 @@ constexpr std::string_view kInfoNames[] = {
     "none",       "linear",    "embedding",   "norm",           "rotary",
     "attention",  "mla",       "mlp",         "router",         "experts",
     "layer",      "delta_net", "state_space", "short_conv",     "compressed_attention",
-    "compressor", "streams",   "altup",       "selective_scan", "sources"};
+    "compressor", "streams",   "altup",       "selective_scan", "sources",
+    "pool"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -98,6 +99,10 @@ void fields(StreamsInfo& x, F&& f) {
 template <class F>
 void fields(SourcesInfo& x, F&& f) {
   f("block", x.block), f("eps", x.eps), f("hidden", x.hidden);
+}
+template <class F>
+void fields(PoolInfo& x, F&& f) {
+  f("columns", x.columns), f("side", x.side);
 }
 template <class F>
 void fields(AltUpInfo& x, F&& f) {

@@ -186,6 +186,7 @@ class Verifier {
         if (is_streams(module_->role)) return check_streams();
         if (is_sources(module_->role)) return check_sources();
         if (module_->role == Role::AltUp) return check_altup();
+        if (module_->role == Role::ImageProjector) return check_pool();
         if (module_->role == Role::Compressor ||
             std::holds_alternative<CompressorInfo>(module_->info)) {
           return check_compressor();
@@ -312,6 +313,14 @@ class Verifier {
                        graph_.facts.layers, kMaxStreams - 1));
     }
   }
+  void check_pool() {
+    const auto* x = expect_info<PoolInfo>();
+    if (x == nullptr) return;
+    positive("side", x->side);
+    if (x->columns < 1 || x->columns > kMaxImagePatches || x->columns % x->side != 0) {
+      fail(fmt::format("squares of {} in a grid of {} columns", x->side, x->columns));
+    }
+  }
   void check_altup() {
     const auto* x = expect_info<AltUpInfo>();
     if (x == nullptr) return;
@@ -403,6 +412,7 @@ class Verifier {
     const std::string_view name = param.name;
     if (const auto* x = std::get_if<LinearInfo>(&module_->info)) {
       if (name == "weight") return Shape{x->in, x->out, 1};
+      if (name == "transposed") return Shape{x->out, x->in, 1};
       if (name == "bias") return Shape{x->out, 1, 1};
       if (name == "streams" && x->in > 0) return Shape{x->in, x->in, x->out / x->in};
       const bool half = name == "gate" || name == "up";

@@ -685,6 +685,19 @@ struct SoftcapAttrs {
   }
 };
 
+// For images: a row is a patch, and patches stand row by row in a grid of so many columns. A square
+// of side * side patches becomes one row.
+struct PoolRowsAttrs {
+  int32_t columns = 1;
+  int32_t side = 1;
+  // From the square's first row to its last one.
+  int64_t reach() const { return int64_t{side - 1} * columns + side - 1; }
+  template <class F>
+  void fields(F&& f) {
+    f("columns", columns), f("side", side);
+  }
+};
+
 using StepAttrs =
     std::variant<NoAttrs, RmsNormAttrs, QuantizeAttrs, MatmulAttrs, MatmulHeadsAttrs, RopeAttrs,
                  KvStoreAttrs, AttentionAttrs, RouterAttrs, GroupExpertsAttrs, GluAttrs,
@@ -693,7 +706,7 @@ using StepAttrs =
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
                  CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
                  HeadScaleAttrs, AltUpWeightsAttrs, MatchRmsAttrs, GaussianTopKAttrs,
-                 SelectiveScanAttrs, AttendStreamsAttrs>;
+                 SelectiveScanAttrs, AttendStreamsAttrs, PoolRowsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -56,6 +56,7 @@ class ContentsBuilder {
     out_.chat_template = options_.chat_template;
     out_.module_graph = ir::print(state_.modules);
     out_.drafter = options_.drafter;
+    out_.tower = options_.tower;
     return std::move(out_);
   }
 
@@ -240,6 +241,8 @@ class ContentsBuilder {
       if (step.op == StepOp::GivenHidden) facts.given_width = step.outputs[0].width;
     }
     facts.given_taps = options_.given_taps;
+    facts.takes_images = state_.takes_images;
+    facts.image = options_.image;
     facts.draft_vocab = std::ssize(options_.draft_tokens);
     out_.draft_tokens = options_.draft_tokens;
     const double use = gpu_expert_use(placement_of(state_));

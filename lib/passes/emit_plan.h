@@ -24,6 +24,8 @@ struct EmitOptions {
   std::string isa;                     // of the machine packed for
   bool carry_unused = true;            // keep tensors that no step reads, for --export-gguf
   std::span<const std::byte> drafter;  // a whole plan that drafts tokens for this one; not copied
+  std::span<const std::byte> tower;    // a whole plan that reads images for this one; not copied
+  plan::ImageFacts image;              // of a tower, or of that one
   std::vector<int32_t> given_taps;     // of a drafter that reads a model's hidden states: which
   std::vector<int32_t> draft_tokens;   // the model's token of each logit, where they are fewer
   std::vector<std::string> options;    // those that change bytes, for provenance

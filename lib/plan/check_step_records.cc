@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/ops/step_attrs.h"
 #include "lib/plan/plan_program.h"
 #include "lib/program/step_verifier.h"
@@ -74,6 +76,32 @@ Error wrong_step(const PlanView& plan, uint32_t number, std::string_view error) 
                            printable(module), error)};
 }
 
+// The steps of a tower are of such images as its facts say.
+Status verify_tower(const PlanFacts& facts, const program::Program& program) {
+  const ImageFacts& image = facts.image;
+  const bool fits = facts.encoder && facts.scores == 0 &&
+                    facts.given_width == image.patch_floats() &&
+                    facts.context_length == image.patches();
+  const auto pool = std::ranges::find(program.steps, StepOp::PoolRows, &program::Step::op);
+  if (!fits || pool == program.steps.end()) {
+    return Error{fmt::format("the plan is no tower for images of {} patches of {} floats",
+                             image.patches(), image.patch_floats())};
+  }
+  const auto& attrs = std::get<PoolRowsAttrs>(pool->attrs);
+  if (attrs.columns == image.columns() && attrs.side == image.pool) return {};
+  return Error{fmt::format("squares of {} in a grid of {} patches, of images with {} and {}",
+                           attrs.side, attrs.columns, image.pool, image.columns())};
+}
+
+// Rows of images are put in where the facts say so.
+Status verify_takes_images(const PlanFacts& facts, const program::Program& program) {
+  const bool puts = std::ranges::find(program.steps, StepOp::GivenRows, &program::Step::op) !=
+                    program.steps.end();
+  const bool fits = facts.image.size > 0 && facts.image.width == facts.hidden_size;
+  if (puts == facts.takes_images && (!puts || fits)) return {};
+  return Error{"the facts and the steps differ on whether rows of images take a token's place"};
+}
+
 // The hidden states that come with tokens are as wide as the facts say.
 Status verify_given(const PlanFacts& facts, const program::Program& program) {
   bool reads = false;
@@ -88,6 +116,7 @@ Status verify_given(const PlanFacts& facts, const program::Program& program) {
   if (reads != facts.reads_hidden()) {
     return Error{"the facts and the steps differ on whether hidden states come with the tokens"};
   }
+  if (facts.is_tower()) return verify_tower(facts, program);
   if (reads && (facts.given_taps.empty() || facts.given_states() <= 0)) {
     return Error{"no hidden states of a model are among those that come with the tokens"};
   }
@@ -183,6 +212,7 @@ Status check_steps(const PlanView& plan, const program::Program& program) {
                                                   : std::to_string(facts.output_width()))};
   }
   KTX_TRY(verify_given(facts, program));
+  KTX_TRY(verify_takes_images(facts, program));
   KTX_TRY(verify_kept(facts, program, steps));
   return verify_draft_tokens(plan);
 }

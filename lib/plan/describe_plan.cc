@@ -316,12 +316,12 @@ std::string section_lines(const PlanView& plan) {
   TextTable table({{"section", TextTable::Left}, {"offset"}, {"bytes"}, {"hash", TextTable::Left}});
   for (const SectionEntry& section : plan.sections) {
     const bool weights = section.id == static_cast<uint32_t>(SectionId::WeightData);
-    const bool drafter = section.id == static_cast<uint32_t>(SectionId::Drafter);
+    const bool inner = is_inner_plan(static_cast<SectionId>(section.id));
     table.add({section_name(section.id), fmt::format("{:#x}", section.offset),
                fmt::format("{}", section.size),
-               weights   ? "in chunks"
-               : drafter ? "of its own"
-                         : to_hex(section.hash)});
+               weights ? "in chunks"
+               : inner ? "of its own"
+                       : to_hex(section.hash)});
   }
   return "\nsections\n" + table.plain("  ");
 }

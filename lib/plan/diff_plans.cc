@@ -121,6 +121,7 @@ Texts facts_of(const PlanView& plan) {
   Texts texts;
   texts["format"] = fmt::format("{}.{}", kMajor, plan.minor);
   texts["drafter"] = plan.has_drafter ? "within" : "none";
+  texts["tower"] = plan.has_tower ? "within" : "none";
   texts["made by"] = printable(plan.provenance.ktx_version);
   texts["options"] = shown(join(plan.provenance.options, " "));
   add_inputs(texts, plan.provenance);

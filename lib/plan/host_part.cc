@@ -44,8 +44,7 @@ uint64_t head_bytes(const PlanView& plan) {
   uint64_t end = plan.file_bytes;
   for (const SegmentRecord& segment : plan.segments) end = std::min(end, segment.offset);
   for (const SectionEntry& section : plan.sections) {
-    if (section.id == static_cast<uint32_t>(SectionId::Drafter))
-      end = std::min(end, section.offset);
+    if (is_inner_plan(static_cast<SectionId>(section.id))) end = std::min(end, section.offset);
   }
   return end;
 }
@@ -59,7 +58,7 @@ std::vector<PartRange> ranges_of(const PlanView& plan, size_t host) {
     }
   }
   for (const SectionEntry& section : plan.sections) {
-    if (section.id != static_cast<uint32_t>(SectionId::Drafter) || host != 0) continue;
+    if (!is_inner_plan(static_cast<SectionId>(section.id)) || host != 0) continue;
     ranges.push_back({0, section.offset, section.size});
   }
   std::sort(ranges.begin(), ranges.end(),

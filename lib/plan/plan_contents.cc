@@ -212,9 +212,16 @@ std::string section_bytes(const PlanContents& contents, SectionId id) {
     case SectionId::Digests:
     case SectionId::WeightData:
     case SectionId::Drafter:
+    case SectionId::Tower:
       break;
   }
   return {};
+}
+
+std::span<const std::byte> inner_plan(const PlanContents& contents, SectionId id) {
+  return id == SectionId::Drafter ? contents.drafter
+         : id == SectionId::Tower ? contents.tower
+                                  : std::span<const std::byte>();
 }
 
 Result<PlanLayout> lay_out(PlanContents& contents) {
@@ -236,22 +243,25 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
     }
   }
 
-  // Header, then the small sections by number, then the segments and the drafter. The self-test
-  // ends the file: all before it is the same without it.
+  // Header, then the small sections by number, then the segments and the plans within. The
+  // self-test ends the file: all before it is the same without it.
   constexpr SectionId kSmall[] = {
 #define KTX_SECTION(id, number, name, element, sentence) SectionId::id,
 #include "lib/plan/sections.def"
 #undef KTX_SECTION
   };
-  const bool drafter = !contents.drafter.empty();
+  constexpr SectionId kInner[] = {SectionId::Drafter, SectionId::Tower};
   const auto is_there = [&](SectionId id) {
     return !is_large(id) && (is_in_every_file(id) || id == SectionId::Digests ||
                              !section_bytes(contents, id).empty());
   };
   const auto small = static_cast<size_t>(std::ranges::count_if(kSmall, is_there));
-  const size_t count = small + contents.segments.size() + (drafter ? 1 : 0) + 1;
+  const auto inner = static_cast<size_t>(std::ranges::count_if(
+      kInner, [&](SectionId id) { return !inner_plan(contents, id).empty(); }));
+  const size_t count = small + contents.segments.size() + inner + 1;
   uint64_t at = sizeof(Prefix) + count * sizeof(SectionEntry);
   uint64_t digests = layout.chunks.size() + pieces_of(contents.drafter.size()) +
+                     pieces_of(contents.tower.size()) +
                      std::max<uint64_t>(pieces_of(contents.self_test.size()), 1);
   for (SectionId id : kSmall) {  // 'digests', which counts all others, is the last
     if (!is_there(id)) continue;
@@ -275,13 +285,13 @@ Result<PlanLayout> lay_out(PlanContents& contents) {
         {static_cast<uint32_t>(SectionId::WeightData), kRequired, at, segment.size, {}, 0});
     at += segment.size;
   }
-  if (drafter) {  // it is mapped by itself
-    at = align_up(at, contents.drafter.size() > kLargeSegmentBytes ? kLargeSegmentAlignment
-                                                                   : kSegmentAlignment);
-    layout.drafter_offset = at;
-    layout.sections.push_back(
-        {static_cast<uint32_t>(SectionId::Drafter), kRequired, at, contents.drafter.size(), {}, 0});
-    at += contents.drafter.size();
+  for (const SectionId id : kInner) {  // each is mapped by itself
+    const uint64_t size = inner_plan(contents, id).size();
+    if (size == 0) continue;
+    at = align_up(at, size > kLargeSegmentBytes ? kLargeSegmentAlignment : kSegmentAlignment);
+    layout.inner_offsets[id] = at;
+    layout.sections.push_back({static_cast<uint32_t>(id), kRequired, at, size, {}, 0});
+    at += size;
   }
   at = align_up(at, kSectionAlignment);
   layout.self_test_offset = at;

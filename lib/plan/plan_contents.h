@@ -87,6 +87,7 @@ struct PlanContents {
   // A whole plan that drafts tokens for this one; empty: none. Its memory is the caller's, until
   // the writer has finished.
   std::span<const std::byte> drafter = {};
+  std::span<const std::byte> tower = {};  // one that reads images for this one, likewise
 
   // Appends a blob with its slices, in order of blob rows (SliceRecord::blob and
   // blob_row are filled in); returns its index. `size` may stay zero for Layout::Rows.
@@ -110,14 +111,16 @@ struct ChunkRange {
 
 struct PlanLayout {
   uint64_t file_bytes = 0;
-  std::vector<SectionEntry> sections;  // in file order; hashes still zero
-  std::vector<ChunkRange> chunks;      // segment by segment
-  uint64_t drafter_offset = 0;         // in the file; 0: there is none
-  uint64_t self_test_offset = 0;       // in the file
+  std::vector<SectionEntry> sections;           // in file order; hashes still zero
+  std::vector<ChunkRange> chunks;               // segment by segment
+  std::map<SectionId, uint64_t> inner_offsets;  // in the file, of plans within this one
+  uint64_t self_test_offset = 0;                // in the file
 };
 
-// The text of the section as it is stored; nothing of Chunks, WeightData and Drafter.
+// The text of the section as it is stored; nothing of Chunks, WeightData and plans within.
 std::string section_bytes(const PlanContents& contents, SectionId id);
+// The plan within, by its section; empty: there is none.
+std::span<const std::byte> inner_plan(const PlanContents& contents, SectionId id);
 
 // Fills in sizes and offsets of blobs and segments and gives the file's layout.
 // Pure: the same contents give the same layout. Fails when contents contradict

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -78,6 +80,14 @@ class Fields {
     });
   }
 
+  void numbers(const char* key, std::vector<float>& out) {
+    each(key, [&](const Json& item) {
+      const double number = item.is_number() ? item.get<double>() : HUGE_VAL;
+      if (!(std::abs(number) <= 1e6)) return wrong_type(key, item, "a list of numbers up to 1e6");
+      out.push_back(static_cast<float>(number));
+    });
+  }
+
   void text(const char* key, std::string& out) {
     const Json* value = find(key);
     if (!value) return;
@@ -134,6 +144,18 @@ class Fields {
     });
   }
 
+  // An object in the object, which `read(fields, out)` fills.
+  template <class T, class F>
+  void object(const char* key, T& out, F&& read) {
+    const Json* value = find(key);
+    if (!value) return;
+    if (!value->is_object()) return wrong_type(key, *value, "an object");
+    Fields fields(*value);
+    read(fields, out);
+    if (!fields.error_.empty() && error_.empty())
+      error_ = fmt::format("{}: {}", key, fields.error_);
+  }
+
   void text_map(const char* key, std::map<std::string, std::string>& out) {
     const Json* value = find(key);
     if (!value) return;
@@ -182,12 +204,58 @@ std::string no_text_reason(const PlanFacts& facts) {
   if (facts.scores > 0) {
     return "this model scores texts (a reranker) and generates none; serve it, and POST to /rerank";
   }
+  if (facts.is_tower()) {
+    return "this plan reads images for a language model and generates no text; compile that model "
+           "with it: ktx-compile MODEL.gguf --mmproj PROJECTOR.gguf";
+  }
   if (facts.encoder) {
     return "this model embeds texts (an encoder) and generates none; serve it, and POST to "
            "/v1/embeddings";
   }
   return "";
 }
+
+namespace {
+
+// Sizes for which patches and their floats can be counted without care (kMaxImagePatches).
+constexpr int64_t kMaxImageSide = 4096;
+
+Json image_json(const ImageFacts& image) {
+  return {{"size", image.size},           {"patch", image.patch},   {"pool", image.pool},
+          {"width", image.width},         {"resize", image.resize}, {"mean", image.mean},
+          {"deviation", image.deviation}, {"mark", image.mark},     {"before", image.before},
+          {"behind", image.behind}};
+}
+
+void read_image(Fields& in, ImageFacts& image) {
+  in.integer("size", image.size, 1, kMaxImageSide);
+  in.integer("patch", image.patch, 1, kMaxImageSide);
+  in.integer("pool", image.pool, 1, kMaxImageSide);
+  in.integer("width", image.width, 1, int64_t{1} << 20);
+  in.one_of("resize", image.resize, {"bilinear"});
+  in.numbers("mean", image.mean);
+  in.numbers("deviation", image.deviation);
+  in.text("mark", image.mark);
+  in.text("before", image.before);
+  in.text("behind", image.behind);
+}
+
+Status check_image(const ImageFacts& image) {
+  const bool squares = image.patch > 0 && image.size % image.patch == 0 && image.pool > 0 &&
+                       image.columns() % image.pool == 0;
+  if (!squares) {
+    return Error{fmt::format("an image of {} pixels a side with patches of {} and squares of {}",
+                             image.size, image.patch, image.pool)};
+  }
+  if (image.mark.empty()) return Error{"nothing marks an image in a prompt"};
+  const bool channels = image.mean.size() == 3 && image.deviation.size() == 3;
+  if (!channels || std::ranges::any_of(image.deviation, [](float d) { return !(d > 0); })) {
+    return Error{"the mean and the deviation of an image's channels are not three numbers each"};
+  }
+  return {};
+}
+
+}  // namespace
 
 std::string to_json(const PlanFacts& facts) {
   Json json{{"architecture", facts.architecture},
@@ -219,6 +287,8 @@ std::string to_json(const PlanFacts& facts) {
   if (facts.encoder) json["encoder"] = true;
   if (facts.joint_tokens > 0) json["joint_tokens"] = facts.joint_tokens;
   if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
+  if (facts.takes_images) json["takes_images"] = true;
+  if (facts.image.size > 0) json["image"] = image_json(facts.image);
   return dump(json);
 }
 
@@ -255,7 +325,10 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.integer("kv_budget_bytes", facts.kv_budget_bytes, 0, kMaxCount);
   in.one_of("kv_type", facts.kv_type, {"F32", "F16", "Q8_0"});
   in.one_of("precision", facts.precision, {"exact", "fast"});
+  in.boolean("takes_images", facts.takes_images);
+  in.object("image", facts.image, read_image);
   KTX_TRY(in.status());
+  if (facts.image.size > 0) KTX_TRY(check_image(facts.image));
   return facts;
 }
 

@@ -24,6 +24,25 @@ namespace ktx::plan {
 inline constexpr size_t kMaxJsonBytes = 16u << 20;
 inline constexpr int kMaxJsonDepth = 32;
 
+// How an image becomes rows of a model, and where they stand in its text.
+struct ImageFacts {
+  int64_t size = 0;    // pixels of each side, to which an image is brought; 0: no image
+  int64_t patch = 0;   // pixels of each side of a patch, a row that the tower reads
+  int64_t pool = 0;    // patches of each side of a square that becomes a token
+  int64_t width = 0;   // of such a token's row
+  std::string resize;  // how it is brought there: "bilinear"
+  std::vector<float> mean, deviation;  // by channel: (value / 255 - mean) / deviation
+  // What stands for an image in a chat template's text, and what takes its place: texts around its
+  // tokens, of which control tokens are such.
+  std::string mark, before, behind;
+  bool operator==(const ImageFacts&) const = default;
+
+  int64_t columns() const { return patch > 0 ? size / patch : 0; }
+  int64_t patches() const { return columns() * columns(); }
+  int64_t tokens() const { return pool > 0 ? patches() / (pool * pool) : 0; }
+  int64_t patch_floats() const { return 3 * patch * patch; }
+};
+
 // Facts about the model, and the defaults that the compiler's options set.
 // Numbers that the steps rely on are checked against the steps at open.
 struct PlanFacts {
@@ -49,6 +68,9 @@ struct PlanFacts {
   std::vector<int32_t> given_taps;
   // Logits are of so many tokens, those of section draft-tokens; 0: of all.
   int64_t draft_vocab = 0;
+  // A token may come with a row that stands in the place of its embedding: one of an image.
+  bool takes_images = false;
+  ImageFacts image;  // of a tower, and of the plan that it stands in
   // How the hidden states of a text's tokens become one, as the model's makers did it: "mean",
   // "cls" (the first), "last"; "rank": its scores; empty: not said.
   std::string pooling;
@@ -76,11 +98,13 @@ struct PlanFacts {
 
   // Of the last step's rows: logits, scores, or what an encoder without scores gives.
   int64_t output_width() const {
+    if (is_tower()) return image.width;
     return scores > 0 ? scores : encoder ? hidden_size : draft_vocab > 0 ? draft_vocab : vocab_size;
   }
   bool reads_hidden() const { return given_width > 0; }
   // Of the model's states alone.
   int64_t given_states() const { return given_width - (hidden_values.empty() ? 0 : hidden_size); }
+  bool is_tower() const { return image.size > 0 && !takes_images; }
   bool gives_logits() const { return scores == 0 && !encoder; }
 };
 

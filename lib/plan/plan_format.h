@@ -51,7 +51,7 @@ struct SectionEntry {
   uint32_t flags;  // enum SectionFlags
   uint64_t offset;
   uint64_t size;
-  Hash128 hash;  // of the section's bytes; zero for weights (see Chunks) and a drafter
+  Hash128 hash;  // of the section's bytes; zero for weights (see Chunks) and a plan within
   uint64_t reserved;
 };
 static_assert(sizeof(SectionEntry) == 48);
@@ -62,9 +62,14 @@ enum class SectionId : uint32_t {
 #undef KTX_SECTION
 };
 
+// A whole plan within this one.
+constexpr bool is_inner_plan(SectionId id) {
+  return id == SectionId::Drafter || id == SectionId::Tower;
+}
+
 // Sections behind the small ones, which are not read when a plan is opened.
 constexpr bool is_large(SectionId id) {
-  return id == SectionId::WeightData || id == SectionId::Drafter || id == SectionId::SelfTest;
+  return id == SectionId::WeightData || is_inner_plan(id) || id == SectionId::SelfTest;
 }
 
 // Of the small ones.

@@ -133,8 +133,8 @@ struct PlanFile::State {
   std::vector<program::Stream> streams;
 
   Status open(const PlanOpenOptions& options);
-  // Leaves of the file the plan that it has as its drafter.
-  Status narrow_to_drafter();
+  // Leaves of the file a plan within it.
+  Status narrow_to(SectionId inner);
 
  private:
   Status read_header();
@@ -274,7 +274,10 @@ Status PlanFile::State::read_sections() {
                       "use a newer ktx-run",
                       label)};
     }
-    if (info && info->id == SectionId::Drafter && std::exchange(view.has_drafter, true)) {
+    const bool again =
+        info && ((info->id == SectionId::Drafter && std::exchange(view.has_drafter, true)) ||
+                 (info->id == SectionId::Tower && std::exchange(view.has_tower, true)));
+    if (again) {
       return Error{fmt::format("{} is there twice", label)};
     }
     if (info && is_large(info->id)) continue;
@@ -458,18 +461,23 @@ Status PlanFile::State::open(const PlanOpenOptions& options) {
   return read_as(options.host);
 }
 
-Status PlanFile::State::narrow_to_drafter() {
+Status PlanFile::State::narrow_to(SectionId inner) {
   KTX_TRY(read_header());
   KTX_TRY(check_places());
   for (const SectionEntry& section : view.sections) {
-    if (section.id != static_cast<uint32_t>(SectionId::Drafter)) continue;
+    if (section.id != static_cast<uint32_t>(inner)) continue;
     if (section.offset % kSegmentAlignment != 0 || section.size < sizeof(kMagic) ||
         std::memcmp(file.bytes().data() + section.offset, kMagic, sizeof(kMagic)) != 0) {
-      return Error{"section 'drafter' is no plan; compile again"};
+      return Error{section_label(section.id) + " is no plan; compile again"};
     }
     file.narrow(section.offset, section.size);
     view = {};
     return {};
+  }
+  if (inner == SectionId::Tower) {
+    return Error{
+        "the plan has nothing that reads images; compile the model with its projector: ktx-compile "
+        "MODEL.gguf --mmproj PROJECTOR.gguf"};
   }
   return Error{
       "the plan has no drafter; compile it with one: ktx-compile MODEL.gguf --draft SMALL.gguf, or "
@@ -489,8 +497,9 @@ Result<PlanFile> PlanFile::open(const std::string& path, const PlanOpenOptions& 
   Result<std::optional<HostPart>> part = read_host_part(bytes);
   if (!part) return Error{fmt::format("{}: {}", path, part.error().message)};
   if (*part) KTX_TRY(state->file.spread((*part)->whole_bytes, (*part)->pieces));
-  if (options.drafter) {
-    const Status narrowed = state->narrow_to_drafter();
+  if (options.drafter || options.tower) {
+    const Status narrowed =
+        state->narrow_to(options.drafter ? SectionId::Drafter : SectionId::Tower);
     if (!narrowed) return Error{fmt::format("{}: {}", path, narrowed.error().message)};
   }
   if (options.huge_pages) {

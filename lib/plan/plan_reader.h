@@ -44,6 +44,7 @@ struct PlanView {
   uint16_t minor = 0;  // format version of the file
   uint64_t file_bytes = 0;
   bool has_drafter = false;  // a plan within, for PlanOpenOptions::drafter
+  bool has_tower = false;    // likewise, for PlanOpenOptions::tower
   // Covers every section's hash but the self-test's and the digests': the same plan with and
   // without a self-test.
   Hash128 identity;
@@ -129,6 +130,7 @@ struct PlanOpenOptions {
   bool huge_pages = false;      // a copy of the file in huge pages instead of its mapping
   int threads = 0;              // for these; 0: all cores
   bool drafter = false;         // the plan that this one has as its drafter
+  bool tower = false;           // the plan that reads images for this one
   size_t host = 0;              // as which it is read; fails where there are fewer
   bool own_weights = false;     // that host's weights are needed: fails on another one's part
 };

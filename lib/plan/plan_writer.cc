@@ -57,8 +57,11 @@ Hash128 identity_of(const PlanContents& contents, const PlanLayout& layout,
     const std::string bytes = section_bytes(contents, static_cast<SectionId>(section.id));
     hasher.add(bytes_of(hash_bytes(std::as_bytes(std::span(bytes)))));
   }
-  // Its prefix has a hash that covers all of it.
-  hasher.add(contents.drafter.first(std::min(contents.drafter.size(), sizeof(Prefix))));
+  // The prefix of a plan within has a hash that covers all of it.
+  for (const auto& [id, offset] : layout.inner_offsets) {
+    const std::span<const std::byte> inner = inner_plan(contents, id);
+    hasher.add(inner.first(std::min(inner.size(), sizeof(Prefix))));
+  }
   for (const auto& [blob, bytes] : contents.constants) {
     hasher.add(bytes_of(blob));
     hasher.add(bytes);
@@ -137,7 +140,7 @@ bool is_of_nine(const StepRecord& step) {
 // whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a
 // shared one and of attention that takes several tokens with heads of 256. 9: guests among experts,
 // attention to chosen entries that are blocks of it, attention residuals, SiTU, scores that fall
-// with the distance; bounded decays and limits of steps on a GPU.
+// with the distance, images.
 uint32_t reader_minor(const PlanContents& contents) {
   const auto launches = [&](FusedOp op) {
     return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
@@ -153,6 +156,7 @@ uint32_t reader_minor(const PlanContents& contents) {
         attrs_from_bytes<AttentionAttrs>(attrs.subspan(step.attrs_offset, step.attrs_size));
     return launch.most_tokens > 1 && attention.key_dim > 128;
   };
+  if (contents.facts.image.size > 0) return 9;
   const std::span<const std::byte> all_attrs(contents.attrs);
   for (const StepRecord& step : contents.steps) {
     if (is_of_nine(step)) return 9;
@@ -291,7 +295,7 @@ struct PlanWriter::State {
 
   // Everything from the start of the file to the first segment.
   Result<std::string> head();
-  // SHA-256 of the sections that stand in `head`, the chunks and the drafter.
+  // SHA-256 of the sections that stand in `head`, the chunks and the plans within.
   Result<std::vector<DigestRecord>> digests(std::string_view head) const;
 };
 
@@ -305,7 +309,7 @@ Result<std::vector<DigestRecord>> PlanWriter::State::digests(std::string_view he
       continue;
     }
     const auto id = static_cast<SectionId>(section.id);
-    const auto bytes = id == SectionId::Drafter ? std::span<const std::byte>(contents.drafter)
+    const auto bytes = is_inner_plan(id) ? inner_plan(contents, id)
                        : id == SectionId::SelfTest
                            ? std::as_bytes(std::span(contents.self_test))
                            : std::as_bytes(std::span(head)).subspan(section.offset);
@@ -463,8 +467,8 @@ Status PlanWriter::complete() {
   State& state = *state_;
   KTX_ASSERT(std::all_of(state.chunk_hashes.begin(), state.chunk_hashes.end(),
                          [](const auto& hash) { return hash.has_value(); }));
-  if (state.layout.drafter_offset > 0) {
-    KTX_TRY(state.file.write(state.layout.drafter_offset, state.contents.drafter));
+  for (const auto& [id, offset] : state.layout.inner_offsets) {
+    KTX_TRY(state.file.write(offset, inner_plan(state.contents, id)));
   }
   KTX_TRY(state.file.write(state.layout.self_test_offset,
                            std::as_bytes(std::span(state.contents.self_test))));

@@ -26,9 +26,9 @@ Status check_blobs(const PlanView& plan, const SegmentRecord& segment, BlobHashe
   return {};
 }
 
-// What is checked at once: a chunk of a segment, or of the drafter and the self-test.
+// What is checked at once: a chunk of a segment, or of a plan within and the self-test.
 struct Piece {
-  const ChunkRecord* chunk;  // null: of the drafter, of the self-test
+  const ChunkRecord* chunk;  // null: of a plan within, of the self-test
   uint64_t offset, size;     // in the file
   const DigestRecord* digest;
 };

@@ -43,13 +43,14 @@ const std::map<std::string, Names> kMayInclude = {
       "kernels", "lib/plan"}},
     {"lib/runtime", {"lib/plan", "kernels", "lib/target"}},
     {"lib/lora", {"lib/runtime", "lib/input"}},
+    {"lib/images", {"lib/plan"}},
     {"lib/server", {"lib/runtime", "lib/text"}},
     {"lib/c_api", {"lib/runtime", "lib/text"}},
     {"tools/ktx-compile", {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/text"}},
     {"tools/ktx-pull", {"lib/plan_cache", "lib/input"}},
     {"tools/ktx-run",
-     {"lib/runtime", "lib/server", "lib/lora", "lib/text", "lib/trust", "lib/plan_cache",
-      "lib/plan", "lib/target"}},
+     {"lib/runtime", "lib/server", "lib/lora", "lib/images", "lib/text", "lib/trust",
+      "lib/plan_cache", "lib/plan", "lib/target"}},
 };
 
 // Folders of lib/passes: each may include those before it, and the headers of lib/passes itself,

@@ -30,6 +30,7 @@
 #include "tools/ktx-compile/report_html.h"
 #include "tools/ktx-compile/sarif.h"
 #include "tools/ktx-compile/text_check.h"
+#include "tools/ktx-compile/tower_plan.h"
 #include "tools/option_readers.h"
 
 namespace ktx::tools {
@@ -110,7 +111,18 @@ class Checker {
     built_ = true;
     set_run_shape(options_, state_);
     read_expert_profiles(options_, state_);
+    if (!options_.mmproj.empty() && !place_tower()) return false;
     return options_.draft.empty() || place_drafter();
+  }
+
+  // Of --mmproj.
+  bool place_tower() {
+    if (!source_) return fail("", "--mmproj needs the GGUF of the model");
+    Result<std::string> text = estimate_tower(options_, *source_, state_);
+    if (!text) return fail("", text.error().message);
+    tower_ = text.take();
+    const Status taken = take_images(state_);
+    return taken.ok() || fail("", taken.error().message);
   }
 
   // Of --draft, which is placed before the model.
@@ -221,7 +233,7 @@ class Checker {
       if (estimate) {
         fmt::print(out, "{}", passes::print_estimate(*estimate));
         fmt::print(out, "{}", passes::next_best_move(state_, *estimate));
-        fmt::print(out, "{}", drafter_);
+        fmt::print(out, "{}{}", drafter_, tower_);
       } else {
         sink_.error({}, "", estimate.error().message);
       }
@@ -275,7 +287,7 @@ class Checker {
   std::optional<input::ModelSource> source_;
   input::HfConfig config_;
   plan::PlanChatTemplate templates_;
-  std::string drafter_;  // its estimate
+  std::string drafter_, tower_;  // their estimates
   bool built_ = false;
   bool walked_ = false;
 };

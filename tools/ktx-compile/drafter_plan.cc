@@ -4,8 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,26 +29,7 @@
 namespace ktx::tools {
 namespace {
 
-std::string text_of(const Diagnostic& diag) {
-  if (diag.loc.line == 0) return "the drafter: " + diag.message;
-  return fmt::format("the drafter: {}:{}:{}: {}", diag.loc.file, diag.loc.line, diag.loc.column,
-                     diag.message);
-}
-
-// The first error of those that a stage found.
-Error first_error(const DiagSink& sink, const std::string& otherwise) {
-  for (const Diagnostic& diag : sink.all()) {
-    if (diag.severity == Severity::Error) return Error{text_of(diag)};
-  }
-  return Error{"the drafter: " + otherwise};
-}
-
-// What is no error goes to those of the model.
-void hand_on_warnings(const DiagSink& from, DiagSink& to) {
-  for (const Diagnostic& diag : from.all()) {
-    if (diag.severity == Severity::Warning) to.warning({}, diag.code, text_of(diag));
-  }
-}
+constexpr std::string_view kWhose = "the drafter";
 
 uint64_t weight_bytes(const ir::ModuleGraph& graph) {
   uint64_t bytes = 0;
@@ -145,7 +127,7 @@ Result<std::unique_ptr<DraftModel>> build_drafter(const Options& options,
   KTX_TRY(drafts_by_prediction(options)
               ? build_prediction(options, model, *made)
               : build_from_file(options, model, model_state.modules.facts, *made));
-  if (made->sink.errors() > 0) return first_error(made->sink, "");
+  if (made->sink.errors() > 0) return first_error(made->sink, kWhose, "");
   limit_to_share(state.modules, model_state.modules, state.target);
   Options own = options;
   own.vram_bytes = 0;  // the model's state has been limited
@@ -160,8 +142,8 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
   const std::unique_ptr<DraftModel> made = KTX_TRY(build_drafter(options, model, model_state));
   passes::CompileState& state = made->state;
   const Status passed = passes::run_passes(state, {});
-  if (!passed) return first_error(made->sink, passed.error().message);
-  hand_on_warnings(made->sink, *model_state.diags);
+  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
+  hand_on_warnings(made->sink, kWhose, *model_state.diags);
   passes::EmitOptions emit;
   if (made->own && made->given_taps.empty()) {
     emit.tokenizer = text::serialize(made->own->tokenizer);
@@ -176,7 +158,7 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
   emit.carry_unused = false;
   const input::ModelSource& source = made->own ? *made->own : model;
   Result<plan::PlanContents> contents = passes::make_contents(state, source, emit);
-  if (!contents) return first_error(made->sink, contents.error().message);
+  if (!contents) return first_error(made->sink, kWhose, contents.error().message);
   Progress progress("packing the drafter", options.quiet);
   const auto written = passes::emit_plan(
       path, contents.take(), source,
@@ -227,15 +209,9 @@ bool drafts_by_prediction(const Options& options) {
   return options.draft == "mtp";
 }
 
-void DrafterPlan::Remove::operator()(std::string* path) const {
-  std::error_code none;
-  std::filesystem::remove(*path, none);
-  delete path;
-}
-
 Result<DrafterPlan> DrafterPlan::make(const Options& options, const input::ModelSource& model,
                                       const passes::CompileState& state) {
-  std::unique_ptr<std::string, Remove> own;
+  OwnFile own;
   std::string path = options.draft;
   if (drafts_by_prediction(options) || !is_plan(path)) {
     path = options.output + ".drafter";
@@ -281,8 +257,8 @@ Result<std::string> estimate_drafter(const Options& options, const input::ModelS
   passes::PassOptions passes;
   passes.stop_after = "check-memory";
   const Status passed = passes::run_passes(made->state, passes);
-  if (!passed) return first_error(made->sink, passed.error().message);
-  hand_on_warnings(made->sink, *model_state.diags);
+  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
+  hand_on_warnings(made->sink, kWhose, *model_state.diags);
   const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
   model_state.taps = made->given_taps;
   for (const passes::DeviceUse& device : estimate.devices) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "lib/passes/pass.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/support/result.h"
+#include "tools/ktx-compile/inner_plan.h"
 #include "tools/ktx-compile/options.h"
 
 namespace ktx::tools {
@@ -41,14 +41,9 @@ class DrafterPlan {
   Status leave_room(passes::CompileState& model) const;
 
  private:
-  // Removes a file at its end.
-  struct Remove {
-    void operator()(std::string* path) const;
-  };
-  DrafterPlan(std::unique_ptr<std::string, Remove> own, plan::PlanFile plan)
-      : own_(std::move(own)), plan_(std::move(plan)) {}
+  DrafterPlan(OwnFile own, plan::PlanFile plan) : own_(std::move(own)), plan_(std::move(plan)) {}
 
-  std::unique_ptr<std::string, Remove> own_;  // null: the file is the user's
+  OwnFile own_;  // null: the file is the user's
   plan::PlanFile plan_;
 };
 

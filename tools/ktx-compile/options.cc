@@ -116,6 +116,7 @@ void check_consume(const Options& options, Mistakes& mistakes) {
        "its answers are computed from the whole model; add them later: ktx-compile m.ktxplan "
        "--selftest N -o m.ktxplan"},
       {!options.draft.empty(), "--draft", "the drafter may need weights of the whole model"},
+      {!options.mmproj.empty(), "--mmproj", "the projector is a second model"},
       {!options.reuse.empty(), "--reuse", "what to reuse is found by the whole model"},
       {options.split_by_host, "--split-by-host", "the parts would be a second copy"},
       {options.drop_unused, "--drop-unused", "what is left out would be lost with the model"},
@@ -141,6 +142,13 @@ void check_compile(const Options& options, Mistakes& mistakes) {
       (options.render_chat_case && (options.chat_template || options.chat_template_file));
   if (!options.draft.empty() && options.output.empty()) {
     mistakes.emplace_back("--draft puts a drafter into the plan that -o names");
+  }
+  if (!options.mmproj.empty() && options.output.empty()) {
+    mistakes.emplace_back("--mmproj puts a projector into the plan that -o names");
+  }
+  if (!options.mmproj_rules.empty() && options.mmproj.empty()) {
+    mistakes.emplace_back(
+        "--mmproj-rules is for the projector that --mmproj names, and none is named");
   }
   if (!options.draft_rules.empty() && options.draft.empty()) {
     mistakes.emplace_back("--draft-rules places the drafter that --draft names, and none is named");

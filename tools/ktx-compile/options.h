@@ -27,8 +27,10 @@ struct Options {
   int64_t kv_budget_bytes = 0;
   int64_t vram_bytes = 0;  // 0: all that GPUs have
   std::vector<std::string> expert_profiles;
-  std::string draft;                     // "": none; "mtp", or a file
-  std::vector<std::string> draft_rules;  // YAML files for its modules
+  std::string draft;                      // "": none; "mtp", or a file
+  std::vector<std::string> draft_rules;   // YAML files for its modules
+  std::string mmproj;                     // "": none; the GGUF of what reads images
+  std::vector<std::string> mmproj_rules;  // likewise
   bool drop_unused = false;
   bool split_by_host = false;
   int64_t self_tests = 0;  // prompts

@@ -25,6 +25,7 @@
 #include "tools/ktx-compile/list_launches.h"
 #include "tools/ktx-compile/self_test_prompts.h"
 #include "tools/ktx-compile/text_check.h"
+#include "tools/ktx-compile/tower_plan.h"
 #include "tools/option_readers.h"
 #include "tools/progress.h"
 
@@ -110,6 +111,7 @@ std::vector<std::string> byte_options(const Options& options, int64_t ctx) {
   if (options.vram_bytes) out.push_back(fmt::format("--vram={}", options.vram_bytes));
   if (!options.draft.empty())
     out.push_back(drafts_by_prediction(options) ? "--draft=mtp" : "--draft");
+  if (!options.mmproj.empty()) out.push_back("--mmproj");
   if (options.drop_unused) out.push_back("--drop-unused");
   if (options.bf16_inputs) out.push_back("--inputs=bf16");
   if (!options.prefer_text.empty()) out.push_back("--prefer=" + options.prefer_text);
@@ -129,6 +131,7 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
   const std::pair<const char*, const std::vector<std::string>&> texts[] = {
       {"rules", options.rules},
       {"draft-rules", options.draft_rules},
+      {"mmproj-rules", options.mmproj_rules},
       {"expert-profile", options.expert_profiles},
   };
   for (const auto& [kind, paths] : texts) {
@@ -158,14 +161,18 @@ void summarize(Reporter& reporter, const std::string& path, const plan::PlanCont
       contents.drafter.empty()
           ? ""
           : fmt::format(", a drafter of {}", human_bytes(contents.drafter.size()));
+  const std::string tower =
+      contents.tower.empty()
+          ? ""
+          : fmt::format(", a projector of {}", human_bytes(contents.tower.size()));
   const size_t hosts = contents.target.hosts.size();
   const std::string launcher =
       hosts > 1 ? fmt::format("mpirun -n {} --bind-to none ", hosts) : std::string();
   reporter.say(
-      fmt::format("{}: {} in {} tensors, {} steps{}, packed in {:.1f} s; run it with: "
+      fmt::format("{}: {} in {} tensors, {} steps{}{}, packed in {:.1f} s; run it with: "
                   "{}ktx-run {}{}",
                   path, human_bytes(weights), contents.gguf.tensors.size(), contents.steps.size(),
-                  drafter, seconds, launcher, first_command(path, contents),
+                  drafter, tower, seconds, launcher, first_command(path, contents),
                   contents.drafter.empty() ? "" : " --draft on"));
 }
 
@@ -265,6 +272,17 @@ int run_compile(const Options& options) {
     state.taps = drafter->taps();
   }
 
+  // Likewise what reads images for it.
+  std::optional<TowerPlan> tower;
+  if (!options.mmproj.empty()) {
+    Result<TowerPlan> made = TowerPlan::make(options, *source, state);
+    if (!made) return reporter.fail(made.error().message);
+    tower.emplace(made.take());
+    if (const Status taken = take_images(state); !taken) {
+      return reporter.fail(taken.error().message);
+    }
+  }
+
   // 5. The passes: rules, places, steps, kernels, memory.
   passes::PassOptions pass_options;
   pass_options.stop_after = options.stop_after;
@@ -314,6 +332,11 @@ int run_compile(const Options& options) {
   if (drafter) {
     emit.drafter = drafter->bytes();
     emit.inputs.push_back({"drafter", std::ssize(emit.drafter), drafter->plan().identity});
+  }
+  if (tower) {
+    emit.tower = tower->bytes();
+    emit.image = tower->plan().facts.image;
+    emit.inputs.push_back({"mmproj", std::ssize(emit.tower), tower->plan().identity});
   }
   Result<plan::PlanContents> contents = passes::make_contents(state, *source, emit);
   if (!contents) return reporter.fail(contents.error().message);

@@ -1,5 +1,7 @@
 #include "tools/ktx-run/chat_prompt.h"
 
+#include <utility>
+
 #include "lib/text/answers/reasoning.h"
 
 namespace ktx::tools {
@@ -10,7 +12,13 @@ Result<text::MarkedText> render_chat(const LoadedModel& model,
   const plan::PlanChatTemplate& strings = model.engine->plan().chat_template;
   text::RenderInput input;
   for (const ChatMessage& message : messages) {
-    input.messages.push_back({{"role", message.role}, {"content", message.content}});
+    nlohmann::ordered_json content = message.content;
+    if (message.images > 0) {
+      content = nlohmann::ordered_json::array();
+      for (size_t i = 0; i < message.images; ++i) content.push_back({{"type", "image"}});
+      content.push_back({{"type", "text"}, {"text", message.content}});
+    }
+    input.messages.push_back({{"role", message.role}, {"content", std::move(content)}});
   }
   input.bos_token = strings.bos;
   input.eos_token = strings.eos;

@@ -13,6 +13,7 @@ namespace ktx::tools {
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+  size_t images = 0;  // before it
 };
 
 // The prompt up to where the assistant begins. Fails when the template refuses the conversation;

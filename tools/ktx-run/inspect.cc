@@ -170,6 +170,12 @@ int run_inspect(const Options& options) {
   const Timer open_timer;
   const auto plan = plan::PlanFile::open(options.plan, open_options);
   if (!plan.ok()) return fail(plan.error().message);
+  if (options.engine.verify && plan->view().has_tower) {
+    auto of_tower = open_options;
+    of_tower.tower = true;
+    const auto tower = plan::PlanFile::open(options.plan, of_tower);
+    if (!tower.ok()) return fail(tower.error().message);
+  }
   if (options.engine.verify && plan->view().has_drafter) {
     open_options.drafter = true;
     const auto drafter = plan::PlanFile::open(options.plan, open_options);

@@ -180,6 +180,7 @@ struct Options {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;
   std::optional<std::vector<int32_t>> prompt_ids;
+  std::vector<std::string> images;  // files
   bool chat = false;
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   int logprobs = 0;

@@ -46,8 +46,8 @@ void check_matmul_heads(OpCheck& s) {
   if (!s.in_range("x_stride", a.x_stride, k, kMaxDim)) return;
   if (!s.in_range("y_stride", a.y_stride, n, kMaxDim)) return;
   s.matrices("w", w, a.heads, w.rows, w.cols);
-  s.shape("x", x, ValueType::F32, x.width);
-  s.shape("y", y, ValueType::F32, y.width);
+  s.shape("x", x, ValueType::F32, x.width, x.rows);
+  s.shape("y", y, ValueType::F32, y.width, x.rows);
   s.require((a.heads - 1) * int64_t{a.x_stride} + k <= x.width,
             "{} heads of {}, {} apart, of {} elements of x", a.heads, k, a.x_stride, x.width);
   s.require((a.heads - 1) * int64_t{a.y_stride} + n <= y.width,

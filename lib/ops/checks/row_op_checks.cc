@@ -134,6 +134,24 @@ void check_gather_rows(OpCheck& s) {
   s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
 }
 
+// That the square stays inside of the pass is the runtime's to see to.
+void check_pool_rows(OpCheck& s) {
+  const auto& a = s.attrs<PoolRowsAttrs>();
+  const OpOperand& x = s.in(0);
+  if (s.in_range("columns", a.columns, 1, kMaxImagePatches)) {
+    s.in_range("side", a.side, 1, a.columns);
+  }
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
+}
+
+void check_given_rows(OpCheck& s) {
+  const OpOperand& x = s.in(0);
+  s.shape("x", x, ValueType::F32, x.width);
+  s.shape("y", s.out(0), ValueType::F32, x.width);
+  s.require(x.whole() && s.out(0).whole(), "an operand is a part of a value");
+}
+
 void check_match_rms(OpCheck& s) {
   const OpOperand& x = s.in(0);
   s.require(s.attrs<MatchRmsAttrs>().eps >= 0, "eps is {}", s.attrs<MatchRmsAttrs>().eps);

@@ -37,16 +37,14 @@ using program::View;
 Status Lowering::run() {
   const Module& root = modules_.root();
   const Module* model = KTX_TRY(child(root, Role::Model));
-  const Module* embedding = KTX_TRY(child(*model, Role::Embedding));
+  const Module* patches = modules_.child(*model, Role::PatchEmbedding);
+  const Module* embedding = patches ? patches : KTX_TRY(child(*model, Role::Embedding));
   const Module* layers = KTX_TRY(child(*model, Role::LayerList));
   rotary_ = modules_.child(*model, Role::Rotary);
   local_rotary_ = modules_.child(*model, Role::LocalRotary);
 
   x_ = value("x", modules_.facts.hidden);
-  const BlobId table = KTX_TRY(blob(*embedding, "weight"));
-  emit(*embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
-  const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(*embedding))->scale;
-  if (scale != 1) scale_by(*embedding, x_, scale);
+  KTX_TRY(patches ? lower_patches(*patches) : lower_embedding(*embedding));
   KTX_TRY(add_embedding_row(*model, Role::PositionEmbedding, -1, "positions"));
   KTX_TRY(add_embedding_row(*model, Role::TypeEmbedding, 0, "type"));
   KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
@@ -60,8 +58,20 @@ Status Lowering::run() {
   return lower_outputs(root, *model, modules_.modules[layers->children.back()]);
 }
 
+Status Lowering::lower_embedding(const Module& embedding) {
+  const BlobId table = KTX_TRY(blob(embedding, "weight"));
+  emit(embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
+  const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(embedding))->scale;
+  if (scale != 1) scale_by(embedding, x_, scale);
+  put_image_rows(embedding);
+  return {};
+}
+
 // The wanted rows become logits, scores of texts, or stay what they are.
 Status Lowering::lower_outputs(const Module& root, const Module& model, const Module& last_layer) {
+  if (const Module* projector = modules_.child(root, Role::ImageProjector)) {
+    return lower_image_rows(model, *projector);
+  }
   const Module* final_norm = modules_.child(model, Role::FinalNorm);
   const Module& reader = final_norm ? *final_norm : last_layer;
   // The wanted rows alone cross to another host.
@@ -414,7 +424,7 @@ Result<Lowering::Terms> Lowering::lower_mlp(const Module& layer, View in) {
 
 Status lower_to_steps(CompileState& state) {
   state.program = {};
-  return Lowering(state.modules, state.taps, state.program).run();
+  return Lowering(state.modules, state.taps, state.takes_images, state.program).run();
 }
 
 std::string tap_value(size_t tap) {

@@ -19,8 +19,9 @@ namespace ktx::passes {
 
 class Lowering {
  public:
-  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, program::Program& program)
-      : modules_(modules), taps_(taps), program_(program) {}
+  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, bool takes_images,
+           program::Program& program)
+      : modules_(modules), taps_(taps), takes_images_(takes_images), program_(program) {}
 
   Status run();
 
@@ -104,6 +105,7 @@ class Lowering {
   }
 
   // lower_to_steps.cc: the stream from the embedding to the outputs, and dense parts of layers.
+  Status lower_embedding(const Module& embedding);
   Status lower_outputs(const Module& root, const Module& model, const Module& last_layer);
   Status lower_text_dense(const Module& root, View last);
   Status lower_scores(const Module& root, View last);
@@ -173,6 +175,11 @@ class Lowering {
   Result<View> chosen_entries(const Module& attention, const Module& indexer,
                               const ir::CompressedAttentionInfo& a, View in, View q_latent);
 
+  // lower_images.cc
+  Status lower_patches(const Module& patches);
+  Status lower_image_rows(const Module& model, const Module& projector);
+  void put_image_rows(const Module& embedding);
+
   // lower_streams.cc
   Status spread_streams(const Module& model);
   Result<View> collapse_streams(const Module& streams, View x, const char* value_name);
@@ -231,6 +238,7 @@ class Lowering {
 
   const ir::ModuleGraph& modules_;
   const std::span<const Tap> taps_;
+  const bool takes_images_;
   program::Program& program_;
   const Module* rotary_ = nullptr;
   const Module* local_rotary_ = nullptr;

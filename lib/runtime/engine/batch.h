@@ -4,9 +4,14 @@
 //   ids       [T]  token ids                 position [T]  place in its sequence
 //   sequence  [T]  index in tables           tables        block table per sequence and kind of
 //                                                          blocks (kv_pools.h)
-//   text_end  [T]  the last position of its sequence in the pass
+//   text_end  [T]  the last position of its sequence in the pass; of a token of an image
+//   (sees_ahead)
+//                  the image's, of other tokens beside one their own
 //   output_rows [R]  which of the T rows need logits, rising
-//   hidden  [T, width]  of plans that read them: the hidden states that come with the tokens
+//   hidden  [T, width]  of plans that read them: the hidden states that come with the tokens, or
+//   the
+//                       rows of images, one behind the other
+//   given_row [T]  of plans that take images: which of those rows is the token's; -1: none
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //   filter      [R]  if set, only tokens it allows are considered
 //
@@ -56,6 +61,8 @@ struct Batch {
   std::vector<int32_t> text_end;
   std::vector<int32_t> output_rows;
   std::vector<float> hidden;
+  std::vector<int32_t> given_row;
+  bool sees_ahead = false;  // attention reads up to text_end, also where it is causal otherwise
   std::vector<int32_t> best;
   std::vector<TokenFilter*> filter;
   // Called before filters are queried, once the step has been started.

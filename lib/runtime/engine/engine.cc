@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/runtime/engine/engine_state.h"
+#include "lib/runtime/engine/images_of_pass.h"
 #include "lib/runtime/lora/lora_runs.h"
 #include "lib/support/strings.h"
 
@@ -164,6 +165,8 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
   Batch& batch = pass.batch;
   batch.tokens = 0;
   batch.outputs = 0;
+  batch.sees_ahead =
+      std::ranges::any_of(items, [](const BatchItem& item) { return !item.images.empty(); });
   pass.items.assign(items.begin(), items.end());
   pass.weight_bytes = 0;
   pass.follows_lost = false;
@@ -180,29 +183,39 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
     if (count > chunk_tokens() - batch.tokens) {
       return Error{fmt::format("a step of more than {} tokens", chunk_tokens())};
     }
-    const int64_t outputs = item.want == Want::All ? count : item.want == Want::Last && count > 0;
+    const auto chosen = std::ssize(item.outputs);
+    const int64_t outputs = chosen > 0               ? chosen
+                            : item.want == Want::All ? count
+                                                     : item.want == Want::Last && count > 0;
     if (outputs > max_outputs - batch.outputs) {
       return Error{fmt::format("a step with more than {} logits rows", max_outputs)};
     }
     const int64_t start = item.sequence->begun();
     if (start + count > ctx()) return Forward::ContextFull;
+    if (!item.images.empty()) KTX_TRY(takes_images(plan(), batch));
+    ImagesOfPass images = KTX_TRY(ImagesOfPass::find(item.images, start, count, hidden_size()));
+    int64_t next_output = 0;
     for (int64_t t = 0; t < count; ++t) {
-      const int32_t id = item.tokens[t];
+      const int64_t row = batch.tokens + t;
+      const ImageTokens* const image = images.of(start + t);
+      const int32_t id = image ? 0 : item.tokens[t];
       if (id < 0 || id >= vocab_size()) {
         return Error{fmt::format("token {} is not in the vocabulary of {}", id, vocab_size())};
       }
-      const int64_t row = batch.tokens + t;
       batch.ids[row] = id;
       batch.position[row] = static_cast<int32_t>(start + t);
       batch.sequence[row] = static_cast<int32_t>(i);
       batch.text_end[row] = static_cast<int32_t>(start + count - 1);
-      if (count - t <= outputs) {
+      if (!batch.given_row.empty()) put_image_row(image, start + t, row, batch);
+      if (chosen > 0 ? next_output < chosen && item.outputs[next_output] == t
+                     : count - t <= outputs) {
+        ++next_output;
         batch.best[batch.outputs] = s.runner->keeps_logits() ? item.best : -1;
         batch.filter[batch.outputs] = item.filter;
         batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
       }
     }
-    if (!batch.hidden.empty()) {
+    if (plan().facts.reads_hidden()) {
       const int64_t width = plan().facts.given_width;
       if (std::ssize(item.hidden) != count * width) {
         return Error{"the plan is a drafter that runs with the hidden states of its model alone"};

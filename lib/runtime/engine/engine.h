@@ -44,6 +44,15 @@ struct ForwardWatch;
 
 enum class Want { None, Last, All };  // whose logits
 
+// Tokens of a text that are an image. Their ids are below 0: they distinguish images, and are in no
+// vocabulary (images/image_reader.h).
+struct ImageTokens {
+  int64_t first = 0;  // token of the text
+  int64_t count = 0;
+  // count rows of hidden_size() floats, in the place of embeddings; they outlive the pass.
+  std::span<const float> rows = {};
+};
+
 struct BatchItem {
   Sequence* sequence = nullptr;
   std::span<const int32_t> tokens;
@@ -62,6 +71,12 @@ struct BatchItem {
   // Of plans of drafters that read a model's hidden states: for each token
   // PlanFacts::given_width floats, the states behind the token before.
   std::span<const float> hidden = {};
+  // Of a plan that reads images (a tower): the tokens whose rows are wanted, rising, in the place
+  // of `want`.
+  std::span<const int32_t> outputs = {};
+  // The images of the whole text, in their order; those of other passes count for nothing. A pass
+  // has all of an image, or goes on in one whose beginning is in the cache.
+  std::span<const ImageTokens> images = {};
 };
 
 enum class Forward {

@@ -77,6 +77,7 @@ struct EngineOptions {
   // What they take, which Engine::open sets: their matrices, and A x for each token of a pass.
   uint64_t lora_bytes = 0, lora_token_bytes = 0;
   bool drafter = false;  // open the plan that this one has as its drafter
+  bool tower = false;    // open the plan that reads images for this one
   bool verify = false;   // check the hashes of all weights first
   // Main memory for routed experts of the CPU; others are read when they are needed
   // (experts/expert_room.h). Absent: mapped if all fit, else cached; 0: always mapped.

@@ -25,7 +25,9 @@ void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& bat
   batch.position.resize(shape.step_tokens);
   batch.text_end.resize(shape.step_tokens);
   batch.sequence.resize(shape.step_tokens);
-  batch.hidden.resize(shape.step_tokens * plan.facts.given_width);
+  batch.hidden.resize(shape.step_tokens *
+                      (plan.facts.takes_images ? plan.facts.hidden_size : plan.facts.given_width));
+  if (plan.facts.takes_images) batch.given_row.resize(shape.step_tokens);
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);
   batch.filter.resize(shape.step_outputs);
@@ -117,6 +119,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
                                                                   .huge_pages = given.huge_pages,
                                                                   .threads = threads,
                                                                   .drafter = given.drafter,
+                                                                  .tower = given.tower,
                                                                   .own_weights = true})));
   State& s = *state;
   if (stamp && !given.huge_pages) s.opened = *stamp;

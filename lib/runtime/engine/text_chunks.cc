@@ -1,9 +1,12 @@
 #include "lib/runtime/engine/text_chunks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 
 #include "lib/runtime/engine/forward_watch.h"
+#include "lib/runtime/engine/images_of_pass.h"
 
 namespace ktx::runtime {
 
@@ -26,7 +29,15 @@ Result<Forward> forward_in_chunks(Engine& engine, const BatchItem& text, const C
   }
   const auto begin = [&]() -> Result<Forward> {
     BatchItem chunk = text;
-    const int64_t count = std::min(total - begun, engine.chunk_tokens());
+    const int64_t start = text.sequence->begun();
+    const int64_t count =
+        end_outside_images(text.images, start, std::min(total - begun, engine.chunk_tokens())) -
+        start;
+    if (count == 0) {
+      return Error{fmt::format(
+          "an image has more tokens than a step of {} may have; give a larger one: --chunk",
+          engine.chunk_tokens())};
+    }
     chunk.tokens = text.tokens.subspan(static_cast<size_t>(begun), static_cast<size_t>(count));
     if (begun + count < total) chunk.want = Want::None;
     const Forward result = KTX_TRY(engine.begin({&chunk, 1}, {}, &of_pass));

@@ -27,8 +27,9 @@ struct ChunkWatch {
   bool one_by_one = false;  // each chunk begins after done() of the one before
 };
 
-// Appends text.tokens to the sequence in chunks; of the last one the wanted logits are the engine's
-// afterwards. Whatever the outcome, nothing is in flight then and the sequence has whole chunks.
+// Appends text.tokens to the sequence in chunks, which end within no image; of the last one the
+// wanted logits are the engine's afterwards. Whatever the outcome, nothing is in flight then and
+// the sequence has whole chunks.
 Result<Forward> forward_in_chunks(Engine& engine, const BatchItem& text, const ChunkWatch& watch);
 
 }  // namespace ktx::runtime

@@ -20,6 +20,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/runtime/draft/speculation.h"
@@ -76,6 +77,9 @@ class Session {
   // Makes tokens() equal to `ids`, keeping the common beginning that the cache has.
   // At least the last token is computed. `ids` must not be empty.
   Result<Outcome> set_prompt(std::span<const int32_t> ids, const Progress& progress = {});
+
+  // The images of the next prompt, whose tokens are in it; their rows outlive the session.
+  void show_images(std::vector<ImageTokens> images) { text_.images = std::move(images); }
 
   // The tokens that end messages: behind them texts go on otherwise (snapshot_places.h).
   void end_messages_at(std::function<bool(int32_t)> ends) { ends_message_ = std::move(ends); }

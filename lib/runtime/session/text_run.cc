@@ -22,6 +22,7 @@ BatchItem TextRun::item() {
   const bool last = std::ssize(step_ids) - draft_tokens == to_begin();
   item.want = draft_tokens > 0 ? Want::All : last ? Want::Last : Want::None;
   item.snapshots = snapshots;
+  item.images = images;
   item.rollback = draft_tokens;
   return item;
 }

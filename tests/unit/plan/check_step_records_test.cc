@@ -73,7 +73,7 @@ TEST_F(OpRules, KnowTypeRowsAndWidthOfEveryOperand) {
       {StepOp::Matmul, 0, 'i', 0, "x", "tw"},
       {StepOp::Matmul, 0, 'i', 1, "xq", "tw"},
       {StepOp::Matmul, 0, 'o', 0, "y", "trw"},
-      {StepOp::MatmulHeads, 0, 'i', 0, "x", "tr"},
+      {StepOp::MatmulHeads, 0, 'i', 0, "x", "t"},
       {StepOp::MatmulHeads, 0, 'o', 0, "y", "tr"},
       {StepOp::MatmulHeads, 1, 'i', 1, "xq", "tw"},
       {StepOp::Rope, 1, 'i', 0, "x", "tr"},

@@ -25,6 +25,46 @@ TEST(PlanFacts, JsonGivesBackEveryField) {
   EXPECT_EQ(*back, facts);
 }
 
+PlanFacts facts_of_a_tower() {
+  PlanFacts facts;
+  facts.encoder = true, facts.hidden_size = 40;
+  facts.vocab_size = facts.layers = 1, facts.context_length = 36;
+  facts.image.size = 36, facts.image.patch = 6, facts.image.pool = 2, facts.image.width = 256;
+  facts.image.resize = "bilinear", facts.image.mark = "<image>";
+  facts.image.mean = {0.5f, 0.25f, 0}, facts.image.deviation = {1, 0.5f, 0.25f};
+  return facts;
+}
+
+TEST(PlanFacts, OfAnImageComeBack) {
+  PlanFacts facts = facts_of_a_tower();
+  facts.image.before = "\n<image>", facts.image.behind = "</image>";
+  EXPECT_TRUE(facts.is_tower());
+  EXPECT_EQ(facts.output_width(), 256);
+  EXPECT_EQ(facts.image.patches(), 36);
+  EXPECT_EQ(facts.image.tokens(), 9);
+  EXPECT_EQ(facts.image.patch_floats(), 108);
+  EXPECT_THAT(no_text_reason(facts), HasSubstr("--mmproj"));
+  EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
+  facts.encoder = false, facts.takes_images = true;
+  EXPECT_FALSE(facts.is_tower());
+  EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
+}
+
+TEST(PlanFacts, OfAnImageAreChecked) {
+  const auto refused = [](auto edit) {
+    PlanFacts facts = facts_of_a_tower();
+    edit(facts.image);
+    return facts_from_json(to_json(facts)).error().message;
+  };
+  EXPECT_THAT(refused([](ImageFacts& i) { i.patch = 7; }), HasSubstr("with patches of 7"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.pool = 4; }), HasSubstr("squares of 4"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.size = 1 << 20; }), HasSubstr("'size' is 1048576"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.mean.pop_back(); }), HasSubstr("three numbers each"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.deviation[1] = 0; }), HasSubstr("three numbers each"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.mark = ""; }), HasSubstr("nothing marks an image"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.resize = "cubic"; }), HasSubstr("'resize'"));
+}
+
 TEST(PlanFacts, TheLastStepGivesLogitsScoresOrHiddenStates) {
   PlanFacts facts;
   facts.vocab_size = 100, facts.hidden_size = 32;

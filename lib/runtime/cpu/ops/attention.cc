@@ -74,7 +74,8 @@ class AttentionStep : public CpuStep {
     } else if (top_k_ > 0) {
       number_chosen(batch);
     }
-    if (whole_text_) args_.text_end = batch.text_end.data();
+    const bool ahead = whole_text_ || (batch.sees_ahead && top_k_ == 0 && every_ == 0);
+    args_.text_end = ahead ? batch.text_end.data() : nullptr;
     // All heads of a KV head read its cache once: the widest range that is worth
     // making. When that leaves threads without work (few KV heads, one token),
     // ranges are halved: the cache is then read twice, by two cores.
@@ -87,7 +88,7 @@ class AttentionStep : public CpuStep {
     heads_ = {args_.attrs.heads, group};
     spans_ = 1;
     const bool few = tokens_.items() * heads_.items() < 4 * threads_;
-    if (partials_ && few && batch.tokens <= kDecodeTokens) split_spans(batch);
+    if (partials_ && few && !ahead && batch.tokens <= kDecodeTokens) split_spans(batch);
     const auto items = [&] { return tokens_.items() * heads_.items() * spans_; };
     while (items() < 2 * threads_ && heads_.grain % 2 == 0) heads_.grain /= 2;
     if (items() < threads_) heads_.grain = 1;

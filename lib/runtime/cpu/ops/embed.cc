@@ -1,5 +1,5 @@
 // embed and embed_row: rows of a table, by token or by position. given_hidden: the rows of the
-// pass.
+// pass. given_rows: those that come with some of its tokens.
 #include "kernels/embed/embed.h"
 
 #include <fmt/format.h>
@@ -99,8 +99,38 @@ struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
   std::vector<int32_t> rows_;  // 0, 1, 2 ..., as many as the largest pass had tokens
 };
 
+// Of tokens with a row of their own; the others keep theirs.
+struct GivenRowsStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
+  Status bind(const BindContext& context) {
+    const BoundView x = context.input(0), y = context.output(0);
+    if (x.data != y.data) return Error{"the rows of images are not put in place"};
+    args_.y = y.f32();
+    args_.y_stride = y.stride();
+    args_.table.dtype = DType::F32;
+    args_.table.cols = y.width;
+    args_.table.row_bytes = y.width * static_cast<int64_t>(sizeof(float));
+    split_.grain = rows_per_item(y.width);
+    run_ = KTX_TRY(kernels::find_embed(context.family(), context.isa));
+    return {};
+  }
+  void prepare(const Batch& batch) override {
+    args_.table.data = reinterpret_cast<const std::byte*>(batch.hidden.data());
+    args_.table.rows = batch.tokens;
+    args_.ids = batch.given_row.data();
+  }
+  void run_rows(int64_t begin, int64_t end, std::byte* scratch) override {
+    for (int64_t t = begin; t < end;) {
+      int64_t next = t;
+      while (next < end && args_.ids[next] >= 0) ++next;
+      if (next > t) RowStep::run_rows(t, next, scratch);
+      t = next + 1;
+    }
+  }
+};
+
 }  // namespace
 
+const MakeStep make_given_rows = make_step<GivenRowsStep>;
 const MakeStep make_given_hidden = make_step<GivenHiddenStep>;
 const MakeStep make_embed = make_step<EmbedStep>;
 const MakeStep make_embed_row = make_step<EmbedRowStep>;

@@ -1,5 +1,6 @@
-// The row ops (kernels/rows/row_ops.def).
+// The row ops (kernels/rows/row_ops.def), and pool_rows.
 #include "kernels/rows/rows.h"
+#include "kernels/rows/pool_rows.h"
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
@@ -53,8 +54,32 @@ class RowsStep final : public RowStep<RowsArgs, RowsFn> {
   int32_t heads_ = 1;  // of head_scale
 };
 
+class PoolRowsStep final : public RowStep<PoolRowsArgs, PoolRowsFn> {
+ public:
+  Status bind(const BindContext& context) {
+    const BoundView x = context.input(0);
+    args_.x = x.f32();
+    args_.x_stride = x.stride();
+    args_.attrs = context.attrs<PoolRowsAttrs>();
+    return bind_output(context, find_pool_rows);
+  }
+  StepWork begin(const Batch& batch) override {
+    for (int64_t r = 0; r < batch.outputs; ++r) {
+      const int64_t first = batch.output_rows[r], last = first + args_.attrs.reach();
+      if (last >= batch.tokens || batch.sequence[first] != batch.sequence[last]) {
+        return {0, 0, "a square of patches ends outside of its image"};
+      }
+    }
+    return RowStep::begin(batch);
+  }
+
+ private:
+  void prepare(const Batch& batch) override { args_.first = batch.output_rows.data(); }
+};
+
 }  // namespace
 
+const MakeStep make_pool_rows = make_step<PoolRowsStep>;
 const MakeStep make_rows = make_step<RowsStep>;
 
 }  // namespace ktx::runtime

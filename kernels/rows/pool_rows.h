@@ -1,0 +1,35 @@
+// Means of squares of rows: each output row is the mean of side * side rows of x, which stand in a
+// grid of `columns` a line (the patches of an image).
+//
+//   y[t][i] = sum over dy, dx in [0, side) of x[first[t] + dy * columns + dx][i] / (side * side)
+//
+// The rows are added line by line, in F32. first[t] + reach() must be a row of x; y does not
+// overlap x. Each element depends on its own inputs alone: the same bits in any range.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "lib/ops/step_attrs.h"
+#include "lib/support/result.h"
+#include "lib/target/isa.h"
+
+namespace ktx::kernels {
+
+struct PoolRowsArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;  // elements
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int64_t width = 0;
+  const int32_t* first = nullptr;  // [R]
+  PoolRowsAttrs attrs;
+  int64_t token_begin = 0;  // rows of y
+  int64_t token_end = 0;
+};
+using PoolRowsFn = void (*)(const PoolRowsArgs&);
+
+// Family: "pool_rows".
+Result<PoolRowsFn> find_pool_rows(std::string_view family, Isa isa);
+
+}  // namespace ktx::kernels

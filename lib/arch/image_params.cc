@@ -1,0 +1,71 @@
+// What a tower reads of an image: its size, patches and squares of patches.
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "lib/arch/param_part.h"
+#include "lib/formats/shape_limits.h"
+
+namespace ktx::arch {
+namespace {
+
+constexpr int64_t kMaxImageSide = 4096;
+constexpr int32_t kChannels = 3;
+constexpr double kMaxMean = 1e3, kLeastDeviation = 1e-6;
+
+class ImageParams : ParamPart {
+ public:
+  explicit ImageParams(const ParamPart& part) : ParamPart(part) {}
+
+  void read() {
+    p_.vocab = 1;  // there are no tokens: what comes with a row is all that counts
+    p_.image_size = small("image_size", 1, kMaxImageSide);
+    p_.patch_size = small("patch_size", 1, kMaxImageSide);
+    p_.image_pool = small("image_pool", 1, kMaxImageSide);
+    p_.image_width = in_.integer("projection_dim", 1, kMaxHidden);
+    if (!in_.flag("use_gelu").value_or(false)) {
+      in_.fail("'use_gelu' is not set: other activations of such a tower are not known");
+    }
+    check_channels("image_mean", -kMaxMean);
+    check_channels("image_std", kLeastDeviation);
+    if (p_.image_size == 0 || p_.patch_size == 0 || p_.image_pool == 0) return;
+    if (p_.image_size % p_.patch_size != 0) {
+      return in_.fail(fmt::format("'patch_size' {} does not divide 'image_size' {}", p_.patch_size,
+                                  p_.image_size));
+    }
+    const int64_t columns = p_.patch_columns();
+    if (columns % p_.image_pool != 0) {
+      in_.fail(fmt::format("'image_pool' {} does not divide the {} patches of a side",
+                           p_.image_pool, columns));
+    }
+    if (columns * columns > kMaxImagePatches) {
+      in_.fail(
+          fmt::format("'image_size' {} with patches of {} gives {} patches, expected at most {}",
+                      p_.image_size, p_.patch_size, columns * columns, kMaxImagePatches));
+    }
+    p_.context = columns * columns;
+    p_.given_width = int64_t{kChannels} * p_.patch_size * p_.patch_size;
+  }
+
+ private:
+  void check_channels(std::string_view key, double least) {
+    const auto numbers = in_.config().floats(key);
+    const auto count = numbers ? std::ssize(*numbers) : 0;
+    if (count != kChannels) {
+      return in_.fail(
+          fmt::format("'{}' has {} numbers, expected one for each of 3 channels", key, count));
+    }
+    for (const double number : *numbers) {
+      if (number >= least && number <= kMaxMean) continue;
+      return in_.fail(fmt::format("'{}' has {}, expected {} to {}", key, number, least, kMaxMean));
+    }
+  }
+};
+
+}  // namespace
+
+void read_images(const ParamPart& part) {
+  ImageParams(part).read();
+}
+
+}  // namespace ktx::arch

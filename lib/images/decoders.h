@@ -1,0 +1,24 @@
+// The decoders of decode.h, and what they share. Private to this folder.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "lib/images/decode.h"
+
+namespace ktx::images {
+
+// An image, and how EXIF says that it is to be turned (1 to 8; 1: as it is).
+struct Decoded {
+  Image image;
+  int orientation = 1;
+};
+
+Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& limits);
+Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits);
+
+// Of a block of EXIF, from its byte order on; 1 where it does not say or is damaged.
+int exif_orientation(std::span<const std::byte> exif);
+Image oriented(Image image, int orientation);
+
+}  // namespace ktx::images

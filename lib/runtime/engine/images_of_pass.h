@@ -1,0 +1,43 @@
+// The images of a text in one pass: which tokens are theirs, and their rows in the batch.
+//
+//   ImagesOfPass images = KTX_TRY(ImagesOfPass::find(item.images, start, count, hidden_size));
+//   const ImageTokens* image = images.of(start + t);   // null: a token of the vocabulary
+//   put_image_row(image, start + t, row, batch);
+//
+// A token of an image sees all of it, so that a pass may not end within one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lib/plan/plan_reader.h"
+#include "lib/runtime/engine/batch.h"
+#include "lib/runtime/engine/engine.h"
+#include "lib/support/result.h"
+
+namespace ktx::runtime {
+
+// Fails where the plan takes no images.
+Status takes_images(const plan::PlanView& plan, const Batch& batch);
+
+class ImagesOfPass {
+ public:
+  // `images` are of the text, in rising order; the pass has its tokens [start, start + count).
+  static Result<ImagesOfPass> find(std::span<const ImageTokens> images, int64_t start,
+                                   int64_t count, int64_t hidden_size);
+  // Of the text's token, which comes behind that of the call before.
+  const ImageTokens* of(int64_t token);
+
+ private:
+  explicit ImagesOfPass(std::span<const ImageTokens> images) : rest_(images) {}
+  std::span<const ImageTokens> rest_;
+};
+
+// Where a pass that begins at token `start` and has room for `count` tokens has to end, so that it
+// ends within no image: at most start + count; `start` where the image at its beginning is longer.
+int64_t end_outside_images(std::span<const ImageTokens> images, int64_t start, int64_t count);
+
+// Token `token` of the text is row `row` of the batch. `image` may be null.
+void put_image_row(const ImageTokens* image, int64_t token, int64_t row, Batch& batch);
+
+}  // namespace ktx::runtime

@@ -1,0 +1,130 @@
+// A GGUF that reads images for a model (Gemma 3's projector), as converters write it, with random
+// weights by which every part shows in the rows.
+//
+//   KTX_TRY(write_tower(dir.path("mmproj.gguf"), {.width = 256}));
+//
+// The same options give the same bytes on every machine: make_image_rows.py computed what the tests
+// compare with from such files.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lib/formats/dtype.h"
+#include "lib/input/gguf_writer.h"
+#include "tests/support/prediction_gguf.h"
+
+namespace ktx::testing {
+
+struct TowerOptions {
+  int64_t image = 36, patch = 6, pool = 2;  // pixels, pixels, patches
+  int64_t hidden = 40, heads = 4, inner = 56, layers = 3;
+  int64_t width = 256;  // of the rows
+  uint64_t seed = 1;
+  std::string projector = "gemma3";
+  bool old_names = false;  // of the feed-forward part, the other way round
+  // Of keys and tensors.
+  std::function<bool(const std::string& name)> leaves_out = nullptr;
+  std::function<void(const std::string& name, std::vector<int64_t>& shape)> edit_shape = nullptr;
+  std::function<int64_t(const std::string& name, int64_t number)> edit_number = nullptr;
+};
+
+class TowerWriter {
+ public:
+  explicit TowerWriter(TowerOptions options) : o_(std::move(options)), state_(o_.seed) {}
+
+  Status write(const std::string& path) {
+    writer_.add_string("general.architecture", "clip");
+    writer_.add_string("general.type", "mmproj");
+    writer_.add_string("clip.projector_type", o_.projector);
+    writer_.add_bool("clip.has_vision_encoder", true);
+    writer_.add_bool("clip.use_gelu", true);
+    u32("projection_dim", o_.width);
+    u32("image_size", o_.image);
+    u32("patch_size", o_.patch);
+    u32("embedding_length", o_.hidden);
+    u32("feed_forward_length", o_.inner);
+    u32("block_count", o_.layers);
+    u32("attention.head_count", o_.heads);
+    u32("projector.scale_factor", o_.pool);
+    writer_.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    if (!left_out("image_mean")) {
+      writer_.add_f32s("clip.vision.image_mean", std::vector<float>{0.5f, 0.45f, 0.4f});
+    }
+    writer_.add_f32s("clip.vision.image_std", std::vector<float>{0.5f, 0.25f, 0.3f});
+    const int64_t columns = o_.image / o_.patch;
+    matrix("v.patch_embd.weight", {o_.patch, o_.patch, 3, o_.hidden}, 3 * o_.patch * o_.patch);
+    vector("v.patch_embd.bias", o_.hidden, 0, 0.3);
+    matrix("v.position_embd.weight", {o_.hidden, columns * columns}, 1);
+    for (int64_t layer = 0; layer < o_.layers; ++layer) add_layer(fmt::format("v.blk.{}.", layer));
+    norm("v.post_ln.");
+    vector("mm.soft_emb_norm.weight", o_.hidden, 1, 0.3);
+    matrix("mm.input_projection.weight", {o_.width, o_.hidden}, o_.hidden);
+    return writer_.write(path);
+  }
+
+ private:
+  void add_layer(const std::string& layer) {
+    norm(layer + "ln1.");
+    for (const char* part : {"attn_q.", "attn_k.", "attn_v.", "attn_out."}) {
+      linear(layer + part, o_.hidden, o_.hidden);
+    }
+    norm(layer + "ln2.");
+    linear(layer + (o_.old_names ? "ffn_down." : "ffn_up."), o_.hidden, o_.inner);
+    linear(layer + (o_.old_names ? "ffn_up." : "ffn_down."), o_.inner, o_.hidden);
+  }
+  bool left_out(const std::string& name) const { return o_.leaves_out && o_.leaves_out(name); }
+  void u32(const std::string& key, int64_t number) {
+    if (left_out(key)) return;
+    if (o_.edit_number) number = o_.edit_number(key, number);
+    writer_.add_u32("clip.vision." + key, static_cast<uint32_t>(number));
+  }
+  // -1 to 1, by splitmix64: no libm, no distribution of a library.
+  double next() {
+    state_ += 0x9E3779B97F4A7C15u;
+    uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    x ^= x >> 31;
+    return static_cast<double>(x >> 11) / static_cast<double>(uint64_t{1} << 52) - 1;
+  }
+  void tensor(const std::string& name, std::vector<int64_t> shape, double middle, double reach) {
+    if (left_out(name)) return;
+    if (o_.edit_shape) o_.edit_shape(name, shape);
+    size_t count = 1;
+    for (const int64_t dim : shape) count *= static_cast<size_t>(dim);
+    std::vector<float> all(count);
+    for (float& value : all) value = static_cast<float>(middle + reach * next());
+    writer_.add_tensor(name, DType::F32, std::move(shape), float_bytes(all));
+  }
+  void matrix(const std::string& name, std::vector<int64_t> shape, int64_t terms) {
+    tensor(name, std::move(shape), 0, 2 / std::sqrt(static_cast<double>(terms)));
+  }
+  void vector(const std::string& name, int64_t size, double middle, double reach) {
+    tensor(name, {size}, middle, reach);
+  }
+  void norm(const std::string& name) {
+    vector(name + "weight", o_.hidden, 1, 0.5);
+    vector(name + "bias", o_.hidden, 0, 0.3);
+  }
+  void linear(const std::string& name, int64_t in, int64_t out) {
+    matrix(name + "weight", {in, out}, in);
+    vector(name + "bias", out, 0, 0.3);
+  }
+
+  const TowerOptions o_;
+  uint64_t state_;
+  input::GgufWriter writer_;
+};
+
+inline Status write_tower(const std::string& path, const TowerOptions& options = {}) {
+  return TowerWriter(options).write(path);
+}
+
+}  // namespace ktx::testing

@@ -1,0 +1,124 @@
+// Images against Pillow's pixels (the first digits of their SHA-256), limits, and damaged files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/images/decode.h"
+#include "lib/images/patches.h"
+#include "lib/images/resize.h"
+#include "lib/support/sha256.h"
+#include "tests/support/image_samples.h"
+
+namespace ktx::images {
+namespace {
+
+using testing::from_base64;
+using ::testing::HasSubstr;
+using testing::kImageSamples;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string digest(const Image& image) {
+  return to_hex(*sha256(std::as_bytes(std::span(image.rgb)))).substr(0, 16);
+}
+
+Image pattern(int64_t width, int64_t height) {
+  Image image{width, height, {}};
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      for (int64_t c = 0; c < 3; ++c) {
+        image.rgb.push_back(static_cast<uint8_t>(x * x * 3 + y * 7 * (c + 1) + x * y + 31 * c));
+      }
+    }
+  }
+  return image;
+}
+
+TEST(Images, AreDecodedToPillowsPixels) {
+  for (const testing::ImageSample& sample : kImageSamples) {
+    SCOPED_TRACE(sample.name);
+    const std::string file = from_base64(sample.base64);
+    const Result<Image> image = decode_image(bytes_of(file));
+    ASSERT_TRUE(image.ok()) << image.error().message;
+    EXPECT_EQ(image->width, sample.width);
+    EXPECT_EQ(image->height, sample.height);
+    EXPECT_EQ(digest(*image), sample.digest);
+  }
+}
+
+TEST(Images, AreResizedToPillowsPixels) {
+  const struct {
+    int64_t from_width, from_height, width, height;
+    const char* digest;
+  } cases[] = {
+      {7, 5, 36, 36, "6f544f2abf18ca98"},    {200, 131, 36, 36, "025aaab38cabb444"},
+      {1, 1, 36, 36, "c1b191b9b095f4c3"},    {36, 36, 36, 36, "ac0ffeca2de4f8e1"},
+      {36, 500, 36, 30, "767784423024b809"}, {1000, 3, 30, 30, "8b6b78e994e0dcf7"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(digest(resized(pattern(c.from_width, c.from_height), c.width, c.height)), c.digest)
+        << c.from_width << " x " << c.from_height;
+  }
+}
+
+TEST(Images, PatchesHoldAChannelAfterTheOther) {
+  plan::ImageFacts facts;
+  facts.size = 4, facts.patch = 2, facts.pool = 1;
+  facts.mean = {0.5f, 0.25f, 0}, facts.deviation = {0.5f, 0.25f, 1};
+  const Image image = pattern(4, 4);
+  const std::vector<float> patches = patches_of(image, facts);
+  ASSERT_EQ(patches.size(), 48u);
+  // The second patch of the second line: its green at its last line's first column.
+  const double green = image.rgb[3 * (3 * 4 + 2) + 1] / 255.0;
+  EXPECT_FLOAT_EQ(patches[3 * 12 + 4 + 2], static_cast<float>((green - 0.25) / 0.25));
+}
+
+TEST(Images, AboveALimitAreNotDecoded) {
+  const std::string file = from_base64(kImageSamples[0].base64);
+  EXPECT_THAT(decode_image(bytes_of(file), {.bytes = 10}).error().message,
+              HasSubstr("expected at most 10 B"));
+  EXPECT_THAT(decode_image(bytes_of(file), {.pixels = 34}).error().message,
+              HasSubstr("the image has 7 x 5 pixels, expected at most 34 in all"));
+  EXPECT_THAT(decode_image(bytes_of(file), {.side = 6}).error().message, HasSubstr("6 a side"));
+  // A header alone that promises 2^31 - 1 pixels a side.
+  std::string huge = file;
+  std::memcpy(huge.data() + 16, "\x7f\xff\xff\xff\x7f\xff\xff\xff", 8);
+  EXPECT_FALSE(decode_image(bytes_of(huge)).ok());
+  EXPECT_THAT(decode_image(bytes_of("GIF89a")).error().message, HasSubstr("convert it to PNG"));
+  EXPECT_THAT(decode_image(bytes_of("hello")).error().message, HasSubstr("no image"));
+  EXPECT_FALSE(decode_image({}).ok());
+}
+
+// An error, or an image within its limits; under the sanitizers, nothing else.
+TEST(Images, DamagedFilesAreRefusedOrDecoded) {
+  const ImageLimits limits{.bytes = 1 << 16, .pixels = 1 << 16, .side = 4096};
+  std::mt19937 random(7);
+  int refused = 0, rounds = 0;
+  for (const testing::ImageSample& sample : kImageSamples) {
+    const std::string file = from_base64(sample.base64);
+    for (int i = 0; i < 1000; ++i, ++rounds) {
+      std::string damaged = file;
+      if (i % 4 == 0) damaged.resize(random() % file.size());
+      for (size_t n = random() % 4 + 1; n > 0 && !damaged.empty(); --n) {
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+      }
+      const Result<Image> image = decode_image(bytes_of(damaged), limits);
+      refused += !image.ok();
+      if (!image.ok()) continue;
+      ASSERT_LE(image->width * image->height, limits.pixels);
+      ASSERT_EQ(std::ssize(image->rgb), 3 * image->width * image->height);
+    }
+    EXPECT_FALSE(decode_image(bytes_of(file.substr(0, file.size() / 2))).ok()) << sample.name;
+  }
+  EXPECT_GT(refused, rounds / 4);
+}
+
+}  // namespace
+}  // namespace ktx::images

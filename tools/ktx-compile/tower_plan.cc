@@ -1,0 +1,169 @@
+#include "tools/ktx-compile/tower_plan.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lib/arch/build_graph.h"
+#include "lib/families/family.h"
+#include "lib/input/tower_source.h"
+#include "lib/passes/cost/estimate.h"
+#include "lib/passes/cost/estimate_text.h"
+#include "lib/passes/emit_plan.h"
+#include "lib/target/target.h"
+#include "tools/ktx-compile/compile_inputs.h"
+#include "tools/progress.h"
+
+namespace ktx::tools {
+namespace {
+
+constexpr std::string_view kWhose = "the projector";
+
+// The tower before its passes.
+struct TowerModel {
+  DiagSink sink;
+  std::optional<input::ModelSource> source;
+  passes::CompileState state;
+  plan::ImageFacts image;
+};
+
+// The keys have been checked by the graph's builder.
+plan::ImageFacts image_facts(const input::HfConfig& config) {
+  const families::TowerForm& form = families::find_model_type(config.model_type())->tower;
+  const auto numbers = [&](const char* key) {
+    const std::vector<double> all = config.floats(key).value_or(std::vector<double>());
+    return std::vector<float>(all.begin(), all.end());
+  };
+  plan::ImageFacts image;
+  image.size = config.i64("image_size").value_or(0);
+  image.patch = config.i64("patch_size").value_or(0);
+  image.pool = config.i64("image_pool").value_or(0);
+  image.width = config.i64("projection_dim").value_or(0);
+  image.mean = numbers("image_mean");
+  image.deviation = numbers("image_std");
+  image.resize = form.resize;
+  image.mark = form.mark;
+  image.before = form.before;
+  image.behind = form.behind;
+  return image;
+}
+
+// The rows fit the model, and layers with a window see all of an image.
+Status check_model(const std::string& file, const plan::ImageFacts& image,
+                   const ir::ModuleGraph& model) {
+  if (image.width != model.facts.hidden) {
+    return Error{fmt::format(
+        "{}: its rows have {} elements (projection_dim), those of the model's embedding {}; is it "
+        "the projector of another model?",
+        file, image.width, model.facts.hidden)};
+  }
+  for (const ir::Module& module : model.modules) {
+    const auto* attention = std::get_if<ir::AttentionInfo>(&module.info);
+    if (!attention || attention->window == 0 || attention->window >= image.tokens()) continue;
+    return Error{
+        fmt::format("{}: an image has {} tokens, more than the window of {} of '{}': attention "
+                    "that sees an image beyond its window is not known",
+                    file, image.tokens(), attention->window, module.path)};
+  }
+  return {};
+}
+
+Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
+                                                const input::ModelSource& model,
+                                                const passes::CompileState& model_state) {
+  auto made = std::make_unique<TowerModel>();
+  passes::CompileState& state = made->state;
+  state.diags = &made->sink;
+  state.target = model_state.target;
+  state.target.hosts.clear();
+  state.target.gpus.clear();
+  state.check = model_state.check;
+  state.check.target_given = false;
+  state.bf16_inputs = model_state.bf16_inputs;
+  read_rule_files(options.mmproj_rules, state);
+  input::GgufFile gguf =
+      KTX_TRY(input::GgufFile::open(options.mmproj, {.header_only_ok = options.check}));
+  Result<input::ModelSource> source = input::tower_source(std::move(gguf), model.gguf, made->sink);
+  if (!source) return source.error();
+  made->source = source.take();
+  Result<ir::ModuleGraph> graph = arch::build_tower_graph(*made->source, made->sink);
+  if (made->sink.errors() > 0) return first_error(made->sink, kWhose, "");
+  state.modules = KTX_TRY(std::move(graph));
+  state.config = &made->source->config;
+  made->image = image_facts(made->source->config);
+  KTX_TRY(check_model(options.mmproj, made->image, model_state.modules));
+  Options own = options;
+  own.vram_bytes = 0;
+  own.kv_budget_bytes = 0;
+  own.ctx = made->image.patches();
+  own.max_batch = 1;
+  set_run_shape(own, state);
+  return made;
+}
+
+Status write_tower(const Options& options, const input::ModelSource& model,
+                   const passes::CompileState& model_state, const std::string& path) {
+  const std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state));
+  passes::CompileState& state = made->state;
+  const Status passed = passes::run_passes(state, {});
+  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
+  hand_on_warnings(made->sink, kWhose, *model_state.diags);
+  passes::EmitOptions emit;
+  emit.image = made->image;
+  emit.default_ctx = made->image.patches();
+  emit.isa = std::string(name(state.target.cpu.isa));
+  emit.carry_unused = false;
+  Result<plan::PlanContents> contents = passes::make_contents(state, *made->source, emit);
+  if (!contents) return first_error(made->sink, kWhose, contents.error().message);
+  Progress progress("packing the projector", options.quiet);
+  const auto written = passes::emit_plan(
+      path, contents.take(), *made->source,
+      {.threads = options.threads,
+       .progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); }});
+  progress.finish();
+  if (!written) return written.error();
+  return {};
+}
+
+}  // namespace
+
+Result<TowerPlan> TowerPlan::make(const Options& options, const input::ModelSource& model,
+                                  const passes::CompileState& state) {
+  OwnFile own(new std::string(options.output + ".tower"));
+  KTX_TRY(write_tower(options, model, state, *own));
+  plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(*own));
+  return TowerPlan(std::move(own), std::move(plan));
+}
+
+Status take_images(passes::CompileState& model) {
+  if (!model.target.hosts.empty()) {
+    return Error{"a model that takes images (--mmproj) runs on one host; the target has several"};
+  }
+  if (!model.target.gpus.empty()) {
+    model.diags->note({}, "",
+                      "a model that takes images (--mmproj) runs on the CPU: the target's GPUs are "
+                      "left out");
+  }
+  model.target.gpus.clear();
+  model.takes_images = true;
+  return {};
+}
+
+Result<std::string> estimate_tower(const Options& options, const input::ModelSource& model,
+                                   const passes::CompileState& model_state) {
+  const std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state));
+  passes::PassOptions passes;
+  passes.stop_after = "check-memory";
+  const Status passed = passes::run_passes(made->state, passes);
+  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
+  hand_on_warnings(made->sink, kWhose, *model_state.diags);
+  const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
+  return fmt::format("\nprojector ({}); an image is {} tokens, made of {} patches\n{}",
+                     options.mmproj, made->image.tokens(), made->image.patches(),
+                     passes::estimate_table(estimate));
+}
+
+}  // namespace ktx::tools

@@ -1,0 +1,103 @@
+#include "tools/ktx-run/image_prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "lib/images/decode.h"
+#include "lib/images/patches.h"
+#include "lib/support/mapped_file.h"
+#include "lib/text/text_spans.h"
+
+namespace ktx::tools {
+namespace {
+
+bool is_outside(const text::MarkedText& prompt, size_t at) {
+  return std::ranges::any_of(prompt.outside, [&](const text::TextSpan& span) {
+    return span.begin <= at && at < span.end;
+  });
+}
+
+std::vector<size_t> marks_in(const text::MarkedText& prompt, std::string_view mark) {
+  std::vector<size_t> places;
+  for (size_t at = 0; (at = prompt.text.find(mark, at)) != std::string::npos; at += mark.size()) {
+    if (!is_outside(prompt, at)) places.push_back(at);
+  }
+  return places;
+}
+
+// The bytes [begin, end) of the prompt, between texts of the model's makers.
+text::MarkedText part_of(const text::MarkedText& prompt, size_t begin, size_t end,
+                         std::string_view before, std::string_view behind) {
+  text::MarkedText part{std::string(before) + prompt.text.substr(begin, end - begin), {}};
+  text::add_spans(part.outside, before.size(), prompt.outside, begin, end);
+  part.text += behind;
+  return part;
+}
+
+Result<runtime::ReadImage> read_image(const std::string& file, runtime::ImageReader& reader) {
+  const MappedFile mapped = KTX_TRY(MappedFile::open(file));
+  const Result<images::Image> image = images::decode_image(mapped.bytes());
+  if (!image) return Error{fmt::format("{}: {}", file, image.error().message)};
+  return reader.read(images::patches_of(*image, reader.facts()));
+}
+
+}  // namespace
+
+Result<std::vector<runtime::ReadImage>> read_images(const std::vector<std::string>& files,
+                                                    const LoadedModel& model,
+                                                    const std::string& plan,
+                                                    const EngineFlags& flags) {
+  runtime::EngineOptions options = engine_options(flags);
+  options.pool = model.engine->pool();
+  const std::unique_ptr<runtime::ImageReader> reader =
+      KTX_TRY(runtime::ImageReader::open(plan, options));
+  std::vector<runtime::ReadImage> images;
+  for (const std::string& file : files) images.push_back(KTX_TRY(read_image(file, *reader)));
+  return images;
+}
+
+Result<ImagePrompt> with_images(const LoadedModel& model, text::MarkedText prompt,
+                                std::span<const runtime::ReadImage> images) {
+  const plan::ImageFacts& facts = model.engine->plan().facts.image;
+  std::vector<size_t> marks = marks_in(prompt, facts.mark);
+  if (marks.empty()) {
+    text::MarkedText first;
+    for (size_t i = 0; i < images.size(); ++i) first.text += facts.mark;
+    text::add_spans(first.outside, first.text.size(), prompt.outside, 0, prompt.text.size());
+    first.text += prompt.text;
+    prompt = std::move(first);
+    for (size_t i = 0; i < images.size(); ++i) marks.push_back(i * facts.mark.size());
+  }
+  if (marks.size() != images.size()) {
+    return Error{
+        fmt::format("the prompt has '{}' {} times for {} images; write it once for each, or "
+                    "not at all",
+                    facts.mark, marks.size(), images.size())};
+  }
+  ImagePrompt out;
+  size_t at = 0;
+  for (size_t i = 0; i <= marks.size(); ++i) {
+    const bool last = i == marks.size();
+    const text::MarkedText part =
+        part_of(prompt, at, last ? prompt.text.size() : marks[i],
+                i == 0 ? std::string_view() : std::string_view(facts.behind),
+                last ? std::string_view() : std::string_view(facts.before));
+    const std::vector<int32_t> ids =
+        i == 0
+            ? model.tokenizer.encode_prompt(part.text, part.outside)
+            : model.tokenizer.encode(part.text, {.parse_special = true, .outside = part.outside});
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    if (last) break;
+    const runtime::ReadImage& image = images[i];
+    out.images.push_back({std::ssize(out.ids), image.tokens, *image.rows});
+    out.ids.insert(out.ids.end(), static_cast<size_t>(image.tokens), image.id);
+    at = marks[i] + facts.mark.size();
+  }
+  return out;
+}
+
+}  // namespace ktx::tools
