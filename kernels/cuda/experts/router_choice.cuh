@@ -197,19 +197,20 @@ __device__ inline RouterPick mix_sparsely(const CudaRouterArgs& a, const float (
     sum = warp_sum(sum);
     if (lane == whose) taken |= 1u << chosen;
     const int id = __shfl_sync(~0u, begin, whose) + chosen;
-    if (lane == k) pick = {id, 1 / sum};
+    if (lane == k) pick = {id, isinf(most) ? NAN : 1 / sum};  // no number was left
   }
   return pick;
 }
 
-// The experts that the table has for the token's id; the first ones where it has no such id.
+// The experts that the table has for the token's id. Where it has no such id, weights that are no
+// numbers: the pass fails, as the CPU's does.
 __device__ __forceinline__ RouterPick pick_by_token(const CudaRouterArgs& a, int64_t t,
                                                     const float* score, int lane) {
   if (lane >= a.attrs.top_k) return {-1, 0};
   const int token = a.token_ids[t];
   const bool known = token >= 0 && token < a.table_rows;
   const int id = known ? a.table[int64_t{token} * a.attrs.top_k + lane] : lane;
-  return {id, score[id]};
+  return {id, known || token < 0 ? score[id] : NAN};
 }
 
 // kOwn: experts of a lane at most. `shared`: choose_experts_bytes() of it, this warp's alone.

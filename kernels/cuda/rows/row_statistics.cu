@@ -52,7 +52,10 @@ __global__ void __launch_bounds__(kThreads) gaussian_topk(GaussianTopKArgs a) {
   const float mean = block_sum(sum) / static_cast<float>(width);
   const float cut = mean + sqrtf(mean_square(x, width, mean)) * a.attrs.deviations;
   float* y = a.y + t * a.y_stride;
-  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) y[i] = fmaxf(x[i] - cut, 0);
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) {
+    const float above = x[i] - cut;
+    y[i] = above < 0 ? 0 : above;  // what is no number stays
+  }
 }
 
 }  // namespace

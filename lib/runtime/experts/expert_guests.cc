@@ -149,13 +149,20 @@ std::unique_ptr<ExpertGuests> ExpertGuests::make(const plan::PlanView& plan,
         continue;
       }
       auto layer = LayerFinder(plan, cpu, gpu).find();
-      if (!layer) continue;
+      uint64_t bytes = 0;
+      for (const GuestWeight& weight : layer ? layer->weights : std::vector<GuestWeight>()) {
+        bytes += weight.from_bytes;
+      }
+      if (!layer || bytes > kMostGuestBytes) {
+        ++own->fixed_layers_;
+        break;
+      }
       own->use_.slots += layer->slots();
       own->layers_.push_back(std::move(*layer));
       break;
     }
   }
-  if (own->layers_.empty()) return nullptr;
+  if (own->layers_.empty() && own->fixed_layers_ == 0) return nullptr;
   return own;
 }
 

@@ -13,7 +13,7 @@
 // them once, as long as three uses take there, and what it saves are the uses that the guest has
 // more than the one that leaves, over about the tokens that counts remember. So an expert comes
 // where its count is larger than the least one of a guest's by ExpertGuestOptions::least_gain,
-// whatever the rates of the machine are. Nothing waits for a copy: the CPU computes the expert
+// whatever the rates of the machine are. No pass waits for a copy to arrive: the CPU computes the expert
 // until it is there (gpu/guest_copies.h).
 //
 // Answers. A GPU rounds an expert's inputs to F16, a CPU to 8 bits (in fast precision), and the
@@ -39,6 +39,8 @@
 #include "lib/runtime/experts/use_counts.h"
 
 namespace ktx::runtime {
+
+inline constexpr uint64_t kMostGuestBytes = 64 << 20;  // of all copies on their way to a GPU
 
 struct ExpertGuestOptions {
   double least_gain = 4;  // uses; below 0 others come in every pass
@@ -80,11 +82,13 @@ struct GuestMove {
 
 class ExpertGuests {
  public:
-  // Null where no layer of the plan has guests that can move.
+  // Null where no layer of the plan has guests.
   static std::unique_ptr<ExpertGuests> make(const plan::PlanView& plan,
                                             const ExpertGuestOptions& options);
 
   std::span<GuestLayer> layers() { return layers_; }
+  // Layers whose experts stay in their slots, as nothing here copies them.
+  int64_t fixed_layers() const { return fixed_layers_; }
   // Of a group_experts step of the CPU; null: none of these.
   GuestLayer* of_step(uint32_t step);
   const ExpertGuestOptions& options() const { return options_; }
@@ -111,6 +115,7 @@ class ExpertGuests {
   const ExpertGuestOptions options_;
   const std::string architecture_;  // of the plan
   std::vector<GuestLayer> layers_;
+  int64_t fixed_layers_ = 0;
   mutable std::mutex mutex_;
   ExpertGuestUse use_;
 };

@@ -50,14 +50,16 @@ void ExpertNote::work() {
 }
 
 int64_t ExpertNote::uses() const {
-  return guests_ ? guests_->use().activations : cache_->use().chosen();
+  return (guests_ ? guests_->use().activations : 0) + (cache_ ? cache_->use().chosen() : 0);
 }
 
 void ExpertNote::write() {
   const int64_t now = uses();
   if (now == noted_) return;
   noted_ = now;
-  const plan::ExpertProfile profile = guests_ ? guests_->profile() : cache_->profile();
+  // Layers with slots count all of their experts, the cache those that a CPU computes.
+  plan::ExpertProfile profile = guests_ ? guests_->profile() : cache_->profile();
+  if (guests_ && cache_) profile.layers.merge(cache_->profile().layers);
   // Nothing depends on it.
   (void)replace_file(path_, plan::kExpertProfileMagic, plan::to_json(profile));
 }

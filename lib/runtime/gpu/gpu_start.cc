@@ -286,14 +286,24 @@ Status start_streams(GpuState& s) {
 
 Status start_guests(GpuState& s) {
   if (s.setup.guests == nullptr) return {};
+  std::vector<StreamingGpu> streaming;
+  for (GpuDevice& device : s.devices) {
+    if (device.streams) streaming.push_back({device.gpu.get(), device.streams.get()});
+  }
   for (GpuDevice& device : s.devices) {
     device.guests = KTX_TRY(
         device.named(GuestCopies::create({s.plan, *s.setup.guests, device.name, device.blobs,
-                                          device.streams.get(), s.setup.experts, s.pool},
+                                          streaming, s.setup.experts, s.pool},
                                          *device.gpu)));
   }
-  const int64_t slots = s.setup.guests->use().slots;
+  const int64_t slots = s.setup.guests->use().slots, fixed = s.setup.guests->fixed_layers();
   s.notes.push_back(fmt::format("{} slots on GPUs for experts that are used most", slots));
+  if (fixed > 0) {
+    s.notes.push_back(fmt::format(
+        "experts of {} layers stay in their slots: they are larger than {} MiB, or their format in "
+        "main memory has no copy for a GPU",
+        fixed, kMostGuestBytes >> 20));
+  }
   return {};
 }
 

@@ -6,7 +6,6 @@
 namespace ktx::runtime {
 namespace {
 
-constexpr uint64_t kMostPanels = 64 << 20;   // of all places
 constexpr uint64_t kPieceBytes = 128 << 10;  // of a thread's copy
 
 uint64_t room_of(uint64_t bytes) {
@@ -45,7 +44,7 @@ Status GuestCopies::allocate() {
   }
   if (most == 0) return {};
   const int64_t at_once = setup_.guests.options().at_once;
-  const uint64_t count = std::clamp<uint64_t>(kMostPanels / most, 1,
+  const uint64_t count = std::clamp<uint64_t>(kMostGuestBytes / most, 1,
                                               static_cast<uint64_t>(std::max<int64_t>(1, at_once)));
   panels_ = KTX_TRY(gpu_.allocate(count * most, "experts on their way to slots"));
   host_ = HostBuffer(gpu_, count * most);
@@ -170,8 +169,11 @@ Status GuestCopies::send_tables(size_t number) {
   std::memcpy(table, layer.gpu_places.data(), bytes);
   std::memcpy(table + bytes, layer.cpu_places.data(), bytes);
   KTX_TRY(gpu_.upload(setup_.blobs[layer.gpu_blob], table, bytes));
-  std::byte* const streamed = setup_.streams ? setup_.streams->blobs()[layer.cpu_blob] : nullptr;
-  return streamed ? gpu_.upload(streamed, table + bytes, bytes) : Status();
+  for (const StreamingGpu& other : setup_.streaming) {
+    std::byte* const streamed = other.streams->blobs()[layer.cpu_blob];
+    if (streamed) KTX_TRY(other.gpu->upload(streamed, table + bytes, bytes));
+  }
+  return {};
 }
 
 }  // namespace ktx::runtime

@@ -12,8 +12,8 @@
 // on, and ExpertGuestUse counts it. Where tiles cannot be made of what has come, the slot stays
 // empty.
 //
-// Memory: `at_once` places for an expert's panels, 64 MiB of them at most, from what the check of a
-// GPU's memory keeps free.
+// Memory: `at_once` places for an expert's panels, kMostGuestBytes of them at most, from what the
+// check of a GPU's memory keeps free.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,18 @@
 
 namespace ktx::runtime {
 
+// A GPU that streams experts of the CPU in long prompts (its copy of a layer's table changes, too).
+struct StreamingGpu {
+  Gpu* gpu;
+  const ExpertStreams* streams;
+};
+
 struct GuestSetup {
   const plan::PlanView& plan;
   ExpertGuests& guests;
   const std::string& device;
   std::span<std::byte* const> blobs;  // of the GPU
-  const ExpertStreams* streams;       // of the GPU; null: none
+  std::vector<StreamingGpu> streaming;
   ExpertCache* cache;                 // of the CPU's experts; null: all are in the mapping
   ThreadPool& pool;
 };
