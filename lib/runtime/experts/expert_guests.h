@@ -13,8 +13,8 @@
 // them once, as long as three uses take there, and what it saves are the uses that the guest has
 // more than the one that leaves, over about the tokens that counts remember. So an expert comes
 // where its count is larger than the least one of a guest's by ExpertGuestOptions::least_gain,
-// whatever the rates of the machine are. No pass waits for a copy to arrive: the CPU computes the expert
-// until it is there (gpu/guest_copies.h).
+// whatever the rates of the machine are. No pass waits for a copy to arrive: the CPU computes the
+// expert until it is there (gpu/guest_copies.h).
 //
 // Answers. A GPU rounds an expert's inputs to F16, a CPU to 8 bits (in fast precision), and the
 // two sums of a token are added in another order. Answers hence depend on what ran before, within
