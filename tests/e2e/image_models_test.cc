@@ -172,8 +172,9 @@ TEST_F(Images, RowsAndAnswersAreThoseOfTransformers) {
       if (HasFatalFailure()) return;
       const auto engine = open_engine(dir_.path("m.ktxplan"), options);
       ASSERT_TRUE(engine);
-      runtime::Session session(*engine,
-                               *runtime::Sampler::create({.temperature = 0}, engine->vocab_size()));
+      runtime::SamplingOptions greedy;
+      greedy.temperature = 0;
+      runtime::Session session(*engine, *runtime::Sampler::create(greedy, engine->vocab_size()));
       std::vector<int32_t> ids = {2, 6, 856};
       ids.insert(ids.end(), static_cast<size_t>(image.tokens), image.id);
       ids.insert(ids.end(), {471, 323});
