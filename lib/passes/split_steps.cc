@@ -270,7 +270,8 @@ class Splitter {
         if (terms_.contains(view.value)) KTX_TRY(add_terms(view.value));
       }
     }
-    if (keeps_sums(step.op) && places_[step.inputs[0].value].kind == Kind::Parts) {
+    const bool in_place = !step.inputs.empty() && step.outputs[0] == step.inputs[0];
+    if (keeps_sums(step.op) && in_place && places_[step.inputs[0].value].kind == Kind::Parts) {
       return place_on_parts(step);
     }
     if (module.decision.team.empty()) return place_alone(step);

@@ -54,11 +54,8 @@ TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
     const std::string_view family = gpu_kernel_family(op.op);
     const bool of_cpu =
         op.op == StepOp::Quantize || op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts ||
-        op.op == StepOp::Compress || op.op == StepOp::CompressedAttention ||
-        op.op == StepOp::StreamWeights || op.op == StepOp::CollapseStreams ||
-        op.op == StepOp::MixStreams || op.op == StepOp::AltUpWeights || op.op == StepOp::MatchRms ||
-        op.op == StepOp::GaussianTopK || op.op == StepOp::SelectiveScan ||
-        op.op == StepOp::AttendStreams || op.op == StepOp::PoolRows || op.op == StepOp::GivenRows;
+        op.op == StepOp::SelectiveScan || op.op == StepOp::AttendStreams ||
+        op.op == StepOp::PoolRows || op.op == StepOp::GivenRows;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }
