@@ -270,8 +270,8 @@ class Splitter {
         if (terms_.contains(view.value)) KTX_TRY(add_terms(view.value));
       }
     }
-    const bool in_place = !step.inputs.empty() && step.outputs[0] == step.inputs[0];
-    if (keeps_sums(step.op) && in_place && places_[step.inputs[0].value].kind == Kind::Parts) {
+    if (keeps_sums(step.op) && step.outputs[0] == step.inputs[0] &&
+        places_[step.inputs[0].value].kind == Kind::Parts) {
       return place_on_parts(step);
     }
     if (module.decision.team.empty()) return place_alone(step);
