@@ -380,7 +380,7 @@ INSTANTIATE_TEST_SUITE_P(
                "kv_lora_rank": 256, "routed_expert_hidden_size": 256, "v_head_dim": 64,
                "num_attention_heads": 4, "num_key_value_heads": 4,
                "linear_attn_config": {"head_dim": 64, "num_heads": 4}}})",
-              1),
+              5),
         mixed("gemma3n", "synthetic/gemma3n", R"({"hidden_size": 256, "intermediate_size": 256,
                "head_dim": 64, "hidden_size_per_layer_input": 256, "laurel_rank": 256})",
               11),

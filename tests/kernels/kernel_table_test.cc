@@ -52,10 +52,10 @@ bool found_by_an_op(std::string_view family) {
 TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
-    const bool of_cpu =
-        op.op == StepOp::Quantize || op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts ||
-        op.op == StepOp::SelectiveScan || op.op == StepOp::AttendStreams ||
-        op.op == StepOp::PoolRows || op.op == StepOp::GivenRows;
+    const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
+                        op.op == StepOp::SumExperts || op.op == StepOp::SelectiveScan ||
+                        op.op == StepOp::AttendStreams || op.op == StepOp::PoolRows ||
+                        op.op == StepOp::GivenRows;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

@@ -291,10 +291,9 @@ Status start_guests(GpuState& s) {
     if (device.streams) streaming.push_back({device.gpu.get(), device.streams.get()});
   }
   for (GpuDevice& device : s.devices) {
-    device.guests = KTX_TRY(
-        device.named(GuestCopies::create({s.plan, *s.setup.guests, device.name, device.blobs,
-                                          streaming, s.setup.experts, s.pool},
-                                         *device.gpu)));
+    device.guests = KTX_TRY(device.named(GuestCopies::create(
+        {s.plan, *s.setup.guests, device.name, device.blobs, streaming, s.setup.experts, s.pool},
+        *device.gpu)));
   }
   const int64_t slots = s.setup.guests->use().slots, fixed = s.setup.guests->fixed_layers();
   s.notes.push_back(fmt::format("{} slots on GPUs for experts that are used most", slots));

@@ -45,7 +45,7 @@ struct GuestSetup {
   const std::string& device;
   std::span<std::byte* const> blobs;  // of the GPU
   std::vector<StreamingGpu> streaming;
-  ExpertCache* cache;                 // of the CPU's experts; null: all are in the mapping
+  ExpertCache* cache;  // of the CPU's experts; null: all are in the mapping
   ThreadPool& pool;
 };
 
