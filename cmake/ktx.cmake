@@ -173,7 +173,7 @@ set(KTX_CONTROL ops ir families input arch rules program plan passes server c_ap
 # those that execute it, and nowhere else; those of threads, where threads are. The rest is taken from that build, as it is;
 # objects of tests, too, but for threads.
 set(KTX_PLAIN_FROM "" CACHE PATH "a build folder with libraries that get no sanitizers, or empty")
-set(KTX_SANITIZED support formats ops text input rules plan program runtime server)
+set(KTX_SANITIZED support formats ops text input images rules plan program runtime server)
 if(KTX_SANITIZE STREQUAL "thread")
   set(KTX_SANITIZED support plan runtime server)
 elseif(KTX_FUZZ)
