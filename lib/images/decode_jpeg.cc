@@ -1,6 +1,7 @@
 #include "lib/images/decoders.h"
 
 #ifdef KTX_JPEG
+#include <algorithm>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -29,7 +30,8 @@ struct JpegReading {
   std::jmp_buf back = {};
   char message[JMSG_LENGTH_MAX] = {};
   Decoded out;
-  std::vector<uint8_t> cmyk;  // a line
+  std::vector<uint8_t> cmyk;        // a line
+  std::span<const std::byte> exif;  // of the file's bytes
   Status size;
   ~JpegReading() { jpeg_destroy_decompress(&jpeg); }
 };
@@ -57,15 +59,25 @@ void limit_scans(j_common_ptr jpeg) {
   std::longjmp(reading.back, 1);
 }
 
-int orientation_of(const jpeg_decompress_struct& jpeg) {
-  for (const jpeg_marker_struct* marker = jpeg.marker_list; marker; marker = marker->next) {
-    const std::span<const std::byte> data =
-        std::as_bytes(std::span(marker->data, marker->data_length));
-    if (marker->marker != JPEG_APP0 + 1 || data.size() < kExif.size()) continue;
-    if (std::memcmp(data.data(), kExif.data(), kExif.size()) != 0) continue;
-    return exif_orientation(data.subspan(kExif.size()));
+// The first Exif block; other segments are passed over. (libjpeg's own list of segments takes time
+// by the square of their number.) All of the file is in memory, so what is missing is behind its
+// end.
+boolean take_exif(j_decompress_ptr jpeg) {
+  jpeg_source_mgr& source = *jpeg->src;
+  if (source.bytes_in_buffer < 2) {
+    source.skip_input_data(jpeg, 2);
+    return TRUE;
   }
-  return 1;
+  const JOCTET* const at = source.next_input_byte;
+  const size_t length = std::max<size_t>(2, size_t{at[0]} << 8 | at[1]);
+  const auto data =
+      std::as_bytes(std::span(at, std::min(length, source.bytes_in_buffer))).subspan(2);
+  JpegReading& reading = reading_of(reinterpret_cast<j_common_ptr>(jpeg));
+  const bool is_exif =
+      data.size() >= kExif.size() && std::memcmp(data.data(), kExif.data(), kExif.size()) == 0;
+  if (is_exif && reading.exif.empty()) reading.exif = data.subspan(kExif.size());
+  source.skip_input_data(jpeg, static_cast<long>(length));
+  return TRUE;
 }
 
 // Adobe's, whose inks are stored the other way round.
@@ -83,9 +95,10 @@ void rgb_of_cmyk(const uint8_t* cmyk, int64_t count, uint8_t* rgb) {
 bool read(JpegReading& reading, std::span<const std::byte> bytes, const ImageLimits& limits) {
   jpeg_decompress_struct& jpeg = reading.jpeg;
   if (setjmp(reading.back)) return false;
+  jpeg_create_decompress(&jpeg);
   jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(bytes.data()),
                static_cast<unsigned long>(bytes.size()));
-  jpeg_save_markers(&jpeg, JPEG_APP0 + 1, 0xffff);
+  jpeg_set_marker_processor(&jpeg, JPEG_APP0 + 1, take_exif);
   jpeg_read_header(&jpeg, TRUE);
   Image& image = reading.out.image;
   image.width = jpeg.image_width;
@@ -105,7 +118,7 @@ bool read(JpegReading& reading, std::span<const std::byte> bytes, const ImageLim
     jpeg_read_scanlines(&jpeg, &line, 1);
     if (inks) rgb_of_cmyk(line, image.width, to);
   }
-  reading.out.orientation = orientation_of(jpeg);
+  if (!reading.exif.empty()) reading.out.orientation = exif_orientation(reading.exif);
   return true;
 }
 
@@ -117,7 +130,6 @@ Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits&
   reading.errors.error_exit = fail;
   reading.errors.emit_message = warn;
   reading.progress.progress_monitor = limit_scans;
-  jpeg_create_decompress(&reading.jpeg);
   reading.jpeg.client_data = &reading;
   if (read(reading, bytes, limits)) return std::move(reading.out);
   if (!reading.size.ok()) return reading.size.error();

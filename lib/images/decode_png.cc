@@ -15,8 +15,8 @@ namespace ktx::images {
 #ifdef KTX_PNG
 namespace {
 
-constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;  // of texts and profiles, which are not needed
-constexpr png_uint_32 kMaxTextChunks = 100;
+constexpr png_alloc_size_t kMaxChunkBytes = 1 << 20;  // of texts and profiles, which are not needed
+constexpr png_uint_32 kMaxTextChunks = 8;
 
 // What libpng's functions are given; all that a jump out of them leaves behind.
 struct PngReading {

@@ -95,9 +95,18 @@ Status verify_tower(const PlanFacts& facts, const program::Program& program) {
 
 // Rows of images are put in where the facts say so.
 Status verify_takes_images(const PlanFacts& facts, const program::Program& program) {
-  const bool puts = std::ranges::find(program.steps, StepOp::GivenRows, &program::Step::op) !=
-                    program.steps.end();
-  const bool fits = facts.image.size > 0 && facts.image.width == facts.hidden_size;
+  bool puts = false;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    if (program.steps[i].op != StepOp::GivenRows) continue;
+    puts = true;
+    const program::Value& rows = program.values[program.output(i)];
+    if (rows.width == facts.hidden_size && program.steps[i].device == "cpu") continue;
+    return Error{fmt::format(
+        "rows of images of {} floats, of the CPU, for value '{}' with {} on {}", facts.hidden_size,
+        printable(rows.name), rows.width, printable(program.steps[i].device))};
+  }
+  const bool fits =
+      facts.image.size > 0 && facts.image.width == facts.hidden_size && !facts.reads_hidden();
   if (puts == facts.takes_images && (!puts || fits)) return {};
   return Error{"the facts and the steps differ on whether rows of images take a token's place"};
 }

@@ -41,6 +41,11 @@ Result<std::string> make_folder(const Options& options) {
 Result<std::unique_ptr<PlanInput>> PlanInput::rebuild(const Options& options) {
   const Timer timer;
   const plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(options.model));
+  if (plan->has_tower && options.mmproj.empty()) {
+    return Error{
+        fmt::format("{}: has a projector, which only its own file gives again: --mmproj FILE",
+                    printable(options.model))};
+  }
   std::unique_ptr<PlanInput> input(new PlanInput);
   input->folder_ = KTX_TRY(make_folder(options));
   const std::string path = input->folder_ + "/model.gguf";

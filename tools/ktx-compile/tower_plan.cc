@@ -132,8 +132,12 @@ Status write_tower(const Options& options, const input::ModelSource& model,
 
 Result<TowerPlan> TowerPlan::make(const Options& options, const input::ModelSource& model,
                                   const passes::CompileState& state) {
-  OwnFile own(new std::string(options.output + ".tower"));
-  KTX_TRY(write_tower(options, model, state, *own));
+  const std::string path = options.output + ".tower";
+  if (path == options.mmproj || path == options.model) {
+    return Error{fmt::format("{}: is written meanwhile; rename it", printable(path))};
+  }
+  KTX_TRY(write_tower(options, model, state, path));
+  OwnFile own(new std::string(path));
   plan::PlanFile plan = KTX_TRY(plan::PlanFile::open(*own));
   return TowerPlan(std::move(own), std::move(plan));
 }

@@ -97,6 +97,9 @@ class MatmulHeads final
  public:
   Status bind(const CudaBind& context) {
     args_ = KTX_TRY(matmul_heads_args(context));
+    if (context.output(0).rows != RowKind::Token) {
+      return Error{"matmul_heads on a GPU takes a row for each token"};
+    }
     args_.kernel = context.kernel();
     gpu_ = &context.gpu();
     return {};

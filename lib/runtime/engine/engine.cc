@@ -165,8 +165,7 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
   Batch& batch = pass.batch;
   batch.tokens = 0;
   batch.outputs = 0;
-  batch.sees_ahead =
-      std::ranges::any_of(items, [](const BatchItem& item) { return !item.images.empty(); });
+  batch.sees_ahead = false;
   pass.items.assign(items.begin(), items.end());
   pass.weight_bytes = 0;
   pass.follows_lost = false;
@@ -198,6 +197,7 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
     for (int64_t t = 0; t < count; ++t) {
       const int64_t row = batch.tokens + t;
       const ImageTokens* const image = images.of(start + t);
+      batch.sees_ahead = batch.sees_ahead || image != nullptr;
       const int32_t id = image ? 0 : item.tokens[t];
       if (id < 0 || id >= vocab_size()) {
         return Error{fmt::format("token {} is not in the vocabulary of {}", id, vocab_size())};

@@ -53,6 +53,20 @@ TEST(Images, AreDecodedToPillowsPixels) {
   }
 }
 
+// A million empty segments, of which libjpeg's own list would take time by the square.
+TEST(Images, OfAMillionSegmentsAreReadInOneGo) {
+  for (const testing::ImageSample& sample : kImageSamples) {
+    std::string file = from_base64(sample.base64);
+    if (!file.starts_with("\xff\xd8")) continue;
+    std::string segments;
+    for (int i = 0; i < 1'000'000; ++i) segments += std::string("\xff\xe1\x00\x02", 4);
+    file.insert(2, segments);
+    const Result<Image> image = decode_image(bytes_of(file));
+    ASSERT_TRUE(image.ok()) << sample.name << ": " << image.error().message;
+    EXPECT_EQ(digest(*image), sample.digest) << sample.name;
+  }
+}
+
 TEST(Images, AreResizedToPillowsPixels) {
   const struct {
     int64_t from_width, from_height, width, height;
