@@ -1,6 +1,6 @@
-// GLM-5.3-Flash (GLM-5-Next), its language model: several residual streams around every part of a
-// layer, of which the head reads the mean (hyper-connections); of four layers three have Kimi delta
-// attention with bounded decays and one has latent attention without positions, for which an
+// GLM-5.3-Flash (GLM-5-Next), its language model: several residual streams run around every part of
+// a layer (hyper-connections), and the head reads their mean. Three of four layers have Kimi delta
+// attention with bounded decays. The fourth has latent attention without positions, for which an
 // indexer chooses pools of positions by keys that are made of each pool's. The first layers are
 // dense, then DeepSeek V3's routing; all units are clamped.
 //

@@ -66,13 +66,9 @@ struct EmbedRowStep final : EmbedStep {
 };
 
 // The table is what came with the pass, token by token.
-struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
-  Status bind(const BindContext& context) {
-    const BoundView y = context.output(0);
-    if (y.width != context.plan.facts.given_width) {
-      return Error{fmt::format("rows of {} elements, with tokens come {}", y.width,
-                               context.plan.facts.given_width)};
-    }
+struct RowsOfPass : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
+ protected:
+  Status bind_rows(const BindContext& context, const BoundView& y) {
     args_.y = y.f32();
     args_.y_stride = y.stride();
     args_.table.dtype = DType::F32;
@@ -81,6 +77,22 @@ struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     split_.grain = rows_per_item(y.width);
     run_ = KTX_TRY(kernels::find_embed(context.family(), context.isa));
     return {};
+  }
+  void take_rows(const Batch& batch, const int32_t* ids) {
+    args_.table.data = reinterpret_cast<const std::byte*>(batch.hidden.data());
+    args_.table.rows = batch.tokens;
+    args_.ids = ids;
+  }
+};
+
+struct GivenHiddenStep final : RowsOfPass {
+  Status bind(const BindContext& context) {
+    const BoundView y = context.output(0);
+    if (y.width != context.plan.facts.given_width) {
+      return Error{fmt::format("rows of {} elements, with tokens come {}", y.width,
+                               context.plan.facts.given_width)};
+    }
+    return bind_rows(context, y);
   }
   StepWork begin(const Batch& batch) override {
     if (std::ssize(batch.hidden) < batch.tokens * args_.table.cols) {
@@ -92,32 +104,19 @@ struct GivenHiddenStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     for (auto next = std::ssize(rows_); next < batch.tokens; ++next) {
       rows_.push_back(static_cast<int32_t>(next));
     }
-    args_.table.data = reinterpret_cast<const std::byte*>(batch.hidden.data());
-    args_.table.rows = batch.tokens;
-    args_.ids = rows_.data();
+    take_rows(batch, rows_.data());
   }
   std::vector<int32_t> rows_;  // 0, 1, 2 ..., as many as the largest pass had tokens
 };
 
 // Of tokens with a row of their own; the others keep theirs.
-struct GivenRowsStep final : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
+struct GivenRowsStep final : RowsOfPass {
   Status bind(const BindContext& context) {
     const BoundView x = context.input(0), y = context.output(0);
     if (x.data != y.data) return Error{"the rows of images are not put in place"};
-    args_.y = y.f32();
-    args_.y_stride = y.stride();
-    args_.table.dtype = DType::F32;
-    args_.table.cols = y.width;
-    args_.table.row_bytes = y.width * static_cast<int64_t>(sizeof(float));
-    split_.grain = rows_per_item(y.width);
-    run_ = KTX_TRY(kernels::find_embed(context.family(), context.isa));
-    return {};
+    return bind_rows(context, y);
   }
-  void prepare(const Batch& batch) override {
-    args_.table.data = reinterpret_cast<const std::byte*>(batch.hidden.data());
-    args_.table.rows = batch.tokens;
-    args_.ids = batch.given_row.data();
-  }
+  void prepare(const Batch& batch) override { take_rows(batch, batch.given_row.data()); }
   void run_rows(int64_t begin, int64_t end, std::byte* scratch) override {
     for (int64_t t = begin; t < end;) {
       int64_t next = t;
