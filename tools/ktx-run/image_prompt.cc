@@ -52,7 +52,8 @@ Result<std::vector<runtime::ReadImage>> read_images(const std::vector<std::strin
                                                     const std::string& plan,
                                                     const EngineFlags& flags) {
   if (!model.engine->plan().facts.takes_images) {
-    return Error{fmt::format("{}: takes no images; compile the model with its projector (--mmproj FILE)", plan)};
+    return Error{fmt::format(
+        "{}: takes no images; compile the model with its projector (--mmproj FILE)", plan)};
   }
   runtime::EngineOptions options = engine_options(flags);
   options.pool = model.engine->pool();
