@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lib/plan/digests.h"
+#include "lib/plan/needed_reader.h"
 #include "lib/plan/plan_program.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/plan/verify_records.h"
@@ -116,89 +117,6 @@ Status check_as_reader(const PlanContents& contents, const PlanLayout& layout) {
   KTX_TRY(verify_records(view));
   KTX_TRY(load_program(view));
   return {};
-}
-
-// What readers know from minor version 9 on.
-bool is_of_nine(const StepRecord& step) {
-  const auto has_more = [&](StepOp op, uint32_t first_bytes) {
-    return step.op == static_cast<uint32_t>(op) && step.attrs_size > first_bytes;
-  };
-  return step.op == static_cast<uint32_t>(StepOp::AttendStreams) ||
-         has_more(StepOp::BlockAttention, BlockAttentionAttrs::kFirstBytes) ||
-         has_more(StepOp::Glu, GluAttrs::kFirstBytes) ||
-         has_more(StepOp::Attention, AttentionAttrs::kFirstBytes) ||
-         has_more(StepOp::TextAttention, AttentionAttrs::kFirstBytes) ||
-         has_more(StepOp::ExpertsGateUp, ExpertsAttrs::kFirstBytes + 4);  // by_pair
-}
-
-// The least minor version whose reader knows what the steps say. 1: group_experts with places.
-// 2: with some of a token's choices, and what older readers would take for logits. 3: a drafter;
-// hosts. 4: what hidden states come with tokens. 5: experts of a layer on several hosts.
-// 6: state-space layers, convolutions without silu, chosen blocks, compressed attention,
-// hyper-connections. 7: sums over GPUs, weights divided by columns, launches that choose among some
-// experts or compute a whole delta net, norms whose groups have weights of their own, gates of
-// whole heads, bounded decays. 8: AltUp, Mamba-1, limits of steps, launches of experts with a
-// shared one and of attention that takes several tokens with heads of 256. 9: guests among experts,
-// attention to chosen entries that are blocks of it, attention residuals, SiTU, scores that fall
-// with the distance, images.
-uint32_t reader_minor(const PlanContents& contents) {
-  const auto launches = [&](FusedOp op) {
-    return std::ranges::any_of(contents.launches, [&](const LaunchRecord& launch) {
-      return launch.fused_op == static_cast<uint32_t>(op);
-    });
-  };
-  const auto has_wide_heads = [&](const LaunchRecord& launch) {
-    if (launch.fused_op != static_cast<uint32_t>(FusedOp::Attention)) return false;
-    const uint32_t last = contents.launch_steps[launch.first_step + launch.step_count - 1];
-    const StepRecord& step = contents.steps[last];
-    const std::span<const std::byte> attrs(contents.attrs);
-    const auto attention =
-        attrs_from_bytes<AttentionAttrs>(attrs.subspan(step.attrs_offset, step.attrs_size));
-    return launch.most_tokens > 1 && attention.key_dim > 128;
-  };
-  if (contents.facts.image.size > 0) return 9;
-  const std::span<const std::byte> all_attrs(contents.attrs);
-  for (const StepRecord& step : contents.steps) {
-    if (is_of_nine(step)) return 9;
-    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
-    const auto own = all_attrs.subspan(step.attrs_offset, step.attrs_size);
-    if (attrs_from_bytes<GroupExpertsAttrs>(own).guests != 0) return 9;
-  }
-  if (launches(FusedOp::SharedExperts)) return 8;
-  if (std::ranges::any_of(contents.launches, has_wide_heads)) return 8;
-  uint32_t by_op = launches(FusedOp::DeltaNet) ? 7 : 0;
-  for (const StepRecord& step : contents.steps) {
-    static constexpr StepOp kLatest[] = {StepOp::AltUpWeights, StepOp::SelectiveScan};
-    if (std::ranges::count(kLatest, static_cast<StepOp>(step.op)) > 0) return 8;
-    if (step.op == static_cast<uint32_t>(StepOp::StateSpace) &&
-        step.attrs_size > StateSpaceAttrs::kFirstBytes) {
-      return 8;
-    }
-    const bool sums = step.op == static_cast<uint32_t>(StepOp::SumExperts);
-    static constexpr StepOp kNewest[] = {StepOp::StateSpace, StepOp::ChooseBlocks, StepOp::Compress,
-                                         StepOp::StreamWeights};
-    const bool newest = std::ranges::count(kNewest, static_cast<StepOp>(step.op)) > 0 ||
-                        (step.op == static_cast<uint32_t>(StepOp::CausalConv) &&
-                         step.attrs_size > CausalConvAttrs::kFirstBytes);
-    const bool last = step.op == static_cast<uint32_t>(StepOp::AllReduce) ||
-                      step.op == static_cast<uint32_t>(StepOp::HeadScale) ||
-                      (step.op == static_cast<uint32_t>(StepOp::DeltaRule) &&
-                       step.attrs_size > DeltaRuleAttrs::kFirstBytes);
-    const bool own_weights = step.op == static_cast<uint32_t>(StepOp::RmsNorm) &&
-                             contents.blobs[contents.weight_uses[step.first_weight]].rows > 1;
-    by_op = std::max(by_op, last || own_weights ? 7U : newest ? 6U : sums ? 5U : 0U);
-  }
-  if (by_op > 0) return by_op;
-  if (contents.facts.reads_hidden()) return 4;
-  if (!contents.drafter.empty() || !contents.target.hosts.empty()) return 3;
-  if (!contents.facts.gives_logits()) return 2;
-  uint32_t minor = 0;
-  for (const StepRecord& step : contents.steps) {
-    if (step.op != static_cast<uint32_t>(StepOp::GroupExperts)) continue;
-    if (step.attrs_size > GroupExpertsAttrs::kFirstBytes) return 2;
-    if (step.weight_count > 0 && contents.weight_uses[step.first_weight] != kNone) minor = 1;
-  }
-  return minor == 1 && launches(FusedOp::Experts) ? 7 : minor;
 }
 
 }  // namespace
@@ -346,7 +264,7 @@ Result<std::string> PlanWriter::State::head() {
   std::memcpy(prefix.magic, kMagic, sizeof(prefix.magic));
   prefix.major = kMajor;
   prefix.minor = kMinor;
-  prefix.min_reader_minor = reader_minor(contents);
+  prefix.min_reader_minor = needed_reader(contents);
   prefix.header_bytes =
       static_cast<uint32_t>(sizeof(Prefix) + sections.size() * sizeof(SectionEntry));
   prefix.file_bytes = layout.file_bytes;
