@@ -107,6 +107,8 @@ struct MemoryEstimate {
   uint64_t kv_bytes = 0;
   uint64_t state_bytes = 0;  // of all slots
   uint64_t total_bytes = 0;  // weights + arena + kv + states
+  // Memory that a run takes beside the weights, which are mapped.
+  uint64_t working_bytes() const { return arena_bytes + kv_bytes + state_bytes; }
 };
 
 // Of a model, or of the slots of one device of several; `widths` are those of all.

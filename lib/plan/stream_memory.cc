@@ -9,10 +9,6 @@
 namespace ktx::plan {
 namespace {
 
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + kStreamAlignment - 1) / kStreamAlignment * kStreamAlignment;
-}
-
 // Bytes of 16 rows.
 uint64_t strip_bytes(const program::Blob& blob, Layout layout) {
   const auto strip = matrix_bytes(layout, blob.dtype, kPanelRows, blob.cols);
@@ -58,7 +54,7 @@ void add_pieces(const program::Program& program, const program::Stream& stream, 
       memory.tiles[blob] = tiles;
       if (slots == StreamSlots::Layer) {
         whole.copies.push_back(copy_of(program, blob, 0, strips, offset, tiles));
-        offset += aligned(whole.copies.back().bytes);
+        offset += stream_aligned(whole.copies.back().bytes);
       } else {
         const int64_t parts =
             slots == StreamSlots::Matrix ? 1 : std::min<int64_t>(kStreamParts, strips);
@@ -68,7 +64,7 @@ void add_pieces(const program::Program& program, const program::Stream& stream, 
                                    {copy_of(program, blob, begin, end - begin, 0, tiles)}});
         }
       }
-      tiles += aligned(program::blob_bytes(program.blobs[blob], Layout::Marlin));
+      tiles += stream_aligned(program::blob_bytes(program.blobs[blob], Layout::Marlin));
     }
     memory.tile_bytes = std::max(memory.tile_bytes, tiles);
   }
@@ -83,7 +79,8 @@ int64_t strips_of(const program::Blob& blob) {
 
 uint64_t StreamPiece::bytes() const {
   uint64_t end = 0;
-  for (const StreamCopy& copy : copies) end = std::max(end, copy.offset + aligned(copy.bytes));
+  for (const StreamCopy& copy : copies)
+    end = std::max(end, copy.offset + stream_aligned(copy.bytes));
   return end;
 }
 
@@ -107,7 +104,7 @@ Result<StreamMemory> stream_memory(const program::Program& program,
     if (!there) add_pieces(program, stream, slots, memory);
     before = &stream;
     for (int32_t blob : stream.vectors)
-      memory.vector_bytes += aligned(program::blob_bytes(program.blobs[blob]));
+      memory.vector_bytes += stream_aligned(program::blob_bytes(program.blobs[blob]));
     for (int32_t value : stream.values) {
       const int32_t buffer = program.values[value].buffer;
       buffers[buffer] = program.buffers[buffer];

@@ -28,6 +28,9 @@
 namespace ktx::plan {
 
 inline constexpr uint64_t kStreamAlignment = 256;  // of weights in a slot
+constexpr uint64_t stream_aligned(uint64_t bytes) {
+  return (bytes + kStreamAlignment - 1) / kStreamAlignment * kStreamAlignment;
+}
 
 // Strips of one blob: of all experts one after the other.
 struct StreamCopy {

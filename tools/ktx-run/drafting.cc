@@ -55,8 +55,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   options.ctx = rotary_ctx > 0 ? std::min(model.ctx(), rotary_ctx) : model.ctx();
   options.max_batch = model.max_batch();
   // Of the model, which has touched little of it by now.
-  const plan::MemoryEstimate& taken = model.memory();
-  options.reserved_bytes = taken.arena_bytes + taken.kv_bytes + taken.state_bytes;
+  options.reserved_bytes = model.memory().working_bytes();
   options.count_experts = false;
   options.expert_memory_bytes.reset();
   options.drafter = within;

@@ -58,8 +58,7 @@ Result<std::vector<runtime::ReadImage>> read_images(const std::vector<std::strin
   runtime::EngineOptions options = engine_options(flags);
   options.pool = model.engine->pool();
   // Of the model, which has touched little of it by now.
-  const plan::MemoryEstimate& taken = model.engine->memory();
-  options.reserved_bytes = taken.arena_bytes + taken.kv_bytes + taken.state_bytes;
+  options.reserved_bytes = model.engine->memory().working_bytes();
   const std::unique_ptr<runtime::ImageReader> reader =
       KTX_TRY(runtime::ImageReader::open(plan, options));
   std::vector<runtime::ReadImage> images;

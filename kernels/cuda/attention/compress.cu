@@ -42,17 +42,6 @@ struct Channel {
   }
 };
 
-// The sum over all threads of the block.
-__device__ __forceinline__ float block_sum(float v) {
-  __shared__ float partial[kThreads / 32];
-  v = warp_sum(v);
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
-  __syncthreads();
-  float sum = 0;
-  for (int w = 0; w < kThreads / 32; ++w) sum += partial[w];
-  return sum;
-}
-
 __device__ __forceinline__ void rotate(const CompressAttrs& attrs, const float* inv_freq,
                                        int position, float* entry) {
   const int half = attrs.rotary_dim / 2;
@@ -88,7 +77,8 @@ __global__ void __launch_bounds__(kThreads) compress(CudaCompressArgs a) {
     entry[c] = channel.rows / channel.weights;
     squares = fmaf(entry[c], entry[c], squares);
   }
-  const float scale = 1 / sqrtf(block_sum(squares) / static_cast<float>(dim) + a.attrs.eps);
+  const float scale =
+      1 / sqrtf(block_sum<kThreads>(squares) / static_cast<float>(dim) + a.attrs.eps);
   for (int c = thread; c < dim; c += kThreads) entry[c] *= scale * a.norm[c];
   __syncthreads();
   rotate(a.attrs, a.inv_freq, number * a.attrs.every, entry);

@@ -198,6 +198,18 @@ __device__ __forceinline__ T warp_sum(T v) {
   for (int o = 16; o > 0; o /= 2) v += __shfl_xor_sync(~0u, v, o);
   return v;
 }
+// The sum over all threads of a block of kThreads, the same in each; may be called again at once.
+template <int kThreads>
+__device__ __forceinline__ float block_sum(float v) {
+  __shared__ float partial[kThreads / 32];
+  v = warp_sum(v);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0;
+  for (int w = 0; w < kThreads / 32; ++w) sum += partial[w];
+  __syncthreads();
+  return sum;
+}
 __device__ __forceinline__ float warp_max(float v) {
   for (int o = 16; o > 0; o /= 2) v = fmaxf(v, __shfl_xor_sync(~0u, v, o));
   return v;

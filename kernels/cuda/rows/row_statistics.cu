@@ -9,25 +9,13 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The sum over all threads of the block; `partial` has been read when it returns.
-__device__ __forceinline__ float block_sum(float v) {
-  __shared__ float partial[kThreads / 32];
-  v = warp_sum(v);
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
-  __syncthreads();
-  float sum = 0;
-  for (int w = 0; w < kThreads / 32; ++w) sum += partial[w];
-  __syncthreads();
-  return sum;
-}
-
 // The mean of (x - from)^2.
 __device__ __forceinline__ float mean_square(const float* x, int n, float from) {
   float squares = 0;
   for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) {
     squares = fmaf(x[i] - from, x[i] - from, squares);
   }
-  return block_sum(squares) / static_cast<float>(n);
+  return block_sum<kThreads>(squares) / static_cast<float>(n);
 }
 
 __global__ void __launch_bounds__(kThreads) match_rms(MatchRmsArgs a) {
@@ -49,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) gaussian_topk(GaussianTopKArgs a) {
   const int width = static_cast<int>(a.width);
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) sum += x[i];
-  const float mean = block_sum(sum) / static_cast<float>(width);
+  const float mean = block_sum<kThreads>(sum) / static_cast<float>(width);
   const float cut = mean + sqrtf(mean_square(x, width, mean)) * a.attrs.deviations;
   float* y = a.y + t * a.y_stride;
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) {

@@ -112,8 +112,7 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
   memory.kv_blocks = sizes.kv_blocks;
   memory.kv_bytes = memory.kv_token.times(sizes.kv_blocks).value_or(0);
   memory.state_bytes = sizes.kv_blocks.states * sizes.shape.state_bytes;
-  memory.total_bytes =
-      memory.weight_bytes + memory.arena_bytes + memory.kv_bytes + memory.state_bytes;
+  memory.total_bytes = memory.weight_bytes + memory.working_bytes();
   return {};
 }
 
@@ -128,7 +127,7 @@ Status take_own_memory(const plan::PlanView& plan, Sizes& sizes) {
   memory.kv_token = own.kv_token;
   memory.kv_bytes = own.kv_token.times(sizes.kv_blocks).value_or(0);
   memory.state_bytes = own.state_slot_bytes * sizes.kv_blocks.states;
-  memory.total_bytes = own.weight_bytes + own.arena_bytes + memory.kv_bytes + memory.state_bytes;
+  memory.total_bytes = memory.weight_bytes + memory.working_bytes();
   return {};
 }
 
@@ -173,8 +172,7 @@ uint64_t most_of(uint64_t available) {
 
 Status check_fit(uint64_t available_bytes, uint64_t memory_bytes, Sizes& sizes) {
   const plan::MemoryEstimate& memory = sizes.memory;
-  const uint64_t needed = memory.arena_bytes + memory.kv_bytes + memory.state_bytes +
-                          sizes.expert_bytes + sizes.lora_bytes;
+  const uint64_t needed = memory.working_bytes() + sizes.expert_bytes + sizes.lora_bytes;
   if (needed <= available_bytes) {
     if (memory.total_bytes > memory_bytes) {
       sizes.notes.push_back(fmt::format(

@@ -6,13 +6,7 @@
 #include "lib/program/joint_experts.h"
 
 namespace ktx::runtime {
-namespace {
-
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + plan::kStreamAlignment - 1) / plan::kStreamAlignment * plan::kStreamAlignment;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<std::unique_ptr<ExpertStreams>> ExpertStreams::create(
     const plan::PlanView& plan, std::span<const program::Stream> streams, std::string_view device,
@@ -55,7 +49,7 @@ Status ExpertStreams::add_layer(const program::Stream& stream, uint64_t& vectors
     const auto bytes = plan_.blob_bytes(static_cast<uint32_t>(blob));
     blobs_[blob] = vectors_.data() + vectors;
     KTX_TRY(gpu_.upload(blobs_[blob], bytes.data(), bytes.size()));
-    vectors += aligned(bytes.size());
+    vectors += plan::stream_aligned(bytes.size());
   }
   return {};
 }

@@ -8,13 +8,9 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 128 << 10;  // of a thread's copy
 
-uint64_t room_of(uint64_t bytes) {
-  return (bytes + plan::kStreamAlignment - 1) / plan::kStreamAlignment * plan::kStreamAlignment;
-}
-
 uint64_t bytes_of(const GuestLayer& layer) {
   uint64_t sum = 0;
-  for (const GuestWeight& weight : layer.weights) sum += room_of(weight.from_bytes);
+  for (const GuestWeight& weight : layer.weights) sum += plan::stream_aligned(weight.from_bytes);
   return sum;
 }
 
@@ -105,7 +101,7 @@ bool GuestCopies::read(Place& place) {
   for (const GuestWeight& weight : layer.weights) {
     const uint64_t begin = matrix * weight.from_bytes;
     const std::span<std::byte> out(to, weight.from_bytes);
-    to += room_of(weight.from_bytes);
+    to += plan::stream_aligned(weight.from_bytes);
     if (setup_.cache && setup_.cache->of(weight.from)) {
       if (!setup_.cache->copy_expert(weight.from, static_cast<int32_t>(matrix), out)) return false;
       continue;
@@ -154,7 +150,7 @@ Status GuestCopies::make_tiles(const Place& place) {
     KTX_TRY(weight.product
                 ? gpu_.retile({home.dtype, home.layout, home.cols, weight.strips, from, to})
                 : gpu_.copy(to, from, weight.to_bytes));
-    from += room_of(weight.from_bytes);
+    from += plan::stream_aligned(weight.from_bytes);
   }
   return gpu_.set(place.taken);
 }
