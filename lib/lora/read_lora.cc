@@ -56,28 +56,29 @@ Result<std::map<std::string, Halves, std::less<>>> find_halves(const input::Gguf
   return halves;
 }
 
-runtime::LoraMatrix matrix_of(const input::GgufTensor& tensor) {
+LoraMatrix matrix_of(const input::GgufTensor& tensor) {
   return {tensor.dtype, tensor.shape[1], tensor.shape[0], tensor.bytes};
 }
 
-Result<runtime::LoraPair> pair_of(const std::string& name, const Halves& halves, float alpha) {
+Result<LoraPair> pair_of(const std::string& name, const Halves& halves, float alpha) {
   const std::string shown = printable(name);
   if (!halves.a || !halves.b) {
     return Error{fmt::format("tensor '{}{}' is missing", shown, halves.a ? kB : kA)};
   }
   for (const input::GgufTensor* half : {halves.a, halves.b}) {
-    if (half->n_dims > 2) {
+    if (half->n_dims < 2 || half->n_dims > 3 || half->dtype == DType::I32) {
       return Error{
-          fmt::format("tensor '{}' has {} dimensions: adapters of routed experts are not supported",
-                      printable(half->name), half->n_dims)};
-    }
-    if (half->n_dims != 2 || half->dtype == DType::I32) {
-      return Error{fmt::format("tensor '{}' is not a weight matrix ({}, {} dimension{})",
-                               printable(half->name), ktx::name(half->dtype), half->n_dims,
-                               half->n_dims == 1 ? "" : "s")};
+          fmt::format("tensor '{}' is no weight matrix and no stack of them ({}, {} "
+                      "dimension{})",
+                      printable(half->name), ktx::name(half->dtype), half->n_dims,
+                      half->n_dims == 1 ? "" : "s")};
     }
   }
-  runtime::LoraPair pair{name, matrix_of(*halves.a), matrix_of(*halves.b), 1};
+  LoraPair pair{name, matrix_of(*halves.a), matrix_of(*halves.b), 1, halves.a->shape[2]};
+  if (halves.b->shape[2] != pair.matrices) {
+    return Error{fmt::format("'{}': lora_a has {} matrices, lora_b {}", shown, pair.matrices,
+                             halves.b->shape[2])};
+  }
   const int64_t rank = pair.a.rows;
   if (pair.b.cols != rank) {
     return Error{fmt::format("'{}': lora_a has rank {}, lora_b {}", shown, rank, pair.b.cols)};
@@ -89,13 +90,13 @@ Result<runtime::LoraPair> pair_of(const std::string& name, const Halves& halves,
   return pair;
 }
 
-Result<std::shared_ptr<runtime::LoraAdapter>> adapter_of(
+Result<std::shared_ptr<LoraAdapter>> adapter_of(
     const std::string& path, const std::shared_ptr<const input::GgufFile>& gguf) {
   KTX_TRY(check_kind(*gguf));
   // Without it, or with 0, A and B are taken as they are.
   const float alpha = gguf->f32("adapter.lora.alpha").value_or(0);
   if (!std::isfinite(alpha)) return Error{"adapter.lora.alpha is not finite"};
-  auto adapter = std::make_shared<runtime::LoraAdapter>();
+  auto adapter = std::make_shared<LoraAdapter>();
   adapter->name = std::filesystem::path(path).stem().string();
   adapter->path = path;
   adapter->architecture = gguf->architecture();
@@ -108,7 +109,7 @@ Result<std::shared_ptr<runtime::LoraAdapter>> adapter_of(
 
 }  // namespace
 
-Result<std::shared_ptr<runtime::LoraAdapter>> read_adapter(const std::string& path) {
+Result<std::shared_ptr<LoraAdapter>> read_adapter(const std::string& path) {
   auto gguf = std::make_shared<const input::GgufFile>(KTX_TRY(input::GgufFile::open(path)));
   auto adapter = adapter_of(path, gguf);
   if (!adapter) return Error{fmt::format("{}: {}", path, adapter.error().message)};

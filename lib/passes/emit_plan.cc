@@ -162,6 +162,11 @@ class ContentsBuilder {
       out_.requantized[static_cast<uint32_t>(out_.blobs.size())] = form;
       out_.facts.lossy = true;
     }
+    const bool merges = options_.merge != nullptr &&
+                        std::ranges::any_of(blob.sources, [&](const TensorSlice& slice) {
+                          return options_.merge->find(slice.tensor) != nullptr;
+                        });
+    if (merges) out_.merged.insert(static_cast<uint32_t>(out_.blobs.size()));
     blob_index_[i] = out_.add_blob({.name = name,
                                     .dtype = static_cast<uint16_t>(blob.dtype),
                                     .layout = static_cast<uint16_t>(blob.layout),
@@ -243,6 +248,11 @@ class ContentsBuilder {
     facts.given_taps = options_.given_taps;
     facts.takes_images = state_.takes_images;
     facts.image = options_.image;
+    facts.merged = options_.merged;
+    if (options_.merge != nullptr) {
+      facts.merged.insert(facts.merged.end(), options_.merge->texts().begin(),
+                          options_.merge->texts().end());
+    }
     facts.draft_vocab = std::ssize(options_.draft_tokens);
     out_.draft_tokens = options_.draft_tokens;
     const double use = gpu_expert_use(placement_of(state_));
@@ -373,7 +383,7 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
   std::vector<std::shared_ptr<RequantizeError>> errors;
   for (const plan::BlobRecord& blob : contents.blobs) {
     plan::BlobSource& packed = sources.emplace_back();
-    std::vector<DType> from;
+    std::vector<RowsOfTensor> rows;
     if (in_panels(static_cast<Layout>(blob.layout))) pack_as_panels(blob, packed);
     if (blob.layout == static_cast<uint16_t>(Layout::Marlin)) pack_as_marlin(blob, packed);
     for (uint32_t i = 0; i < blob.slice_count; ++i) {
@@ -386,15 +396,21 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
         packed.slices.push_back(
             tensor.bytes.subspan(static_cast<size_t>((slice.first_row + run * step) * row),
                                  static_cast<size_t>(slice.row_count / runs * row)));
+        rows.push_back({tensor.dtype, how.merge ? how.merge->find(tensor.name) : nullptr,
+                        slice.first_row + run * step, tensor.shape[0]});
       }
-      from.push_back(tensor.dtype);
     }
-    const auto to = contents.requantized.find(static_cast<uint32_t>(sources.size() - 1));
-    if (to == contents.requantized.end()) continue;
+    const auto number = static_cast<uint32_t>(sources.size() - 1);
+    const auto to = contents.requantized.find(number);
+    const bool requantized = to != contents.requantized.end();
+    const bool merged = contents.merged.contains(number);
+    if (!requantized && !merged) continue;
+    const RequantizedForm* const form = requantized ? find_requantized_form(to->second) : nullptr;
     errors.push_back(std::make_shared<RequantizeError>());
-    pack_requantized(blob, *find_requantized_form(to->second), std::move(from), errors.back(),
-                     packed);
-    rounded.push_back({std::string(contents.strings[blob.name]), to->second});
+    pack_requantized(blob, form, std::move(rows), errors.back(), packed);
+    rounded.push_back({std::string(contents.strings[blob.name]),
+                       std::string(form ? form->name : name(static_cast<DType>(blob.dtype))),
+                       merged, !requantized});
   }
   std::vector<plan::SourceFile> files;
   plan::PackOptions pack;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/input/model_source.h"
+#include "lib/lora/merge.h"
 #include "lib/passes/pass.h"
 #include "lib/plan/plan_contents.h"
 #include "lib/plan/reuse_blobs.h"
@@ -28,6 +29,8 @@ struct EmitOptions {
   plan::ImageFacts image;              // of a tower, or of that one
   std::vector<int32_t> given_taps;     // of a drafter that reads a model's hidden states: which
   std::vector<int32_t> draft_tokens;   // the model's token of each logit, where they are fewer
+  const lora::Merge* merge = nullptr;  // adapters that are added to weights; null: none
+  std::vector<std::string> merged;     // those that the source has in its weights already
   std::vector<std::string> options;    // those that change bytes, for provenance
   std::vector<plan::PlanProvenance::Input> inputs;
   std::string tokenizer;  // serialised
@@ -45,13 +48,15 @@ struct PackWeights {
   int threads = 0;                                   // 0: all cores
   std::function<void(uint64_t, uint64_t)> progress;  // gets bytes done and in all
   const plan::PlanFile* reuse = nullptr;  // has packed weights (reuse_blobs.h); may be null
+  const lora::Merge* merge = nullptr;     // that of EmitOptions
   // The source's shards, which are moved into the plan and removed (move_blobs.h); empty: none are.
   std::span<MovedFile> move = {};
 };
 
-// The weights that were rounded to another format.
+// The weights that were rounded to another format, or to their own with adapters in them.
 struct RoundedWeights {
   std::string name, to;
+  bool merged = false, keeps_format = false;
   double relative_rms = 0;  // of the error, to the rms of the weights
   double largest_error = 0;
 };

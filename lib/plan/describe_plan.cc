@@ -223,6 +223,7 @@ std::string model_lines(const PlanView& plan, const std::vector<FormatRow>& form
                        millions < 1000 ? millions : millions / 1000, millions < 1000 ? "M" : "B"));
   line("", fmt::format("{}: {}{}", quantization_name(plan), quant_mix(formats),
                        f.lossy ? ", re-quantised (lossy)" : ""));
+  for (const std::string& adapter : f.merged) line("merged", printable(adapter));
   line("target", fmt::format("{}, packed for {}, requires {}", printable(plan.target.name),
                              printable(plan.target.isa), requirements(plan.target)));
   line("plan", fmt::format("format {}.{}, {} ({} bytes), hash {}", kMajor, plan.minor,

@@ -276,6 +276,11 @@ Status check_movable(const PlanContents& contents, std::span<const MappedFile* c
                     "model; compile without that rule or without --consume",
                     printable(contents.strings[contents.blobs[blob].name]), form)};
   }
+  if (!contents.merged.empty()) {
+    return Error{
+        "weights have an adapter merged, and the model's own would be lost with it; "
+        "compile without --merge or without --consume"};
+  }
   PlanView view;
   view.blobs = contents.blobs;
   view.slices = contents.slices;

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,6 +85,8 @@ struct PlanContents {
   std::map<uint32_t, std::vector<std::byte>> constants;  // by blob: bytes of those without slices
   // By blob: to what its rows are rounded (lib/formats/requantized_form.h). Not in the file.
   std::map<uint32_t, std::string> requantized;
+  // The blobs whose rows have adapters added to them (lib/lora/merge.h). Not in the file.
+  std::set<uint32_t> merged;
   // A whole plan that drafts tokens for this one; empty: none. Its memory is the caller's, until
   // the writer has finished.
   std::span<const std::byte> drafter = {};

@@ -287,6 +287,7 @@ std::string to_json(const PlanFacts& facts) {
   if (facts.encoder) json["encoder"] = true;
   if (facts.joint_tokens > 0) json["joint_tokens"] = facts.joint_tokens;
   if (facts.rotary_ctx > 0) json["rotary_ctx"] = facts.rotary_ctx;
+  if (!facts.merged.empty()) json["merged"] = facts.merged;
   if (facts.takes_images) json["takes_images"] = true;
   if (facts.image.size > 0) json["image"] = image_json(facts.image);
   return dump(json);
@@ -319,6 +320,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.one_of("stream_slots", facts.stream_slots, {"layer", "matrix", "eighth"});
   in.integer("joint_tokens", facts.joint_tokens, 0, 1 << 20);
   in.boolean("lossy", facts.lossy);
+  in.texts("merged", facts.merged);
   in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
   in.integer("max_batch", facts.max_batch, 1, 1 << 20);
   in.integer("chunk_tokens", facts.chunk_tokens, 1, 65536);

@@ -86,6 +86,8 @@ struct PlanFacts {
   // Of passes that stream: what the CPU computes beside the GPU (lib/program/joint_experts.h).
   int64_t joint_tokens = 0;
   bool lossy = false;  // true: re-quantised weights, no --export-gguf
+  // Adapters in the weights, which are no longer those of the GGUF: "poet at scale 0.5".
+  std::vector<std::string> merged;
 
   // Defaults, which ktx-run may override.
   int64_t default_ctx = 4096;      // per sequence, at most context_length

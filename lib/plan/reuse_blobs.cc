@@ -108,6 +108,11 @@ Result<ReusedBlobs> reuse_blobs(const PlanFile& old, const PlanContents& content
         "{}: format {}.{} has no hashes of its source, which came with 3.7; leave out --reuse",
         printable(old.path()), kMajor, old->minor)};
   }
+  if (!old->facts.merged.empty()) {
+    return Error{fmt::format(
+        "{}: has an adapter merged into its weights, which are not the model's; leave out --reuse",
+        printable(old.path()))};
+  }
   std::map<BlobForm, uint32_t> has;
   for (uint32_t i = 0; i < old->blobs.size(); ++i) {
     const BlobRecord& blob = old->blobs[i];
@@ -119,6 +124,7 @@ Result<ReusedBlobs> reuse_blobs(const PlanFile& old, const PlanContents& content
   for (uint32_t i = 0; i < contents.blobs.size(); ++i) {
     const BlobRecord& blob = contents.blobs[i];
     if (!is_packed(blob, contents.slices, contents.gguf.tensors)) continue;
+    if (contents.merged.contains(i)) continue;
     ++reused.of_count;
     reused.of_bytes += sources[i].source_bytes();
     const auto found = has.find(form_of(blob, contents.slices));

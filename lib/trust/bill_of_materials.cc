@@ -89,6 +89,9 @@ Json properties_of(const plan::PlanView& plan) {
   all.push_back(property("ktx:plan:format", fmt::format("{}.{}", plan::kMajor, plan.minor)));
   all.push_back(property("ktx:quantization", plan::quantization_name(plan)));
   all.push_back(property("ktx:rounded", plan.facts.lossy ? "true" : "false"));
+  for (const std::string& adapter : plan.facts.merged) {
+    all.push_back(property("ktx:merged", adapter));
+  }
   all.push_back(property("ktx:target", plan.target.name));
   for (const std::string& option : plan.provenance.options) {
     all.push_back(property("ktx:option", option));
@@ -161,6 +164,7 @@ std::string provenance_text(const plan::PlanView& plan) {
   line("plan",
        fmt::format("format {}.{}, hash {}{}", plan::kMajor, plan.minor, to_hex(plan.identity),
                    plan.facts.lossy ? ", weights rounded by a rule" : ""));
+  for (const std::string& adapter : plan.facts.merged) line("merged", adapter);
   line("made by", "ktx " + plan.provenance.ktx_version);
   for (const plan::PlanProvenance::Input& input : plan.provenance.inputs) {
     line("from", fmt::format("{} of {} bytes, hash{} {}", input.what, input.size_bytes,
@@ -176,6 +180,7 @@ std::string provenance_json(const plan::PlanView& plan) {
   json["architecture"] = plan.facts.architecture;
   json["quantization"] = plan::quantization_name(plan);
   json["rounded"] = plan.facts.lossy;
+  json["merged"] = plan.facts.merged;
   json["hash"] = to_hex(plan.identity);
   json["format"] = fmt::format("{}.{}", plan::kMajor, plan.minor);
   return dump(json);

@@ -68,6 +68,10 @@ Result<std::string> digest_of_shard(const plan::PlanView& plan, uint32_t shard,
 
 Result<std::vector<std::string>> source_sha256(const plan::PlanView& plan) {
   if (plan.part_of) return Error{"the file has the weights of one host alone; take the whole plan"};
+  if (!plan.facts.merged.empty()) {
+    return Error{fmt::format("its weights are not the source's: merged {}",
+                             printable(plan.facts.merged.front()))};
+  }
   const std::vector<plan::TensorPart> parts = plan::tensor_parts(plan);
   std::vector<std::string> digests;
   for (uint32_t shard = 0; shard < plan.gguf_shards.size(); ++shard) {

@@ -11,8 +11,8 @@
 namespace ktx::trust {
 
 // 64 hexadecimal digits for each shard. Reads all weights. Fails where the plan does not hold its
-// source (rounded weights, --drop-unused, one host's part). Bytes between tensors are taken for
-// zero, as converters write them.
+// source (rounded weights, merged adapters, --drop-unused, one host's part). Bytes between tensors
+// are taken for zero, as converters write them.
 Result<std::vector<std::string>> source_sha256(const plan::PlanView& plan);
 
 }  // namespace ktx::trust

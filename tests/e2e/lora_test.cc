@@ -307,7 +307,7 @@ TEST(LoraExperts, HaveRoomForTheirLongerChunk) {
   EXPECT_EQ(last[0], last[1]);
 }
 
-std::string open_error(const std::string& plan, std::shared_ptr<runtime::LoraAdapter> adapter) {
+std::string open_error(const std::string& plan, std::shared_ptr<LoraAdapter> adapter) {
   runtime::EngineOptions options;
   options.threads = 1;
   options.lora = {std::move(adapter)};
@@ -368,9 +368,9 @@ TEST(LoraErrors, NamesWhatDoesNotFit) {
   // Shapes, and what is no linear layer.
   const auto pair_of = [&](const std::string& tensor, int64_t inputs, int64_t outputs) {
     (*adapter)->pairs.resize(1);
-    runtime::LoraPair& pair = (*adapter)->pairs[0];
+    LoraPair& pair = (*adapter)->pairs[0];
     static const std::vector<std::byte> zeros(1 << 20);
-    pair = {tensor, {DType::F32, 2, inputs, zeros}, {DType::F32, outputs, 2, zeros}, 1};
+    pair = {tensor, {DType::F32, 2, inputs, zeros}, {DType::F32, outputs, 2, zeros}, 1, 1};
     return open_error(plan, *adapter);
   };
   EXPECT_NE(
@@ -379,8 +379,11 @@ TEST(LoraErrors, NamesWhatDoesNotFit) {
   EXPECT_NE(
       pair_of("blk.0.attn_norm.weight", 8, 1).find("'rms_norm' step, which takes no low-rank"),
       std::string::npos);
-  EXPECT_NE(pair_of("blk.0.ffn_up_exps.weight", 8, 8).find("'experts_gate_up' step"),
-            std::string::npos);
+  const std::string experts = pair_of("blk.0.ffn_up_exps.weight", 8, 8);
+  EXPECT_NE(experts.find("'experts_gate_up' step"), std::string::npos) << experts;
+  EXPECT_NE(experts.find("merge the adapter: ktx-compile --merge"), std::string::npos) << experts;
+  const std::string stack = message({.tensors = {".ffn_up_exps."}});
+  EXPECT_NE(stack.find("'experts_gate_up' step"), std::string::npos) << stack;
 }
 
 }  // namespace

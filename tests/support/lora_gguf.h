@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,16 +49,18 @@ inline Status write_lora(const input::GgufFile& model, const LoraSpec& spec,
     const auto named = [&](const std::string& part) {
       return tensor.name.find(part) != tensor.name.npos;
     };
-    if (tensor.n_dims != 2 || !tensor.name.ends_with(".weight") ||
+    if (tensor.n_dims < 2 || !tensor.name.ends_with(".weight") ||
         std::ranges::none_of(spec.tensors, named)) {
       continue;
     }
-    const int64_t cols = tensor.shape[0], rows = tensor.shape[1];
+    const int64_t cols = tensor.shape[0], rows = tensor.shape[1], experts = tensor.shape[2];
     const std::string name(tensor.name);
-    writer.add_tensor(name + ".lora_a", spec.dtype, {cols, spec.rank},
-                      random_matrix(spec.rank, cols, spec.dtype, 0.1f, random));
-    writer.add_tensor(name + ".lora_b", spec.dtype, {spec.rank, rows},
-                      random_matrix(rows, spec.rank, spec.dtype, 0.1f, random));
+    std::vector<int64_t> a = {cols, spec.rank}, b = {spec.rank, rows};
+    if (tensor.n_dims == 3) a.push_back(experts), b.push_back(experts);
+    writer.add_tensor(name + ".lora_a", spec.dtype, a,
+                      random_matrix(experts * spec.rank, cols, spec.dtype, 0.1f, random));
+    writer.add_tensor(name + ".lora_b", spec.dtype, b,
+                      random_matrix(experts * rows, spec.rank, spec.dtype, 0.1f, random));
   }
   return writer.write(path);
 }
@@ -95,12 +98,12 @@ inline Status write_merged(const input::GgufFile& model, const std::vector<Merge
       const int64_t cols = tensor.shape[0], rows = tensor.shape[1], rank = a->shape[1];
       const double alpha = *adapter.f32("adapter.lora.alpha");
       const double factor = alpha == 0 ? scale : scale * alpha / static_cast<double>(rank);
-      for (int64_t n = 0; n < rows; ++n) {
+      for (int64_t n = 0; n < rows * tensor.shape[2]; ++n) {
         for (int64_t r = 0; r < rank; ++r) {
           const double left = factor * up[static_cast<size_t>(n * rank + r)];
           for (int64_t k = 0; k < cols; ++k) {
             sums[static_cast<size_t>(n * cols + k)] +=
-                left * down[static_cast<size_t>(r * cols + k)];
+                left * down[static_cast<size_t>((n / rows * rank + r) * cols + k)];
           }
         }
       }
@@ -115,7 +118,8 @@ inline Status write_merged(const input::GgufFile& model, const std::vector<Merge
       const auto* const raw = reinterpret_cast<const std::byte*>(&value);
       bytes.insert(bytes.end(), raw, raw + 4);
     }
-    writer.add_tensor(std::string(tensor.name), DType::F32, {tensor.shape[0], tensor.shape[1]},
+    const auto shape = std::span(tensor.shape).first(static_cast<size_t>(tensor.n_dims));
+    writer.add_tensor(std::string(tensor.name), DType::F32, {shape.begin(), shape.end()},
                       std::move(bytes));
   }
   return writer.write(path);

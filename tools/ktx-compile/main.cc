@@ -9,6 +9,7 @@
 
 #include "lib/support/sandbox.h"
 #include "tools/finish.h"
+#include "tools/given_adapter.h"
 #include "tools/hub_model.h"
 #include "tools/ktx-compile/check.h"
 #include "tools/ktx-compile/graph_text.h"
@@ -35,6 +36,9 @@ ktx::Status enter_sandbox(const ktx::tools::Options& options) {
       ktx::add_folders_of(file, options.fix ? paths.write : paths.read);
     }
   }
+  for (const std::string& given : options.merge) {
+    ktx::add_folders_of(ktx::tools::parse_adapter(given).path, paths.read);
+  }
   if (!options.hf_config.empty()) paths.read.push_back(options.hf_config);  // or a folder
   std::error_code error;
   const auto program = std::filesystem::canonical("/proc/self/exe", error).parent_path();
@@ -59,6 +63,7 @@ int run_with_plan(const ktx::tools::Options& options) {
   ktx::tools::Options with_gguf = options;
   with_gguf.model = (*input)->gguf();
   with_gguf.model_is_plan = false;
+  with_gguf.merged_before = (*input)->merged();
   return run(with_gguf);
 }
 

@@ -51,6 +51,10 @@ void check_check(const Options& options, Mistakes& mistakes) {
     mistakes.emplace_back("--check and its reports write no plan; leave -o out");
   }
   if (options.consume) mistakes.emplace_back("--consume goes with -o, and not with --check");
+  if (!options.merge.empty() || options.lossy) {
+    mistakes.emplace_back(
+        "--merge changes no size and no place; leave it and --lossy out of checks");
+  }
   if (options.model.empty() && options.hf_config.empty() && mistakes.empty()) {
     const std::string rules = options.rules.empty() ? "rules.yaml" : shell_word(options.rules[0]);
     mistakes.push_back(
@@ -117,6 +121,7 @@ void check_consume(const Options& options, Mistakes& mistakes) {
        "--selftest N -o m.ktxplan"},
       {!options.draft.empty(), "--draft", "the drafter may need weights of the whole model"},
       {!options.mmproj.empty(), "--mmproj", "the projector is a second model"},
+      {!options.merge.empty(), "--merge", "the model's own weights would be lost with it"},
       {!options.reuse.empty(), "--reuse", "what to reuse is found by the whole model"},
       {options.split_by_host, "--split-by-host", "the parts would be a second copy"},
       {options.drop_unused, "--drop-unused", "what is left out would be lost with the model"},
@@ -145,6 +150,12 @@ void check_compile(const Options& options, Mistakes& mistakes) {
   }
   if (!options.mmproj.empty() && options.output.empty()) {
     mistakes.emplace_back("--mmproj puts a projector into the plan that -o names");
+  }
+  if (!options.merge.empty() && options.output.empty()) {
+    mistakes.emplace_back("--merge adds an adapter to the weights of the plan that -o names");
+  }
+  if (options.lossy && options.merge.empty()) {
+    mistakes.emplace_back("--lossy is for the weights that --merge changes, and none are given");
   }
   if (!options.mmproj_rules.empty() && options.mmproj.empty()) {
     mistakes.emplace_back(

@@ -12,9 +12,10 @@
 namespace ktx::tools {
 
 struct Options {
-  std::string model;               // GGUF, recognised by its first bytes
-  bool model_is_plan = false;      // a plan that stands for its GGUF (plan_input.h)
-  std::vector<std::string> rules;  // YAML files, in order
+  std::string model;                       // GGUF, recognised by its first bytes
+  bool model_is_plan = false;              // a plan that stands for its GGUF (plan_input.h)
+  std::vector<std::string> merged_before;  // adapters in the weights of that plan
+  std::vector<std::string> rules;          // YAML files, in order
   bool sandbox = false;
   std::string output;  // plan; "" when only a report is wanted
 
@@ -31,6 +32,8 @@ struct Options {
   std::vector<std::string> draft_rules;   // YAML files for its modules
   std::string mmproj;                     // "": none; the GGUF of what reads images
   std::vector<std::string> mmproj_rules;  // likewise
+  std::vector<std::string> merge;         // adapters for the weights: FILE[:SCALE]
+  bool lossy = false;                     // weights may be rounded for these
   bool drop_unused = false;
   bool split_by_host = false;
   int64_t self_tests = 0;  // prompts

@@ -19,10 +19,12 @@
 #include "lib/target/target.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
+#include "tools/given_adapter.h"
 #include "tools/ktx-compile/compile_inputs.h"
 #include "tools/ktx-compile/consumed_model.h"
 #include "tools/ktx-compile/drafter_plan.h"
 #include "tools/ktx-compile/list_launches.h"
+#include "tools/ktx-compile/merged_adapters.h"
 #include "tools/ktx-compile/self_test_prompts.h"
 #include "tools/ktx-compile/text_check.h"
 #include "tools/ktx-compile/tower_plan.h"
@@ -112,6 +114,9 @@ std::vector<std::string> byte_options(const Options& options, int64_t ctx) {
   if (!options.draft.empty())
     out.push_back(drafts_by_prediction(options) ? "--draft=mtp" : "--draft");
   if (!options.mmproj.empty()) out.push_back("--mmproj");
+  for (const std::string& given : options.merge) {
+    out.push_back(fmt::format("--merge at scale {}", parse_adapter(given).scale));
+  }
   if (options.drop_unused) out.push_back("--drop-unused");
   if (options.bf16_inputs) out.push_back("--inputs=bf16");
   if (!options.prefer_text.empty()) out.push_back("--prefer=" + options.prefer_text);
@@ -140,6 +145,11 @@ Result<std::vector<plan::PlanProvenance::Input>> input_hashes(const Options& opt
       inputs.push_back(
           {kind, static_cast<int64_t>(text.size()), hash_bytes(std::as_bytes(std::span(text)))});
     }
+  }
+  for (const std::string& given : options.merge) {
+    const MappedFile file = KTX_TRY(MappedFile::open(parse_adapter(given).path));
+    inputs.push_back(
+        {"merge", static_cast<int64_t>(file.bytes().size()), hash_bytes(file.bytes())});
   }
   return inputs;
 }
@@ -189,15 +199,20 @@ Status write_parts(Reporter& reporter, const std::string& path) {
 
 // What was lost, tensor by tensor.
 void report_rounding(Reporter& reporter, const std::vector<passes::RoundedWeights>& rounded) {
+  size_t merged = 0;
+  bool exports = true;
   for (const passes::RoundedWeights& weights : rounded) {
-    reporter.say(
-        fmt::format("rounded: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
-                    weights.name, weights.to, 100 * weights.relative_rms, weights.largest_error));
+    reporter.say(fmt::format("{}: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
+                             weights.merged ? "merged, rounded" : "rounded", weights.name,
+                             weights.to, 100 * weights.relative_rms, weights.largest_error));
+    merged += weights.merged ? 1 : 0;
+    exports = exports && weights.keeps_format;
   }
-  if (!rounded.empty()) {
-    reporter.say(
-        fmt::format("rounded: {} tensors in all; the plan has no --export-gguf", rounded.size()));
-  }
+  if (rounded.empty()) return;
+  reporter.say(fmt::format("rounded: {} tensors in all, {} of them with adapters; {}",
+                           rounded.size(), merged,
+                           exports ? "--export-gguf gives a GGUF with the adapters in its weights"
+                                   : "the plan has no --export-gguf"));
 }
 
 void report_reuse(Reporter& reporter, const std::string& path, const plan::ReusedBlobs& reused) {
@@ -260,6 +275,9 @@ int run_compile(const Options& options) {
   if (reporter.failed()) return 1;
   state.config = &source->config;
 
+  const auto merge = read_merge(options, *source, state.modules);
+  if (!merge) return reporter.fail(merge.error().message);
+
   // 4. The drafter of --draft, a plan of its own, before the model's devices are full.
   std::optional<DrafterPlan> drafter;
   if (!options.draft.empty()) {
@@ -300,6 +318,10 @@ int run_compile(const Options& options) {
     return reporter.failed() ? 1 : reporter.fail(passed.error().message);
   }
   reporter.flush();
+  if (*merge) {
+    const Status consent = check_consent(**merge, options, state.modules);
+    if (!consent) return reporter.fail(consent.error().message);
+  }
   if (options.emit == "module-ir") fmt::print("{}", ir::print(state.modules));
   if (options.emit == "step-ir") fmt::print("{}", program::print(state.program));
   if (options.emit == "launches") fmt::print("{}", list_launches(state.program, state.target));
@@ -325,6 +347,8 @@ int run_compile(const Options& options) {
   emit.kv_budget_bytes = options.kv_budget_bytes;
   emit.isa = std::string(name(state.target.cpu.isa));
   emit.carry_unused = !options.drop_unused;
+  emit.merge = merge->get();
+  emit.merged = options.merged_before;
   emit.options = byte_options(options, emit.default_ctx);
   Result<std::vector<plan::PlanProvenance::Input>> hashes = input_hashes(options, *source);
   if (!hashes) return reporter.fail(hashes.error().message);
@@ -358,6 +382,7 @@ int run_compile(const Options& options) {
       {.threads = options.threads,
        .progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); },
        .reuse = reuse ? &*reuse : nullptr,
+       .merge = merge->get(),
        .move = consumed.files});
   progress.finish();
   if (!packed) return reporter.fail(packed.error().message + consumed.how_to_go_on(options.output));

@@ -48,6 +48,7 @@ Result<std::unique_ptr<PlanInput>> PlanInput::rebuild(const Options& options) {
   }
   std::unique_ptr<PlanInput> input(new PlanInput);
   input->folder_ = KTX_TRY(make_folder(options));
+  input->merged_ = plan->facts.merged;
   const std::string path = input->folder_ + "/model.gguf";
   const bool weights = !options.output.empty();
   const auto paths = weights ? plan::export_gguf(plan, path, plan::unpack_layout, options.threads)

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lib/support/result.h"
 #include "tools/ktx-compile/options.h"
@@ -27,11 +28,13 @@ class PlanInput {
   PlanInput(const PlanInput&) = delete;
   PlanInput& operator=(const PlanInput&) = delete;
 
-  const std::string& gguf() const { return gguf_; }  // of shards the first
+  const std::string& gguf() const { return gguf_; }                   // of shards the first
+  const std::vector<std::string>& merged() const { return merged_; }  // adapters in its weights
 
  private:
   PlanInput() = default;
   std::string folder_, gguf_;
+  std::vector<std::string> merged_;
 };
 
 }  // namespace ktx::tools

@@ -40,6 +40,11 @@ Result<std::string> make_self_test(const Options& options, const input::ModelSou
                                    const ir::ModuleGraph& graph, const plan::PlanFacts& facts) {
   const std::string why = plan::no_text_reason(facts);
   if (!why.empty()) return Error{fmt::format("{}: no --selftest: {}", options.model, why)};
+  if (!facts.merged.empty()) {
+    return Error{fmt::format(
+        "{}: no --selftest: an adapter is merged, and the source's answers are without it",
+        options.model)};
+  }
   if (facts.lossy) {
     return Error{fmt::format(
         "{}: no --selftest: a rule had weights rounded, and the source's answers are those of its own weights",

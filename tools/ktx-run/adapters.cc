@@ -3,42 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 #include "lib/lora/read_lora.h"
 #include "lib/server/models/requested_model.h"
 #include "lib/support/strings.h"
+#include "tools/given_adapter.h"
 
 namespace ktx::tools {
-namespace {
-
-struct GivenAdapter {
-  std::string path;
-  float scale = 1;
-};
-
-// What is behind the last colon is the scale if it is a number.
-GivenAdapter split_scale(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  float scale = 0;
-  if (colon == text.npos || colon == 0) return {text};
-  const auto [end, error] =
-      std::from_chars(text.data() + colon + 1, text.data() + text.size(), scale);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(scale)) {
-    return {text};
-  }
-  return {text.substr(0, colon), scale};
-}
-
-}  // namespace
-
 Result<Adapters> read_adapters(const std::vector<std::string>& given) {
   Adapters adapters;
   std::set<std::string> names;
   for (const std::string& text : given) {
-    const GivenAdapter one = split_scale(text);
+    const GivenAdapter one = parse_adapter(text);
     auto adapter = KTX_TRY(lora::read_adapter(one.path));
     if (!names.insert(adapter->name).second) {
       return Error{fmt::format(

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "lib/runtime/lora/lora_adapter.h"
+#include "lib/formats/lora_adapter.h"
 #include "lib/support/result.h"
 
 namespace ktx::tools {
 
-using Adapters = std::vector<std::shared_ptr<const runtime::LoraAdapter>>;
+using Adapters = std::vector<std::shared_ptr<const LoraAdapter>>;
 
 // In the order given, for EngineOptions::lora. Their names differ.
 Result<Adapters> read_adapters(const std::vector<std::string>& given);

@@ -208,6 +208,9 @@ int run_inspect(const Options& options) {
     for (const std::string& path : *paths) {
       note(fmt::format("{}: written ({:.1f} s)", path, export_timer.seconds()));
     }
+    for (const std::string& adapter : (*plan)->facts.merged) {
+      note(fmt::format("its weights are not the model's: merged {}", printable(adapter)));
+    }
   }
   return 0;
 }

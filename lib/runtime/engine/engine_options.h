@@ -18,13 +18,13 @@
 #include "lib/target/isa.h"
 
 namespace ktx {
+struct LoraAdapter;
 class ThreadPool;
-}
+}  // namespace ktx
 
 namespace ktx::runtime {
 
 class Gpu;
-struct LoraAdapter;
 struct ExpertCacheOptions;
 struct ExpertGuestOptions;
 class HostGroup;

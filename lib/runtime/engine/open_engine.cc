@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lib/formats/lora_adapter.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/runtime/engine/engine_state.h"
@@ -13,7 +14,6 @@
 #include "lib/runtime/experts/expert_room.h"
 #include "lib/runtime/hosts/host_group.h"
 #include "lib/runtime/hosts/host_memory.h"
-#include "lib/runtime/lora/lora_adapter.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
 

@@ -62,14 +62,16 @@ std::string refusal(const program::Program& program, const TensorUse& use) {
                        where);
   }
   if (step.op != StepOp::Matmul || use.weight != 0) {
+    const bool experts = program.weight(step, use.weight)->matrices > 1;
     return fmt::format(
-        "{} reads it in a '{}' step, which takes no low-rank term (linear layers do)", where,
-        info(step.op).name);
+        "{} reads it in a '{}' step, which takes no low-rank term (linear layers do){}", where,
+        info(step.op).name, experts ? "; merge the adapter: ktx-compile --merge" : "");
   }
   if (step.device != "cpu") {
     return fmt::format(
         "{} is on {}, and adapters are computed on the CPU alone; compile the model with "
-        "rules/cpu-only.yaml, or with a rule that places this module on the CPU",
+        "rules/cpu-only.yaml, or with a rule that places this module on the CPU, or merge the "
+        "adapter (ktx-compile --merge)",
         where, printable(step.device));
   }
   if (has_factor(program, step)) {
@@ -84,9 +86,10 @@ std::string shape_fault(const LoraPair& pair, std::span<const TensorUse> uses) {
   for (const TensorUse& use : uses) rows = std::max(rows, use.first_row + use.rows);
   const bool inputs =
       std::ranges::all_of(uses, [&](const TensorUse& use) { return use.cols == pair.a.cols; });
-  if (inputs && pair.b.rows == rows) return "";
-  return fmt::format("it is for a tensor of {} x {}, and the model's is {} x {}", pair.a.cols,
-                     pair.b.rows, uses[0].cols, rows);
+  if (inputs && pair.b.rows == rows && pair.matrices == 1) return "";
+  const std::string stack = pair.matrices == 1 ? "" : fmt::format(" x {}", pair.matrices);
+  return fmt::format("it is for a tensor of {} x {}{}, and the model's is {} x {}", pair.a.cols,
+                     pair.b.rows, stack, uses[0].cols, rows);
 }
 
 std::string fault_of(const program::Program& program, const TensorUses& uses,

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "kernels/matmul/matmul.h"
+#include "lib/formats/lora_adapter.h"
 #include "lib/plan/plan_reader.h"
 #include "lib/runtime/engine/arena.h"
-#include "lib/runtime/lora/lora_adapter.h"
 #include "lib/support/result.h"
 
 namespace ktx::runtime {

@@ -29,7 +29,7 @@ TinyGguf good() {
   return gguf;
 }
 
-Result<std::shared_ptr<runtime::LoraAdapter>> read(const TinyGguf& gguf) {
+Result<std::shared_ptr<LoraAdapter>> read(const TinyGguf& gguf) {
   const TempDir dir;
   dir.write("poet.gguf", gguf.bytes());
   return read_adapter(dir.path("poet.gguf"));
@@ -41,7 +41,7 @@ TEST(ReadLora, GivesThePairsOfAFile) {
   EXPECT_EQ((*adapter)->name, "poet");
   EXPECT_EQ((*adapter)->architecture, "llama");
   ASSERT_EQ((*adapter)->pairs.size(), 2u);
-  const runtime::LoraPair& q = (*adapter)->pairs[0];
+  const LoraPair& q = (*adapter)->pairs[0];
   EXPECT_EQ(q.tensor, "blk.0.attn_q.weight");
   EXPECT_EQ(q.a.rows, 4);
   EXPECT_EQ(q.a.cols, 32);
@@ -59,6 +59,20 @@ TEST(ReadLora, TakesMatricesAsTheyAreWithoutAlpha) {
   const auto adapter = read(gguf);
   ASSERT_TRUE(adapter.ok()) << adapter.error().message;
   EXPECT_EQ((*adapter)->pairs[0].scale, 1.f);
+}
+
+TEST(ReadLora, GivesStacksForExperts) {
+  TinyGguf gguf = good();
+  gguf.tensors[0] = {"blk.0.ffn_up_exps.weight.lora_a", {32, 2, 2}, 0, 512};
+  gguf.tensors[1] = {"blk.0.ffn_up_exps.weight.lora_b", {2, 8, 2}, 0, 128};
+  const auto adapter = read(gguf);
+  ASSERT_TRUE(adapter.ok()) << adapter.error().message;
+  const LoraPair& pair = (*adapter)->pairs[1];
+  EXPECT_EQ(pair.tensor, "blk.0.ffn_up_exps.weight");
+  EXPECT_EQ(pair.matrices, 2);
+  EXPECT_EQ(pair.a.rows, 2);
+  EXPECT_EQ(pair.b.rows, 8);
+  EXPECT_EQ(pair.a.bytes.size(), 512u);
 }
 
 struct Bad {
@@ -100,9 +114,14 @@ TEST(ReadLora, RefusesWhatIsNoAdapter) {
        [](TinyGguf& g) {
          g.tensors[0].dims = {16, 4, 2};
        },
-       "adapters of routed experts are not supported"},
-      {"vector", [](TinyGguf& g) { g.tensors[0].dims = {128}; }, "is not a weight matrix"},
-      {"integers", [](TinyGguf& g) { g.tensors[0].type = 26; }, "is not a weight matrix"},
+       "'blk.0.attn_q.weight': lora_a has 2 matrices, lora_b 1"},
+      {"four dimensions",
+       [](TinyGguf& g) {
+         g.tensors[0].dims = {8, 4, 2, 2};
+       },
+       "is no weight matrix and no stack of them (F32, 4 dimensions)"},
+      {"vector", [](TinyGguf& g) { g.tensors[0].dims = {128}; }, "is no weight matrix"},
+      {"integers", [](TinyGguf& g) { g.tensors[0].type = 26; }, "is no weight matrix"},
       {"huge rank",
        [](TinyGguf& g) {
          g.tensors[0] = {"x.lora_a", {1, 5000}, 0, 20000};
@@ -139,9 +158,9 @@ TEST(ReadLora, SurvivesEveryTruncationAndChangedByte) {
       dir.write("poet.gguf", changed);
       const auto adapter = read_adapter(path);
       if (!adapter.ok()) continue;
-      for (const runtime::LoraPair& pair : (*adapter)->pairs) {
+      for (const LoraPair& pair : (*adapter)->pairs) {
         ASSERT_EQ(pair.a.rows, pair.b.cols);
-        for (const runtime::LoraMatrix& m : {pair.a, pair.b}) {
+        for (const LoraMatrix& m : {pair.a, pair.b}) {
           ASSERT_EQ(std::ssize(m.bytes), m.rows * *row_bytes(m.dtype, m.cols));
         }
       }

@@ -1,9 +1,10 @@
-// A low-rank adapter (LoRA) as the engine takes it. For each tensor that it changes it has two
-// small matrices, and a product of that tensor becomes
+// A low-rank adapter (LoRA). For each tensor that it changes it has two small matrices, and a
+// product of that tensor becomes
 //
 //   y = W x + scale * B (A x)      A: rank x inputs, B: outputs x rank
 //
-// lib/lora/read_lora.h reads one from a file.
+// lib/lora/read_lora.h reads one from a file; the engine computes with it beside the weights
+// (lib/runtime/lora), or the compiler adds it to them (lib/lora/merge.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 #include "lib/formats/dtype.h"
 
-namespace ktx::runtime {
+namespace ktx {
 
 struct LoraMatrix {
   DType dtype = DType::F32;
@@ -25,9 +26,10 @@ struct LoraMatrix {
 };
 
 struct LoraPair {
-  std::string tensor;  // of the model's GGUF: "blk.0.attn_q.weight"
-  LoraMatrix a, b;     // a.rows == b.cols, the rank
-  float scale = 1;     // alpha / rank
+  std::string tensor;    // of the model's GGUF: "blk.0.attn_q.weight"
+  LoraMatrix a, b;       // a.rows == b.cols, the rank; of one matrix of the tensor
+  float scale = 1;       // alpha / rank
+  int64_t matrices = 1;  // of a tensor of experts: so many of each, one behind the other
 };
 
 struct LoraAdapter {
@@ -39,4 +41,4 @@ struct LoraAdapter {
   std::shared_ptr<const void> file;  // has the bytes of all pairs
 };
 
-}  // namespace ktx::runtime
+}  // namespace ktx
