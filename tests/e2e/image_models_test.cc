@@ -178,7 +178,7 @@ TEST_F(Images, RowsAndAnswersAreThoseOfTransformers) {
       std::vector<int32_t> ids = {2, 6, 856};
       ids.insert(ids.end(), static_cast<size_t>(image.tokens), image.id);
       ids.insert(ids.end(), {471, 323});
-      session.show_images({ImageTokens{3, image.tokens, *image.rows}});
+      session.show_images({ImageTokens{3, image.tokens, image.rows}});
       const auto set = session.set_prompt(ids);
       ASSERT_TRUE(set.ok()) << set.error().message;
       expect_near(session.logits(), wanted["logits"], 97);
@@ -230,7 +230,7 @@ TEST_F(Images, AreDistinguishedInTheCache) {
     std::vector<int32_t> ids = {2, 856};
     ids.insert(ids.end(), static_cast<size_t>(image.tokens), image.id);
     ids.insert(ids.end(), {471, 323});
-    session.show_images({ImageTokens{2, image.tokens, *image.rows}});
+    session.show_images({ImageTokens{2, image.tokens, image.rows}});
     session.reset_stats();
     const auto set = session.set_prompt(ids);
     EXPECT_TRUE(set.ok()) << set.error().message;

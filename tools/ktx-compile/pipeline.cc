@@ -278,7 +278,13 @@ int run_compile(const Options& options) {
   const auto merge = read_merge(options, *source, state.modules);
   if (!merge) return reporter.fail(merge.error().message);
 
-  // 4. The drafter of --draft, a plan of its own, before the model's devices are full.
+  // 4. The drafter of --draft, a plan of its own, before the model's devices are full. It runs
+  // where the model does: on the CPU beside images.
+  if (!options.mmproj.empty()) {
+    if (const Status taken = take_images(state); !taken) {
+      return reporter.fail(taken.error().message);
+    }
+  }
   std::optional<DrafterPlan> drafter;
   if (!options.draft.empty()) {
     Result<DrafterPlan> made = DrafterPlan::make(options, *source, state);
@@ -296,9 +302,6 @@ int run_compile(const Options& options) {
     Result<TowerPlan> made = TowerPlan::make(options, *source, state);
     if (!made) return reporter.fail(made.error().message);
     tower.emplace(made.take());
-    if (const Status taken = take_images(state); !taken) {
-      return reporter.fail(taken.error().message);
-    }
   }
 
   // 5. The passes: rules, places, steps, kernels, memory.

@@ -99,7 +99,7 @@ Result<ImagePrompt> with_images(const LoadedModel& model, text::MarkedText promp
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     if (last) break;
     const runtime::ReadImage& image = images[i];
-    out.images.push_back({std::ssize(out.ids), image.tokens, *image.rows});
+    out.images.push_back({std::ssize(out.ids), image.tokens, image.rows});
     out.ids.insert(out.ids.end(), static_cast<size_t>(image.tokens), image.id);
     at = marks[i] + facts.mark.size();
   }

@@ -1,5 +1,7 @@
 #include "lib/runtime/draft/engine_drafter.h"
 
+#include <algorithm>
+
 namespace ktx::runtime {
 
 Sampler draft_sampler(const SamplingOptions& options, int64_t vocab) {
@@ -14,11 +16,25 @@ std::optional<int32_t> EngineText::sample(int64_t row, std::span<const int32_t> 
   return sampled ? std::optional<int32_t>(*sampled) : std::nullopt;
 }
 
+namespace {
+
+// A drafter sees no images: to it their tokens, whose ids are below 0, are some token. That only
+// makes its draft tokens worse.
+std::vector<int32_t> without_images(std::vector<int32_t> ids) {
+  for (int32_t& id : ids) id = std::max(id, 0);
+  return ids;
+}
+
+}  // namespace
+
 Status EngineDrafter::forward(std::vector<Open>& texts, Want want) {
+  std::vector<std::vector<int32_t>> read;
+  for (const Open& open : texts) read.push_back(without_images(open.next));
   while (!texts.empty()) {
     std::vector<BatchItem> items;
-    for (const Open& open : texts) {
-      BatchItem item{&open.text->sequence, open.next, want, open.text->sampler.best_needed()};
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const Open& open = texts[i];
+      BatchItem item{&open.text->sequence, read[i], want, open.text->sampler.best_needed()};
       item.rollback = want == Want::None ? 0 : open.item->most;
       item.hidden = open.hidden;
       items.push_back(item);

@@ -12,7 +12,9 @@ std::vector<int32_t> ngram_draft(std::span<const int32_t> text, int64_t most) {
       if (!std::equal(end.begin(), end.end(), text.begin() + at)) continue;
       const size_t from = at + n;
       const size_t count = std::min<size_t>(static_cast<size_t>(most), text.size() - from);
-      return {text.begin() + from, text.begin() + from + count};
+      // An image of the text has ids below 0, which are no tokens that an answer may have.
+      const auto drafted = text.subspan(from, count);
+      return {drafted.begin(), std::ranges::find_if(drafted, [](int32_t id) { return id < 0; })};
     }
   }
   return {};

@@ -13,7 +13,7 @@
 
 namespace ktx::runtime {
 
-// At most `most` tokens; none when nothing repeats.
+// At most `most` tokens; none when nothing repeats. A draft ends before an image (ids below 0).
 std::vector<int32_t> ngram_draft(std::span<const int32_t> text, int64_t most);
 
 }  // namespace ktx::runtime

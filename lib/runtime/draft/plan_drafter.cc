@@ -70,8 +70,10 @@ void PlanDrafter::follow(PlanText& text, std::span<const int32_t> tokens) const 
     text.ends.resize(same);
     text.ids.resize(same == 0 ? 0 : text.ends.back());
     for (const int32_t id : tokens.subspan(same)) {
-      const std::vector<int32_t>& ids = vocabulary_.to_draft[static_cast<size_t>(id)];
-      text.ids.insert(text.ids.end(), ids.begin(), ids.end());
+      if (id >= 0) {  // else of an image
+        const std::vector<int32_t>& ids = vocabulary_.to_draft[static_cast<size_t>(id)];
+        text.ids.insert(text.ids.end(), ids.begin(), ids.end());
+      }
       text.ends.push_back(text.ids.size());
     }
   }

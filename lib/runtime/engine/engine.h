@@ -49,8 +49,10 @@ enum class Want { None, Last, All };  // whose logits
 struct ImageTokens {
   int64_t first = 0;  // token of the text
   int64_t count = 0;
-  // count rows of hidden_size() floats, in the place of embeddings; they outlive the pass.
-  std::span<const float> rows = {};
+  // count rows of hidden_size() floats, in the place of embeddings.
+  std::shared_ptr<const std::vector<float>> rows;
+
+  int64_t end() const { return first + count; }
 };
 
 struct BatchItem {

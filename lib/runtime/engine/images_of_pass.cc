@@ -13,33 +13,40 @@ Status takes_images(const plan::PlanView& plan, const Batch& batch) {
       "--mmproj PROJECTOR.gguf"};
 }
 
-Result<ImagesOfPass> ImagesOfPass::find(std::span<const ImageTokens> images, int64_t start,
-                                        int64_t count, int64_t hidden_size) {
+Status check_images(std::span<const ImageTokens> images, int64_t hidden_size) {
   int64_t end = 0;
   for (const ImageTokens& image : images) {
-    if (image.first < end || image.count < 1 ||
-        std::ssize(image.rows) != image.count * hidden_size) {
+    const int64_t floats = image.rows ? std::ssize(*image.rows) : 0;
+    if (image.first < end || image.count < 1 || floats != image.count * hidden_size) {
       return Error{fmt::format("an image of {} tokens at {} with {} floats, of {} each",
-                               image.count, image.first, image.rows.size(), hidden_size)};
+                               image.count, image.first, floats, hidden_size)};
     }
-    end = image.first + image.count;
-    if (image.first < start + count && start + count < end) {
+    end = image.end();
+  }
+  return {};
+}
+
+Result<ImagesOfPass> ImagesOfPass::find(std::span<const ImageTokens> images, int64_t start,
+                                        int64_t count, int64_t hidden_size) {
+  KTX_TRY(check_images(images, hidden_size));
+  for (const ImageTokens& image : images) {
+    if (cuts(image, start + count)) {
       return Error{fmt::format("a step that ends at token {}, within the image from {} to {}",
-                               start + count, image.first, end)};
+                               start + count, image.first, image.end())};
     }
   }
   return ImagesOfPass(images);
 }
 
 const ImageTokens* ImagesOfPass::of(int64_t token) {
-  while (!rest_.empty() && rest_[0].first + rest_[0].count <= token) rest_ = rest_.subspan(1);
+  while (!rest_.empty() && rest_[0].end() <= token) rest_ = rest_.subspan(1);
   return !rest_.empty() && rest_[0].first <= token ? &rest_[0] : nullptr;
 }
 
 int64_t end_outside_images(std::span<const ImageTokens> images, int64_t start, int64_t count) {
   const int64_t end = start + count;
   for (const ImageTokens& image : images) {
-    if (image.first < end && end < image.first + image.count) return std::max(start, image.first);
+    if (cuts(image, end)) return std::max(start, image.first);
   }
   return end;
 }
@@ -47,11 +54,10 @@ int64_t end_outside_images(std::span<const ImageTokens> images, int64_t start, i
 void put_image_row(const ImageTokens* image, int64_t token, int64_t row, Batch& batch) {
   const auto at = static_cast<size_t>(row);
   batch.given_row[at] = image ? static_cast<int32_t>(row) : -1;
-  batch.text_end[at] =
-      image ? static_cast<int32_t>(image->first + image->count - 1) : static_cast<int32_t>(token);
+  batch.text_end[at] = image ? static_cast<int32_t>(image->end() - 1) : static_cast<int32_t>(token);
   if (!image) return;
-  const auto width = std::ssize(image->rows) / image->count;
-  std::copy_n(image->rows.begin() + (token - image->first) * width, width,
+  const auto width = std::ssize(*image->rows) / image->count;
+  std::copy_n(image->rows->begin() + (token - image->first) * width, width,
               batch.hidden.begin() + row * width);
 }
 

@@ -20,6 +20,14 @@ namespace ktx::runtime {
 // Fails where the plan takes no images.
 Status takes_images(const plan::PlanView& plan, const Batch& batch);
 
+// Fails where they are not in rising order, or their rows are of another size.
+Status check_images(std::span<const ImageTokens> images, int64_t hidden_size);
+
+// Whether a pass that ends before token `end` of the text ends within the image.
+inline bool cuts(const ImageTokens& image, int64_t end) {
+  return image.first < end && end < image.end();
+}
+
 class ImagesOfPass {
  public:
   // `images` are of the text, in rising order; the pass has its tokens [start, start + count).

@@ -8,8 +8,6 @@
 namespace ktx::runtime {
 namespace {
 
-constexpr int32_t kFirstId = -2;  // -1 is no token
-
 // The first patch of each square, line by line.
 std::vector<int32_t> squares_of(const plan::ImageFacts& facts) {
   std::vector<int32_t> first;
@@ -39,24 +37,53 @@ Result<std::unique_ptr<ImageReader>> ImageReader::open(const std::string& path,
   return std::unique_ptr<ImageReader>(new ImageReader(std::move(engine)));
 }
 
-Result<ReadImage> ImageReader::read(std::span<const float> patches) {
+Result<ReadImage> ImageReader::read(std::span<const float> patches, const std::string& owner) {
   if (std::ssize(patches) != facts().patches() * facts().patch_floats()) {
     return Error{fmt::format("an image of {} floats, expected {} patches of {}", patches.size(),
                              facts().patches(), facts().patch_floats())};
   }
-  const Digest256 digest = KTX_TRY(sha256(std::as_bytes(patches)));
-  const auto next = kFirstId - static_cast<int32_t>(ids_.size());
-  const int32_t id = ids_.try_emplace(digest, next).first->second;
-  const auto known = std::ranges::find(kept_, id, &ReadImage::id);
-  if (known != kept_.end()) {
-    kept_.splice(kept_.begin(), kept_, known);
-    return kept_.front();
-  }
+  Sha256 hash;
+  hash.add(std::as_bytes(std::span(owner)));
+  hash.add(std::as_bytes(patches));
+  const int32_t id = KTX_TRY(id_of(KTX_TRY(hash.digest())));
+  if (const std::optional<ReadImage> known = find(id)) return *known;
   std::vector<float> rows = KTX_TRY(compute(patches));
-  kept_.push_front(
-      {id, facts().tokens(), std::make_shared<const std::vector<float>>(std::move(rows))});
-  if (kept_.size() > kKept) kept_.pop_back();
+  const ReadImage image{id, facts().tokens(),
+                        std::make_shared<const std::vector<float>>(std::move(rows))};
+  keep(image);
+  return image;
+}
+
+Result<int32_t> ImageReader::id_of(const Digest256& digest) {
+  if (const auto found = by_digest_.find(digest); found != by_digest_.end()) {
+    known_.splice(known_.begin(), known_, found->second);
+    return known_.front().id;
+  }
+  if (last_id_ == INT32_MIN) return Error{"no more images can be told apart; start again"};
+  if (known_.size() == kMostIds) {
+    by_digest_.erase(known_.back().digest);
+    known_.pop_back();
+  }
+  known_.push_front({digest, --last_id_});
+  by_digest_[digest] = known_.begin();
+  return last_id_;
+}
+
+std::optional<ReadImage> ImageReader::find(int32_t id) {
+  const auto found = std::ranges::find(kept_, id, &ReadImage::id);
+  if (found == kept_.end()) return std::nullopt;
+  kept_.splice(kept_.begin(), kept_, found);
   return kept_.front();
+}
+
+void ImageReader::keep(const ReadImage& image) {
+  const auto bytes_of = [](const ReadImage& each) { return each.rows->size() * sizeof(float); };
+  kept_.push_front(image);
+  kept_bytes_ += bytes_of(image);
+  while (kept_bytes_ > kKeptBytes && kept_.size() > 1) {
+    kept_bytes_ -= bytes_of(kept_.back());
+    kept_.pop_back();
+  }
 }
 
 Result<std::vector<float>> ImageReader::compute(std::span<const float> patches) {

@@ -4,9 +4,11 @@
 //   ReadImage image = KTX_TRY(reader->read(patches));     // images::patches_of()
 //   // image.tokens tokens of the text have the id image.id, and these rows (ImageTokens)
 //
-// The id is below 0 and distinguishes images wherever texts are compared by their tokens: the same
-// patches have the same id, others never, as it comes from their SHA-256. Ids are of this reader
-// alone. The latest images are kept, so that a second question about one computes it no more.
+// The id is below 0 and distinguishes images wherever texts are compared by their tokens: other
+// patches never have the same one, and the same patches do, as they are told by their SHA-256.
+// Ids are of this reader alone. It remembers those of some 65,000 images: one that comes again
+// behind so many others is a new one, which costs the computation of its text. Of the latest images
+// the rows are kept, so that a second question about one computes it no more.
 //
 // Not thread-safe; the pool of threads may be another engine's (EngineOptions::pool).
 #pragma once
@@ -15,6 +17,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,18 +40,33 @@ class ImageReader {
   static Result<std::unique_ptr<ImageReader>> open(const std::string& path, EngineOptions options);
 
   const plan::ImageFacts& facts() const { return engine_->plan().facts.image; }
-  // facts().patches() rows of facts().patch_floats().
-  Result<ReadImage> read(std::span<const float> patches);
+  // facts().patches() rows of facts().patch_floats(). The same image of another owner has an id of
+  // its own.
+  Result<ReadImage> read(std::span<const float> patches, const std::string& owner = {});
+  // One whose rows are kept; nothing: they are not.
+  std::optional<ReadImage> find(int32_t id);
   int64_t computed() const { return computed_; }  // images, and not found among the kept ones
+  uint64_t arena_bytes() const { return engine_->memory().arena_bytes; }
 
  private:
-  static constexpr size_t kKept = 16;
+  static constexpr uint64_t kKeptBytes = 256 << 20;
+  static constexpr size_t kMostIds = 1 << 16;
   explicit ImageReader(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
   Result<std::vector<float>> compute(std::span<const float> patches);
 
+  Result<int32_t> id_of(const Digest256& digest);
+  void keep(const ReadImage& image);
+
   std::unique_ptr<Engine> engine_;
-  std::map<Digest256, int32_t> ids_;  // of all images so far
-  std::list<ReadImage> kept_;         // the latest first
+  struct Known {
+    Digest256 digest;
+    int32_t id = 0;
+  };
+  std::list<Known> known_;  // the latest first
+  std::map<Digest256, std::list<Known>::iterator> by_digest_;
+  int32_t last_id_ = -1;       // which is no token
+  std::list<ReadImage> kept_;  // the latest first
+  uint64_t kept_bytes_ = 0;
   int64_t computed_ = 0;
 };
 

@@ -5,8 +5,28 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "lib/runtime/engine/images_of_pass.h"
+
 namespace ktx::runtime {
 namespace {
+
+// So many of the tokens [from, from + tokens) that the end cuts no image: more where there is room.
+int64_t whole_images(std::span<const ImageTokens> images, int64_t from, int64_t tokens,
+                     int64_t room) {
+  for (const ImageTokens& image : images) {
+    if (!cuts(image, from + tokens)) continue;
+    return image.end() - from <= room ? image.end() - from : image.first - from;
+  }
+  return tokens;
+}
+
+// The tokens of the image that the candidate's next step begins with; 0: none.
+int64_t first_image(const StepCandidate& candidate) {
+  for (const ImageTokens& image : candidate.images) {
+    if (cuts(image, candidate.position + 1)) return image.end() - candidate.position;
+  }
+  return 0;
+}
 
 // Distributes the budget; no request gets a block that another one computes in this step.
 class StepPlan {
@@ -41,10 +61,11 @@ class StepPlan {
   }
   void give(size_t i, int64_t tokens) {
     if (waits(i)) return;
-    tokens = std::min({tokens, remaining(i), left_});
-    if (tokens <= 0) return;
     const StepCandidate& candidate = candidates_[i];
     const int64_t from = candidate.position + shares_[i];
+    tokens = std::min({tokens, remaining(i), left_});
+    if (tokens > 0) tokens = whole_images(candidate.images, from, tokens, left_);
+    if (tokens <= 0) return;
     shares_[i] += tokens;
     left_ -= tokens;
     claim(candidate, from, from + tokens);
@@ -52,7 +73,10 @@ class StepPlan {
   // The share ends at a multiple of `tokens`, where it is large enough.
   void end_at(size_t i, int64_t tokens) {
     if (remaining(i) == 0 || shares_[i] < 8 * tokens) return;
-    const int64_t over = (candidates_[i].position + shares_[i]) % tokens;
+    const int64_t end = candidates_[i].position + shares_[i];
+    const int64_t over = end % tokens;
+    const auto cut = [&](const ImageTokens& image) { return cuts(image, end - over); };
+    if (std::ranges::any_of(candidates_[i].images, cut)) return;
     shares_[i] -= over;
     left_ += over;
   }
@@ -95,20 +119,24 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
                                int64_t block_tokens, int64_t end_at) {
   StepPlan plan(candidates, budget, block_tokens);
   std::vector<size_t> prompts;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].remaining > 1) prompts.push_back(i);
+  }
+  const auto oldest =
+      std::ranges::min_element(prompts, {}, [&](size_t i) { return candidates[i].arrival; });
+  // What the others leave, where the oldest can go on with an image alone.
+  const int64_t kept_for_image = oldest == prompts.end() ? 0 : first_image(candidates[*oldest]);
   bool ends = false;  // this step produces some request's first token
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (candidates[i].remaining <= 1) {
+    if (candidates[i].remaining > 1) {
+      plan.claim_begun(i);
+    } else if (plan.left() > kept_for_image) {
       plan.give(i, 1);
       ends |= candidates[i].silent;
-      continue;
     }
-    prompts.push_back(i);
-    plan.claim_begun(i);
   }
   if (prompts.empty()) return plan.take();
-  const auto oldest = *std::min_element(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
-    return candidates[a].arrival < candidates[b].arrival;
-  });
+  const size_t first = *oldest;  // the list is sorted now
   std::sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
     const StepCandidate &x = candidates[a], &y = candidates[b];
     return x.remaining != y.remaining ? x.remaining < y.remaining : x.arrival < y.arrival;
@@ -116,7 +144,7 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
   const int64_t beside = budget / 8;  // what ends
   const int64_t sure = std::max<int64_t>(1, beside / 2);
   for (size_t i : prompts) {
-    const int64_t kept = i == oldest ? 0 : sure;
+    const int64_t kept = i == first ? 0 : sure;
     ends |= !plan.waits(i) && plan.remaining(i) <= plan.left() - kept;
   }
   std::map<std::string_view, int64_t> parts = parts_of_keys(candidates, prompts, plan.left());
@@ -128,8 +156,8 @@ std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_
     parts[candidates[i].key] -= before - plan.left();
   };
   const int64_t left = plan.left();
-  plan.give(oldest, ends ? sure : std::max<int64_t>(1, left / 4));
-  parts[candidates[oldest].key] -= left - plan.left();
+  plan.give(first, ends ? sure : std::max<int64_t>(1, left / 4));
+  parts[candidates[first].key] -= left - plan.left();
   if (parts.size() > 1) {
     for (size_t i : prompts) give(i, parts[candidates[i].key]);
   }

@@ -17,6 +17,10 @@
 // Prompts of several keys share what is left for prompts, each key's by the rule above; what
 // one leaves the others get. So no number of short prompts of a key holds up that of another.
 //
+// An image is never cut: a share ends before it or behind it. One that begins within a share is all
+// of it as far as the step has room; where it has not, the oldest prompt takes the places of some
+// that generate, so that an image as long as a step waits for one step at most.
+//
 // Where passes had better end at multiples of some number of tokens (chunks of delta nets), a
 // prompt's share ends there if it does not end the prompt and loses less than an eighth.
 #pragma once
@@ -25,6 +29,8 @@
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "lib/runtime/engine/engine.h"
 
 namespace ktx::runtime {
 
@@ -40,10 +46,11 @@ struct StepCandidate {
   int64_t ahead = 0;          // tokens before `position` that steps in flight compute
   std::string_view key = {};  // whose share it takes (key_shares.h)
   double weight = 1;          // of the key
+  std::span<const ImageTokens> images = {};  // of its text
 };
 
 // Tokens for each candidate, in their order; the sum is at most `budget`, which must
-// be at least the number of candidates.
+// be at least the number of candidates, and that of the tokens of any image.
 std::vector<int64_t> plan_step(std::span<const StepCandidate> candidates, int64_t budget,
                                int64_t block_tokens, int64_t end_at = 1);
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "lib/runtime/engine/images_of_pass.h"
 #include "lib/runtime/scheduler/running_request.h"
 
 namespace ktx::runtime {
@@ -25,6 +26,43 @@ std::string not_for(const plan::PlanFacts& facts, std::optional<Pooling> wanted)
     return "this model has no head that scores texts";
   }
   return "";
+}
+
+// Why the images of a request cannot be shown to the model; empty: they can, and every token of the
+// prompt is the vocabulary's or an image's.
+std::string wrong_images(const Engine& engine, const GenerationRequest& request) {
+  if (!request.images.empty() && !engine.plan().facts.takes_images) {
+    return "the model takes no images; compile it with its projector (--mmproj FILE)";
+  }
+  if (!request.images.empty() && (request.embed || request.prompt_logprobs >= 0)) {
+    return "vectors and log-probabilities are those of a text without images";
+  }
+  if (const Status good = check_images(request.images, engine.hidden_size()); !good) {
+    return good.error().message;
+  }
+  const auto size = std::ssize(request.prompt);
+  std::span<const ImageTokens> rest = request.images;
+  for (int64_t at = 0; at < size;) {
+    const int32_t id = request.prompt[static_cast<size_t>(at)];
+    const bool begins = !rest.empty() && rest[0].first == at;
+    if (!begins && id >= 0 && id < engine.vocab_size()) {
+      ++at;
+      continue;
+    }
+    if (!begins) {
+      return fmt::format("token {} is not in the vocabulary of {}", id, engine.vocab_size());
+    }
+    if (rest[0].count > engine.chunk_tokens()) {
+      return fmt::format(
+          "an image has {} tokens, more than a step of {} may have; start with a larger one: "
+          "--chunk {}",
+          rest[0].count, engine.chunk_tokens(), rest[0].count);
+    }
+    at = rest[0].end();
+    rest = rest.subspan(1);
+  }
+  const bool ends_in_text = request.images.empty() || request.images.back().end() < size;
+  return rest.empty() && ends_in_text ? "" : "an image stands behind the end of the prompt";
 }
 
 // As many draft tokens as each sequence has rows of logits for, and can take back.
@@ -98,10 +136,8 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
                               count, capacity_),
                   count);
   }
-  for (int32_t id : request.prompt) {
-    if (id >= 0 && id < engine_.vocab_size()) continue;
-    return refuse(Refusal::Invalid,
-                  fmt::format("token {} is not in the vocabulary of {}", id, engine_.vocab_size()));
+  if (const std::string why = wrong_images(engine_, request); !why.empty()) {
+    return refuse(Refusal::Invalid, why);
   }
   if (const std::string why = not_for(facts, request.embed); !why.empty()) {
     return refuse(Refusal::Invalid, why);

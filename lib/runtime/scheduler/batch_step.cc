@@ -214,7 +214,7 @@ BatchScheduler::StepItems BatchScheduler::gather() {
     candidates.push_back({turn[i] ? running.to_begin() : 0, running.id, running.begun(),
                           running.blocks, turn[i] && running.in_prompt(),
                           running.begun() - running.computed(), running.request.share.key,
-                          running.request.share.weight});
+                          running.request.share.weight, running.images});
   }
   std::vector<int64_t> shares =
       engine_.plan().facts.encoder

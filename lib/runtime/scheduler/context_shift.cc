@@ -13,7 +13,9 @@
 namespace ktx::runtime {
 
 bool BatchScheduler::may_shift(const Running& running) const {
-  return running.request.shift && running.request.max_tokens >= 0 && !running.request.embed;
+  // What is dropped could be a part of an image.
+  return running.request.shift && running.request.max_tokens >= 0 && !running.request.embed &&
+         running.images.empty();
 }
 
 // Those whose next token has no place any more.

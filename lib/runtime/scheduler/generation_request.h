@@ -27,6 +27,7 @@
 
 #include "lib/runtime/cache/prefix_cache.h"
 #include "lib/runtime/draft/speculation.h"
+#include "lib/runtime/engine/engine.h"
 #include "lib/runtime/lora/lora_choice.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/sampling/token_filter.h"
@@ -108,6 +109,7 @@ struct GenerationOptions {
 
 struct GenerationRequest : GenerationOptions {
   std::vector<int32_t> prompt;
+  std::vector<ImageTokens> images;  // of the prompt, rising: its tokens below 0 are theirs
   // Whose text it is: slots and kept prefixes are found by the same owner alone.
   std::string owner;
   ShareOf share;  // whose part of the batch it takes

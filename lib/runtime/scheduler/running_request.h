@@ -46,6 +46,7 @@ struct BatchScheduler::Running : TextRun {
       : TextRun(std::move(sampler)), id(id), request(std::move(request)) {
     owner = this->request.owner;
     tokens = this->request.prompt;
+    images = this->request.images;
     next_told = std::max<int64_t>(1, this->request.first_prompt_logprobs);
     result.prompt_tokens = static_cast<int64_t>(tokens.size());
   }

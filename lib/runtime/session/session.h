@@ -78,7 +78,7 @@ class Session {
   // At least the last token is computed. `ids` must not be empty.
   Result<Outcome> set_prompt(std::span<const int32_t> ids, const Progress& progress = {});
 
-  // The images of the next prompt, whose tokens are in it; their rows outlive the session.
+  // The images of the next prompt, whose tokens are in it.
   void show_images(std::vector<ImageTokens> images) { text_.images = std::move(images); }
 
   // The tokens that end messages: behind them texts go on otherwise (snapshot_places.h).

@@ -123,11 +123,18 @@ Status check_no_adapters(const Sequence& sequence) {
   return Error{"a text computed with adapters (--lora) cannot be saved to or restored from a file"};
 }
 
+// Their ids are those of this run (images/image_reader.h).
+Status check_no_images(std::span<const int32_t> tokens) {
+  if (std::ranges::none_of(tokens, [](int32_t id) { return id < 0; })) return {};
+  return Error{"a text with images cannot be saved to a file"};
+}
+
 // All but the hash, to `file`, which has write(data, size).
 template <class Target>
 Status write_session(Target& file, Engine& engine, const SavedSession& session,
                      const Sequence& sequence) {
   KTX_TRY(check_no_adapters(sequence));
+  KTX_TRY(check_no_images(session.tokens));
   KTX_ASSERT(sequence.length() <= static_cast<int64_t>(session.tokens.size()));
   const Hash128 plan = engine.plan().identity;
   SessionHeader header = {};

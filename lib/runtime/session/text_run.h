@@ -60,7 +60,7 @@ struct TextRun {
   std::string owner;  // of its drafts (Drafter::begin)
   std::vector<int32_t> tokens;
   std::optional<Sequence> sequence;  // while it has a place; the first tokens are in it
-  std::vector<ImageTokens> images;   // of the text, rising; their rows outlive it
+  std::vector<ImageTokens> images;   // of the text, rising
   std::vector<int64_t> snapshots;    // places that are worth one, rising (snapshot_places.h)
   std::vector<int32_t> step_ids;     // what the pass computes
   int64_t draft_tokens = 0;          // of these, the last ones

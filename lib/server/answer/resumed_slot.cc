@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lib/server/request/sampling_fields.h"
 
 namespace ktx::server {
@@ -17,6 +19,11 @@ ApiStatus read_resumed(const ServerContext& context, const Json& body, const cha
   text = model.scheduler->slot_text(static_cast<int>(slot), context.owner);
   if (text.tokens.empty()) {
     return ApiError{400, fmt::format("slot {} holds no text", slot), "resume_slot", ""};
+  }
+  if (std::ranges::any_of(text.tokens, [](int32_t id) { return id < 0; })) {
+    return ApiError{
+        400, fmt::format("the text of slot {} has images; send its messages again instead", slot),
+        "resume_slot", ""};
   }
   if (body.contains(prompt_field) || fields.n != 1) {
     return ApiError{400,

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -160,6 +161,11 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
   const std::string path = folder_of(context) + "/" + name;
 
   if (action == "save") {
+    const runtime::SlotText text_now = scheduler.slot_text(slot, owner);
+    if (std::ranges::any_of(text_now.tokens, [](int32_t id) { return id < 0; })) {
+      return ApiError{400, fmt::format("the text of slot {} has images, which are not saved", slot),
+                      "id", ""};
+    }
     make_folder(context);
     Status saved;
     int64_t kept = 0;

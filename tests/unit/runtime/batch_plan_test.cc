@@ -13,6 +13,39 @@ TEST(BatchPlan, GivesEverybodyWhoGeneratesItsToken) {
   EXPECT_THAT(plan_step(list, 256, 64), ElementsAre(1, 254, 1));
 }
 
+TEST(BatchPlan, NoImageIsCut) {
+  const ImageTokens images[] = {{10, 20, nullptr}, {40, 30, nullptr}};
+  const auto at = [&](int64_t position, int64_t remaining) {
+    StepCandidate candidate{remaining, 1, position, {}};
+    candidate.images = images;
+    return candidate;
+  };
+  const auto share = [&](int64_t position, int64_t budget) {
+    const StepCandidate list[] = {at(position, 100 - position)};
+    return plan_step(list, budget, 64)[0];
+  };
+  EXPECT_EQ(share(0, 9), 9);
+  EXPECT_EQ(share(0, 10), 10);
+  EXPECT_EQ(share(0, 29), 10);
+  EXPECT_EQ(share(0, 30), 30);
+  EXPECT_EQ(share(20, 10), 10) << "goes on in one";
+  EXPECT_EQ(share(30, 39), 10);
+  EXPECT_EQ(share(30, 40), 40);
+  EXPECT_EQ(share(40, 30), 30);
+  // A quarter of the step is the oldest's: an image is all of it.
+  const StepCandidate two[] = {at(40, 6000), {500, 2, 0, {}}};
+  EXPECT_THAT(plan_step(two, 64, 64), ElementsAre(30, 34));
+  // One that takes the whole step: who generates waits for a step.
+  const StepCandidate busy[] = {{1, 5, 10, {}}, at(40, 60), {1, 6, 10, {}}};
+  EXPECT_THAT(plan_step(busy, 30, 64), ElementsAre(0, 30, 0));
+  EXPECT_THAT(plan_step(busy, 31, 64), ElementsAre(1, 30, 0));
+  EXPECT_THAT(plan_step(busy, 32, 64), ElementsAre(1, 30, 1));
+  // Multiples of 4, but within none.
+  const StepCandidate chunks[] = {at(0, 100)};
+  EXPECT_THAT(plan_step(chunks, 39, 64, 4), ElementsAre(36));
+  EXPECT_THAT(plan_step(chunks, 70, 64, 4), ElementsAre(70)) << "68 is within one";
+}
+
 TEST(BatchPlan, WholeTextsGoTheOldestFirstAsTheyFit) {
   const StepCandidate list[] = {{90, 3, 0, {}}, {60, 1, 0, {}}, {30, 2, 0, {}}};
   EXPECT_THAT(plan_whole_texts(list, 100), ElementsAre(0, 60, 30));

@@ -10,9 +10,10 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kWidth = 2;
-const std::vector<float> kRows = {1, 2, 3, 4, 5, 6, 7, 8};
-const std::vector<ImageTokens> kImages = {
-    {3, 4, kRows}, {7, 1, std::span(kRows).first(2)}, {20, 4, kRows}};
+const auto kRows =
+    std::make_shared<const std::vector<float>>(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+const auto kRow = std::make_shared<const std::vector<float>>(std::vector<float>{1, 2});
+const std::vector<ImageTokens> kImages = {{3, 4, kRows}, {7, 1, kRow}, {20, 4, kRows}};
 
 TEST(ImagesOfPass, APassEndsOutsideOfThem) {
   const auto end = [](int64_t start, int64_t count) {
