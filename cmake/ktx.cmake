@@ -37,8 +37,9 @@ find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp)  # --sandbox; without it that option fails
 pkg_check_modules(URING IMPORTED_TARGET liburing)  # experts from disk; without it threads read them
-find_package(PNG)  # images; without these two such files are refused
+find_package(PNG)  # images; without these three such files are refused
 find_package(JPEG)
+pkg_check_modules(WEBP IMPORTED_TARGET libwebp)
 if(KTX_STATIC)  # from 3.5 on distributions build it with libraries that its package file alone names
   pkg_check_modules(LIBCRYPTO REQUIRED libcrypto)
   foreach(name ${LIBCRYPTO_STATIC_LIBRARIES})
@@ -173,7 +174,7 @@ set(KTX_CONTROL ops ir families input arch rules program plan passes server c_ap
 # those that execute it, and nowhere else; those of threads, where threads are. The rest is taken from that build, as it is;
 # objects of tests, too, but for threads.
 set(KTX_PLAIN_FROM "" CACHE PATH "a build folder with libraries that get no sanitizers, or empty")
-set(KTX_SANITIZED support formats ops text input images rules plan program runtime server)
+set(KTX_SANITIZED support formats ops text input images vision rules plan program runtime server)
 if(KTX_SANITIZE STREQUAL "thread")
   set(KTX_SANITIZED support plan runtime server)
 elseif(KTX_FUZZ)

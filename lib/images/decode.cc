@@ -22,7 +22,7 @@ constexpr Format kFormats[] = {
     {"PNG", "\x89PNG\r\n\x1a\n", decode_png},
     {"JPEG", "\xff\xd8\xff", decode_jpeg},
     {"GIF", "GIF8", nullptr},
-    {"WebP or another RIFF", "RIFF", nullptr},
+    {"WebP", "RIFF", decode_webp},
     {"BMP", "BM", nullptr},
     {"TIFF", "II*", nullptr},
     {"TIFF", "MM", nullptr},
@@ -48,13 +48,13 @@ Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& 
   for (const Format& format : kFormats) {
     if (!text.starts_with(format.magic)) continue;
     if (!format.decode) {
-      return Error{fmt::format("the image is {}; convert it to PNG or JPEG", format.name)};
+      return Error{fmt::format("the image is {}; convert it to PNG, JPEG or WebP", format.name)};
     }
     Result<Decoded> decoded = format.decode(bytes, limits);
     if (!decoded) return Error{fmt::format("{}: {}", format.name, decoded.error().message)};
     return oriented(std::move(decoded->image), decoded->orientation);
   }
-  return Error{"these bytes are no image that is known; PNG and JPEG are"};
+  return Error{"these bytes are no image that is known; PNG, JPEG and WebP are"};
 }
 
 }  // namespace ktx::images

@@ -8,7 +8,7 @@
 //
 // As Pillow converts to RGB: alpha is left out, 16 bits become the upper 8, grey has three equal
 // channels, CMYK is that of Adobe. What EXIF says of the orientation is applied. Profiles of
-// colours are not, and of an animation there is the first picture.
+// colours are not, and of an animated PNG there is the first picture.
 #pragma once
 
 #include <cstddef>

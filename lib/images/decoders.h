@@ -15,6 +15,7 @@ struct Decoded {
 };
 
 Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& limits);
+Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits);
 Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits);
 
 // Of a block of EXIF, from its byte order on; 1 where it does not say or is damaged.

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 namespace ktx {
 namespace {
@@ -126,28 +127,58 @@ Status restrict_files(const SandboxPaths& paths) {
   return status;
 }
 
-Status restrict_calls() {
 #ifdef KTX_SECCOMP
-  const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(seccomp_init(SCMP_ACT_ALLOW),
+namespace {
+
+// `usual` for calls that are not in the list, `listed` for those that are.
+Status filter_calls(std::span<const char* const> calls, uint32_t usual, uint32_t listed) {
+  const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(seccomp_init(usual),
                                                                 seccomp_release);
   if (!filter) return Error{"--sandbox: libseccomp makes no filter on this machine"};
   int error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
-  constexpr const char* kCalls[] = {
-#define KTX_FORBIDDEN_CALL(name) #name,
-#include "lib/support/sandbox_calls.def"
-  };
-  for (const char* name : kCalls) {
+  for (const char* name : calls) {
     const int call = seccomp_syscall_resolve_name(name);
     if (call == __NR_SCMP_ERROR || error != 0) continue;
-    error = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0);
+    error = seccomp_rule_add(filter.get(), listed, call, 0);
   }
   if (error == 0) error = seccomp_load(filter.get());
   if (error == 0) return {};
   return Error{fmt::format("--sandbox: this kernel takes no seccomp filter: {}",
                            std::strerror(error < 0 ? -error : error))};
-#else
-  return Error{"--sandbox: this build is without libseccomp; build ktx where libseccomp-dev is"};
-#endif
 }
+
+}  // namespace
+
+Status restrict_calls() {
+  constexpr const char* kCalls[] = {
+#define KTX_FORBIDDEN_CALL(name) #name,
+#include "lib/support/sandbox_calls.def"
+  };
+  return filter_calls(kCalls, SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(EPERM));
+}
+
+Status restrict_to_computing() {
+  constexpr const char* kCalls[] = {
+#define KTX_COMPUTING_CALL(name) #name,
+#include "lib/support/computing_calls.def"
+  };
+  return filter_calls(kCalls, SCMP_ACT_ERRNO(EPERM), SCMP_ACT_ALLOW);
+}
+#else
+namespace {
+
+Error no_seccomp() {
+  return Error{"--sandbox: this build is without libseccomp; build ktx where libseccomp-dev is"};
+}
+
+}  // namespace
+
+Status restrict_calls() {
+  return no_seccomp();
+}
+Status restrict_to_computing() {
+  return no_seccomp();
+}
+#endif
 
 }  // namespace ktx

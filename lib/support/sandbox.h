@@ -32,4 +32,8 @@ Status restrict_files(const SandboxPaths& paths);
 // mounts, namespaces, kernel modules, BPF or io_uring. Those calls fail with EPERM from here on.
 Status restrict_calls();
 
+// For a process that reads what strangers send and computes: leaves all threads memory, what is
+// open to read and write, and their end. Other calls fail with EPERM. Needs seccomp alone.
+Status restrict_to_computing();
+
 }  // namespace ktx

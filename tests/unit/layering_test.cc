@@ -44,13 +44,14 @@ const std::map<std::string, Names> kMayInclude = {
     {"lib/runtime", {"lib/plan", "kernels", "lib/target"}},
     {"lib/lora", {"lib/input"}},
     {"lib/images", {"lib/plan"}},
-    {"lib/server", {"lib/runtime", "lib/text"}},
-    {"lib/c_api", {"lib/runtime", "lib/text"}},
+    {"lib/vision", {"lib/runtime", "lib/images", "lib/text"}},
+    {"lib/server", {"lib/vision", "lib/runtime", "lib/text"}},
+    {"lib/c_api", {"lib/runtime", "lib/images", "lib/text"}},
     {"tools/ktx-compile",
      {"lib/passes", "lib/rules", "lib/arch", "lib/input", "lib/lora", "lib/text"}},
     {"tools/ktx-pull", {"lib/plan_cache", "lib/input"}},
     {"tools/ktx-run",
-     {"lib/runtime", "lib/server", "lib/lora", "lib/images", "lib/text", "lib/trust",
+     {"lib/runtime", "lib/server", "lib/lora", "lib/images", "lib/vision", "lib/text", "lib/trust",
       "lib/plan_cache", "lib/plan", "lib/target"}},
 };
 

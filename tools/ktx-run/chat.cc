@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "lib/server/filters/reasoning_budget.h"
 #include "lib/support/env.h"
@@ -15,6 +16,7 @@
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/conversation.h"
 #include "tools/ktx-run/expert_record.h"
+#include "tools/ktx-run/image_files.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/line_editor.h"
 #include "tools/ktx-run/loaded_model.h"
@@ -28,8 +30,9 @@ constexpr const char* kBlockMark = "\"\"\"";
 
 class Chat {
  public:
-  Chat(const Options& options, LoadedModel& model, runtime::Session session)
-      : options_(options), model_(model), session_(std::move(session)) {
+  // `viewer`: null where the model takes no images.
+  Chat(const Options& options, LoadedModel& model, vision::Viewer* viewer, runtime::Session session)
+      : options_(options), model_(model), viewer_(viewer), session_(std::move(session)) {
     session_.speculate(model.speculation.get());
     session_.keep_logits(false);
     session_.end_messages_at([&model](int32_t id) { return model.tokenizer.is_eog(id); });
@@ -102,6 +105,7 @@ class Chat {
   }
 
   void reset() {
+    images_.clear();
     conversation_.reset(options_.system);
     session_.truncate(0);
   }
@@ -113,10 +117,12 @@ class Chat {
   }
 
   void answer(const std::string& text) {
-    conversation_.add("user", text);
+    std::vector<runtime::ReadImage> images = std::exchange(images_, {});
+    conversation_.add("user", text, images);
     const Status status = try_answer();
     if (!status) {
       conversation_.take_back();
+      images_ = std::move(images);
       problem(status.error().message);
     }
   }
@@ -137,14 +143,16 @@ class Chat {
     Conversation conversation;  // as it is once the prompt is computed
     size_t dropped = 0;         // messages that it lacks
     std::string text;
-    std::vector<int32_t> ids;
-    int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+    vision::ImagePrompt shown;
+    const std::vector<int32_t>& ids() const { return shown.ids; }
+    int64_t tokens() const { return std::ssize(shown.ids); }
   };
   Status render(Prompt& prompt) const {
     text::MarkedText rendered =
         KTX_TRY(render_chat(model_, prompt.conversation.messages(), options_.template_vars));
-    prompt.ids = encode_chat(model_, rendered, options_.allow_control_tokens);
-    prompt.text = std::move(rendered.text);
+    prompt.text = rendered.text;
+    prompt.shown = KTX_TRY(encode_chat(model_, std::move(rendered), prompt.conversation.messages(),
+                                       options_.allow_control_tokens));
     return {};
   }
   // The conversation itself loses nothing here: a prompt may still be too long, or stopped.
@@ -180,7 +188,7 @@ class Chat {
   std::optional<server::ReasoningBudget> reasoning_budget(const Prompt& prompt) const {
     if (options_.reasoning.budget < 0) return std::nullopt;
     const bool open = form_.tags && text::prompt_opens_reasoning(prompt.text, *form_.tags);
-    auto watch = server::ReasoningWatch::create(model_.tokenizer, form_, prompt.ids, open);
+    auto watch = server::ReasoningWatch::create(model_.tokenizer, form_, prompt.ids(), open);
     if (!watch) return std::nullopt;
     return std::optional<server::ReasoningBudget>(
         std::in_place, model_.tokenizer, std::move(*watch),
@@ -190,7 +198,8 @@ class Chat {
   Status try_answer() {
     const Prompt prompt = KTX_TRY(make_prompt());
     session_.reset_stats();
-    const runtime::Outcome outcome = KTX_TRY(set_prompt_with_progress(session_, prompt.ids));
+    session_.show_images(prompt.shown.images);
+    const runtime::Outcome outcome = KTX_TRY(set_prompt_with_progress(session_, prompt.ids()));
     if (outcome == runtime::Outcome::Stopped) {
       take_interrupt();
       conversation_.take_back();
@@ -204,7 +213,7 @@ class Chat {
                        model_.engine->ctx(), prompt.dropped));
     }
     AnswerView view = form_.harmony
-                          ? AnswerView(server::begin_harmony(model_.tokenizer, prompt.ids, {}))
+                          ? AnswerView(server::begin_harmony(model_.tokenizer, prompt.ids(), {}))
                           : AnswerView(form_.tags, prompt.text);
     std::optional<server::ReasoningBudget> budget = reasoning_budget(prompt);
     AnswerOptions answer_options;
@@ -248,6 +257,7 @@ class Chat {
         {"/reset", {"/clear"}, "", "forget the conversation", &Chat::reset_command},
         {"/drop", {}, "", "forget the oldest question and its answer", &Chat::drop},
         {"/file", {}, "PATH", "send the text of a file as a message", &Chat::file},
+        {"/image", {}, "PATH", "show an image with the next message", &Chat::image},
         {"/save", {}, "PATH", "write the session: conversation and cache", &Chat::save},
         {"/load", {}, "PATH", "go on with a session that /save wrote", &Chat::load},
         {"/stats", {}, "", "speeds of the last answer, and how full the context is", &Chat::stats},
@@ -310,6 +320,19 @@ class Chat {
     answer(*text);
   }
 
+  void image(const std::string& path) {
+    if (viewer_ == nullptr) {
+      return problem(
+          fmt::format("{} reads text only; where there is a projector for it (mmproj), "
+                      "compile it with that: ktx-compile --mmproj FILE",
+                      model_.engine->plan().facts.name));
+    }
+    Result<runtime::ReadImage> seen = viewer_->look_at(path);
+    if (!seen) return problem(seen.error().message);
+    note(fmt::format("{}: {} tokens, shown with the next message", path, seen->tokens));
+    images_.push_back(seen.take());
+  }
+
   // A session file: the conversation as JSON in its note, and what was computed for it.
   void save(const std::string& path) {
     const Status saved = session_.save(path, conversation_.to_json());
@@ -330,8 +353,10 @@ class Chat {
 
   const Options& options_;
   LoadedModel& model_;
+  vision::Viewer* const viewer_;
   runtime::Session session_;
   Conversation conversation_;
+  std::vector<runtime::ReadImage> images_;  // of the next message
   server::ReasoningForm form_;
   bool interactive_ = false;
   bool leaving_ = false;
@@ -355,8 +380,14 @@ int run_chat(const Options& options) {
   if (const Status chosen = choose_template(options.plan, options.chat_template, *model); !chosen) {
     return fail(chosen.error().message);
   }
+  std::unique_ptr<vision::Viewer> viewer;
+  if (model->engine->plan().facts.takes_images) {
+    auto opened = open_viewer(*model, options.plan, options.engine);
+    if (!opened) return fail(opened.error().message);
+    viewer = opened.take();
+  }
   const int status =
-      Chat(options, *model,
+      Chat(options, *model, viewer.get(),
            runtime::Session(*model->engine, sampler.take(), model->engine->own_lora()))
           .run();
   const Status saved = record->save(*model->engine);

@@ -13,9 +13,9 @@ Result<text::MarkedText> render_chat(const LoadedModel& model,
   text::RenderInput input;
   for (const ChatMessage& message : messages) {
     nlohmann::ordered_json content = message.content;
-    if (message.images > 0) {
+    if (!message.images.empty()) {
       content = nlohmann::ordered_json::array();
-      for (size_t i = 0; i < message.images; ++i) content.push_back({{"type", "image"}});
+      for (size_t i = 0; i < message.images.size(); ++i) content.push_back({{"type", "image"}});
       content.push_back({{"type", "text"}, {"text", message.content}});
     }
     input.messages.push_back({{"role", message.role}, {"content", std::move(content)}});
@@ -29,10 +29,16 @@ Result<text::MarkedText> render_chat(const LoadedModel& model,
   return model.chat_template->render_marked(input);
 }
 
-std::vector<int32_t> encode_chat(const LoadedModel& model, const text::MarkedText& prompt,
-                                 bool allow_control_tokens) {
-  return allow_control_tokens ? model.tokenizer.encode_prompt(prompt.text)
-                              : model.tokenizer.encode_prompt(prompt.text, prompt.outside);
+Result<vision::ImagePrompt> encode_chat(const LoadedModel& model, text::MarkedText prompt,
+                                        const std::vector<ChatMessage>& messages,
+                                        bool allow_control_tokens) {
+  if (allow_control_tokens) prompt.outside.clear();
+  std::vector<runtime::ReadImage> images;
+  for (const ChatMessage& message : messages) {
+    images.insert(images.end(), message.images.begin(), message.images.end());
+  }
+  return vision::with_images(model.tokenizer, model.engine->plan().facts.image, std::move(prompt),
+                             images);
 }
 
 }  // namespace ktx::tools

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lib/runtime/images/image_reader.h"
 #include "lib/support/result.h"
+#include "lib/vision/image_prompt.h"
 #include "tools/ktx-run/loaded_model.h"
 
 namespace ktx::tools {
@@ -13,7 +15,7 @@ namespace ktx::tools {
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
-  size_t images = 0;  // before it
+  std::vector<runtime::ReadImage> images = {};  // before it
 };
 
 // The prompt up to where the assistant begins. Fails when the template refuses the conversation;
@@ -24,7 +26,8 @@ Result<text::MarkedText> render_chat(const LoadedModel& model,
                                      const nlohmann::ordered_json& variables);
 // Its tokens: what `messages` hold is text, also where it looks like a control token, unless these
 // are allowed.
-std::vector<int32_t> encode_chat(const LoadedModel& model, const text::MarkedText& prompt,
-                                 bool allow_control_tokens);
+Result<vision::ImagePrompt> encode_chat(const LoadedModel& model, text::MarkedText prompt,
+                                        const std::vector<ChatMessage>& messages,
+                                        bool allow_control_tokens);
 
 }  // namespace ktx::tools

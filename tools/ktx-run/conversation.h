@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lib/support/result.h"
@@ -17,7 +18,10 @@ class Conversation {
 
   // Forgets all; `system` (may be empty) is the first message then.
   void reset(const std::string& system);
-  void add(const char* role, const std::string& content) { messages_.push_back({role, content}); }
+  void add(const char* role, const std::string& content,
+           std::vector<runtime::ReadImage> images = {}) {
+    messages_.push_back({role, content, std::move(images)});
+  }
   void take_back() { messages_.pop_back(); }
 
   // Forgets the oldest question and what was answered to it; system messages stay, and so

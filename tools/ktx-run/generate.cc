@@ -10,7 +10,7 @@
 #include "tools/ktx-run/chat_prompt.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/expert_record.h"
-#include "tools/ktx-run/image_prompt.h"
+#include "tools/ktx-run/image_files.h"
 #include "tools/ktx-run/interrupt.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/report.h"
@@ -30,29 +30,19 @@ Result<std::string> prompt_text(const Options& options) {
   return std::move(input.text);
 }
 
-Result<text::MarkedText> chat_text(const Options& options, const std::string& text,
-                                   const LoadedModel& model) {
+Result<vision::ImagePrompt> read_prompt(const Options& options, const std::string& text,
+                                        const LoadedModel& model,
+                                        const std::vector<runtime::ReadImage>& images) {
+  if (options.prompt_ids) return vision::ImagePrompt{*options.prompt_ids, {}};
+  if (!options.chat) {
+    return vision::with_images(model.tokenizer, model.engine->plan().facts.image, {text, {}},
+                               images);
+  }
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
-  messages.push_back({"user", text, options.images.size()});
-  return render_chat(model, messages, options.template_vars);
-}
-
-Result<std::vector<int32_t>> prompt_ids(const Options& options, const std::string& text,
-                                        const LoadedModel& model) {
-  if (options.prompt_ids) return *options.prompt_ids;
-  if (!options.chat) return model.tokenizer.encode_prompt(text);
-  return encode_chat(model, KTX_TRY(chat_text(options, text, model)), options.allow_control_tokens);
-}
-
-// With images, which `images` keeps.
-Result<ImagePrompt> image_prompt(const Options& options, const std::string& text,
-                                 const LoadedModel& model,
-                                 const std::vector<runtime::ReadImage>& images) {
-  text::MarkedText prompt{text, {}};
-  if (options.chat) prompt = KTX_TRY(chat_text(options, text, model));
-  if (options.allow_control_tokens) prompt.outside.clear();
-  return with_images(model, std::move(prompt), images);
+  messages.push_back({"user", text, images});
+  text::MarkedText prompt = KTX_TRY(render_chat(model, messages, options.template_vars));
+  return encode_chat(model, std::move(prompt), messages, options.allow_control_tokens);
 }
 
 nlohmann::ordered_json to_json(const std::vector<int32_t>& prompt, const Answer& answer,
@@ -98,21 +88,20 @@ Result<bool> generate(const Options& options) {
   if (options.chat) KTX_TRY(choose_template(options.plan, options.chat_template, model));
   for (const std::string& line : model.notes) note(line);
   std::vector<runtime::ReadImage> images;
-  ImagePrompt shown;
-  if (options.images.empty()) {
-    shown.ids = KTX_TRY(prompt_ids(options, text, model));
-  } else {
-    images = KTX_TRY(read_images(options.images, model, options.plan, options.engine));
-    shown = KTX_TRY(image_prompt(options, text, model, images));
-    if (model.speculation) note("--draft is not used: drafts of texts with images are not known");
+  if (!options.images.empty()) {
+    const auto viewer = KTX_TRY(open_viewer(model, options.plan, options.engine));
+    for (const std::string& file : options.images) {
+      images.push_back(KTX_TRY(viewer->look_at(file)));
+    }
   }
+  const vision::ImagePrompt shown = KTX_TRY(read_prompt(options, text, model, images));
   const std::vector<int32_t>& prompt = shown.ids;
   if (prompt.empty()) return Error{"the prompt is empty; the model needs at least one token"};
   runtime::Session session(*model.engine,
                            KTX_TRY(runtime::Sampler::create(sampling_options(options.sampling),
                                                             model.engine->vocab_size())),
                            model.engine->own_lora());
-  session.speculate(images.empty() ? model.speculation.get() : nullptr);
+  session.speculate(model.speculation.get());
   session.show_images(shown.images);
   session.keep_logits(options.json && options.logprobs >= 0);
   catch_interrupts(SecondInterrupt::Ends);

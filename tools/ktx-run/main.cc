@@ -1,4 +1,7 @@
 // ktx-run: maps a plan and runs it.
+#include <string_view>
+
+#include "lib/images/decoder_process.h"
 #include "tools/finish.h"
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/first_compile.h"
@@ -43,6 +46,10 @@ int run(const ktx::tools::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The process that decodes images; this program starts it for itself.
+  if (argc == 2 && std::string_view(argv[1]) == ktx::images::kDecoderCommand) {
+    return ktx::images::serve_decoder();
+  }
   ktx::tools::explain_bus_errors();
   return ktx::tools::run_tool("ktx-run", [&] {
     int status = 2;

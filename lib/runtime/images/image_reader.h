@@ -46,7 +46,6 @@ class ImageReader {
   // One whose rows are kept; nothing: they are not.
   std::optional<ReadImage> find(int32_t id);
   int64_t computed() const { return computed_; }  // images, and not found among the kept ones
-  uint64_t arena_bytes() const { return engine_->memory().arena_bytes; }
 
  private:
   static constexpr uint64_t kKeptBytes = 256 << 20;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/support/temp_dir.h"
 
@@ -127,6 +129,27 @@ TEST(Sandbox, KnowsTheFolderOfALinksFile) {
   std::vector<std::string> folders;
   add_folders_of(models.path("m.gguf"), folders);
   EXPECT_EQ(folders, (std::vector<std::string>{models.path(), blobs.path()}));
+}
+
+TEST(Sandbox, LeavesComputingAlone) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const int status = status_of([&] {
+    if (!restrict_to_computing()) return kNoSandbox;
+    std::vector<char> memory(64 << 20, 'x');
+    if (write(ends[1], memory.data(), 3) != 3) return refused("write", false);
+    if (opens("/dev/null", O_RDONLY)) return refused("open", false);
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0 || errno != EPERM) return refused("socket", false);
+    if (fork() >= 0 || errno != EPERM) return refused("fork", false);
+    if (kill(getppid(), 0) == 0) return refused("kill", false);
+    return 0;
+  });
+  SKIP_WITHOUT_SANDBOX(status);
+  EXPECT_EQ(status, 0);
+  char text[4] = {};
+  EXPECT_EQ(read(ends[0], text, 3), 3);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace

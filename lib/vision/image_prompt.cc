@@ -1,18 +1,13 @@
-#include "tools/ktx-run/image_prompt.h"
+#include "lib/vision/image_prompt.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
-#include "lib/images/decode.h"
-#include "lib/images/patches.h"
-#include "lib/support/mapped_file.h"
-#include "lib/text/text_spans.h"
-
-namespace ktx::tools {
+namespace ktx::vision {
 namespace {
 
 bool is_outside(const text::MarkedText& prompt, size_t at) {
@@ -38,37 +33,12 @@ text::MarkedText part_of(const text::MarkedText& prompt, size_t begin, size_t en
   return part;
 }
 
-Result<runtime::ReadImage> read_image(const std::string& file, runtime::ImageReader& reader) {
-  const MappedFile mapped = KTX_TRY(MappedFile::open(file));
-  const Result<images::Image> image = images::decode_image(mapped.bytes());
-  if (!image) return Error{fmt::format("{}: {}", file, image.error().message)};
-  return reader.read(images::patches_of(*image, reader.facts()));
-}
-
 }  // namespace
 
-Result<std::vector<runtime::ReadImage>> read_images(const std::vector<std::string>& files,
-                                                    const LoadedModel& model,
-                                                    const std::string& plan,
-                                                    const EngineFlags& flags) {
-  if (!model.engine->plan().facts.takes_images) {
-    return Error{fmt::format(
-        "{}: takes no images; compile the model with its projector (--mmproj FILE)", plan)};
-  }
-  runtime::EngineOptions options = engine_options(flags);
-  options.pool = model.engine->pool();
-  // Of the model, which has touched little of it by now.
-  options.reserved_bytes = model.engine->memory().working_bytes();
-  const std::unique_ptr<runtime::ImageReader> reader =
-      KTX_TRY(runtime::ImageReader::open(plan, options));
-  std::vector<runtime::ReadImage> images;
-  for (const std::string& file : files) images.push_back(KTX_TRY(read_image(file, *reader)));
-  return images;
-}
-
-Result<ImagePrompt> with_images(const LoadedModel& model, text::MarkedText prompt,
+Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::ImageFacts& facts,
+                                text::MarkedText prompt,
                                 std::span<const runtime::ReadImage> images) {
-  const plan::ImageFacts& facts = model.engine->plan().facts.image;
+  if (images.empty()) return ImagePrompt{tokenizer.encode_prompt(prompt.text, prompt.outside), {}};
   std::vector<size_t> marks = marks_in(prompt, facts.mark);
   if (marks.empty()) {
     text::MarkedText first;
@@ -93,9 +63,8 @@ Result<ImagePrompt> with_images(const LoadedModel& model, text::MarkedText promp
                 i == 0 ? std::string_view() : std::string_view(facts.behind),
                 last ? std::string_view() : std::string_view(facts.before));
     const std::vector<int32_t> ids =
-        i == 0
-            ? model.tokenizer.encode_prompt(part.text, part.outside)
-            : model.tokenizer.encode(part.text, {.parse_special = true, .outside = part.outside});
+        i == 0 ? tokenizer.encode_prompt(part.text, part.outside)
+               : tokenizer.encode(part.text, {.parse_special = true, .outside = part.outside});
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     if (last) break;
     const runtime::ReadImage& image = images[i];
@@ -106,4 +75,4 @@ Result<ImagePrompt> with_images(const LoadedModel& model, text::MarkedText promp
   return out;
 }
 
-}  // namespace ktx::tools
+}  // namespace ktx::vision
