@@ -14,6 +14,7 @@
 #include "kernels/norm/row_statistics.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
+#include "kernels/rope/rope_grid.h"
 #include "kernels/router/router.h"
 #include "kernels/rows/pool_rows.h"
 #include "kernels/rows/rows.h"
@@ -84,6 +85,9 @@ Result<QuantizeFn> find_quantize(std::string_view family, Isa isa) {
 }
 Result<RopeFn> find_rope(std::string_view family, Isa isa) {
   return find<RopeArgs>(family, isa);
+}
+Result<RopeGridFn> find_rope_grid(std::string_view family, Isa isa) {
+  return find<RopeGridArgs>(family, isa);
 }
 Result<KvStoreFn> find_kv_store(std::string_view family, Isa isa) {
   return find<KvStoreArgs>(family, isa);

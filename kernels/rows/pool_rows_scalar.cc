@@ -1,4 +1,4 @@
-// Means of squares of rows. A tower runs it once an image: the compiler's own loops will do.
+// Squares of rows. A tower runs it once an image: the compiler's own loops will do.
 #include <algorithm>
 
 #include "kernels/rows/pool_rows.h"
@@ -7,18 +7,37 @@ namespace ktx::kernels {
 
 void pool_rows_scalar(const PoolRowsArgs& a);
 
+namespace {
+
+// `visit(row, number)` for each row of the square that begins at row `first`.
+template <class F>
+void for_square(const PoolRowsArgs& a, int64_t first, F&& visit) {
+  for (int64_t number = 0; number < a.attrs.patches(); ++number) {
+    const int64_t line = number / a.attrs.side, column = number % a.attrs.side;
+    visit(a.x + (first + line * a.columns + column) * a.x_stride, number);
+  }
+}
+
+void average(const PoolRowsArgs& a, int64_t first, float* y) {
+  std::fill_n(y, a.width, 0.0F);
+  for_square(a, first, [&](const float* x, int64_t) {
+    for (int64_t i = 0; i < a.width; ++i) y[i] += x[i];
+  });
+  const auto count = static_cast<float>(a.attrs.patches());
+  for (int64_t i = 0; i < a.width; ++i) y[i] /= count;
+}
+
+void unfold(const PoolRowsArgs& a, int64_t first, float* y) {
+  for_square(a, first, [&](const float* x, int64_t number) {
+    for (int64_t i = 0; i < a.width; ++i) y[i * a.attrs.patches() + number] = x[i];
+  });
+}
+
+}  // namespace
+
 void pool_rows_scalar(const PoolRowsArgs& a) {
-  const auto count = static_cast<float>(a.attrs.side * a.attrs.side);
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    float* y = a.y + t * a.y_stride;
-    std::fill_n(y, a.width, 0.0F);
-    for (int64_t line = 0; line < a.attrs.side; ++line) {
-      for (int64_t column = 0; column < a.attrs.side; ++column) {
-        const float* x = a.x + (a.first[t] + line * a.attrs.columns + column) * a.x_stride;
-        for (int64_t i = 0; i < a.width; ++i) y[i] += x[i];
-      }
-    }
-    for (int64_t i = 0; i < a.width; ++i) y[i] /= count;
+    (a.attrs.unfold ? unfold : average)(a, a.first[t], a.y + t * a.y_stride);
   }
 }
 

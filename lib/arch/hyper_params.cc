@@ -67,7 +67,7 @@ class Reader : ParamPart {
     if (family_.has_role(ir::Role::AttentionStreams)) arch::read_streams(*this);
     if (family_.has_role(ir::Role::HeadSources)) arch::read_sources(*this);
     read_biases();
-    if (family_.has_role(ir::Role::Rotary)) {
+    if (family_.has_role(ir::Role::Rotary) || family_.has_role(ir::Role::GridRotary)) {
       arch::read_rope(*this);
     } else {
       for (LayerShape& shape : p_.shapes) shape.rotated = false;

@@ -156,11 +156,19 @@ struct HyperParams {
   bool normed_stream = false;  // the layer adds to what hidden_norm gives
   int64_t draft_vocab = 0;     // logits, where they are not of all tokens
 
-  // Of a tower: the pixels of each side of an image and of its patches, the patches of each side of
-  // a square that becomes one row, and the width of that.
+  // Of a tower: the pixels of each side of an image (at most, where it keeps its shape) and of its
+  // patches, the patches of each side of a square that becomes one row, and the width of that.
   int32_t image_size = 0, patch_size = 0, image_pool = 0;
   int64_t image_width = 0;
-  int32_t patch_columns() const { return image_size / patch_size; }
+  bool image_keeps_shape = false;  // sides are then multiples of a square's
+  bool image_unfold = false;       // PoolRowsAttrs
+  bool image_bias = false;         // of the projector's linears
+  bool grid_rope = false;          // patches are rotated by line and column
+  int32_t patch_columns() const {  // at most
+    if (!image_keeps_shape) return image_size / patch_size;
+    const int64_t square = int64_t{patch_size} * image_pool;
+    return static_cast<int32_t>((image_size + square - 1) / square * image_pool);
+  }
 
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;

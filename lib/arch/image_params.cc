@@ -9,7 +9,6 @@
 namespace ktx::arch {
 namespace {
 
-constexpr int64_t kMaxImageSide = 4096;
 constexpr int32_t kChannels = 3;
 constexpr double kMaxMean = 1e3, kLeastDeviation = 1e-6;
 
@@ -23,13 +22,18 @@ class ImageParams : ParamPart {
     p_.patch_size = small("patch_size", 1, kMaxImageSide);
     p_.image_pool = small("image_pool", 1, kMaxImageSide);
     p_.image_width = in_.integer("projection_dim", 1, kMaxHidden);
-    if (!in_.flag("use_gelu").value_or(false)) {
-      in_.fail("'use_gelu' is not set: other activations of such a tower are not known");
+    p_.image_keeps_shape = family_.tower.keeps_shape;
+    p_.image_unfold = family_.tower.unfold;
+    p_.image_bias = in_.flag("multimodal_projector_bias").value_or(false);
+    const char* const activation = family_.gateless ? "use_gelu" : "use_silu";
+    if (!in_.flag(activation).value_or(false)) {
+      in_.fail(fmt::format("'{}' is not set: other activations of such a tower are not known",
+                           activation));
     }
     check_channels("image_mean", -kMaxMean);
     check_channels("image_std", kLeastDeviation);
     if (p_.image_size == 0 || p_.patch_size == 0 || p_.image_pool == 0) return;
-    if (p_.image_size % p_.patch_size != 0) {
+    if (!p_.image_keeps_shape && p_.image_size % p_.patch_size != 0) {
       return in_.fail(fmt::format("'patch_size' {} does not divide 'image_size' {}", p_.patch_size,
                                   p_.image_size));
     }

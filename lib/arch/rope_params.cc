@@ -28,6 +28,12 @@ class RopePart : ParamPart {
       rope.theta = in_.number("compress_rope_theta", 1, 1e12);
     }
     read_rotary_dim();
+    p_.grid_rope = family_.has_role(ir::Role::GridRotary);
+    if (p_.grid_rope && p_.rotary_dim % 4 != 0) {
+      return in_.fail(fmt::format(
+          "heads of {} elements, expected a multiple of 4: half of the pairs is rotated by line",
+          p_.rotary_dim));
+    }
     const std::string type = in_.text("rope_scaling.rope_type");
     if (type.empty() || type == "default" || type == "none") return;
     if (type == "linear") {

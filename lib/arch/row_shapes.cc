@@ -146,6 +146,11 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       return {p.hidden, p.hidden};
     case Role::ScoreHead:
       return {p.hidden, p.scores};
+    case Role::ImageMergeProj:
+      return {p.hidden * p.image_pool * p.image_pool, p.hidden};
+    case Role::ImageSecondProj:
+      return {p.image_width, p.image_width};
+    case Role::ImageFirstProj:
     case Role::ImageProj:
       return {p.hidden, p.image_width};
     case Role::TextUpProj:
@@ -316,7 +321,7 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
   if (role == Role::AttentionStreams || role == Role::MlpStreams || role == Role::HeadStreams) {
     return streams(role, p);
   }
-  if (role == Role::ImageProjector) return ir::PoolInfo{p.patch_columns(), p.image_pool};
+  if (role == Role::ImageProjector) return ir::PoolInfo{p.image_pool, p.image_unfold};
   if (role == Role::AltUp) return ir::AltUpInfo{p.streams, p.active_stream, p.hidden};
   if (role == Role::AttentionSources || role == Role::MlpSources || role == Role::HeadSources) {
     return ir::SourcesInfo{p.source_block, p.norm_eps, p.hidden};

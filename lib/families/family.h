@@ -80,6 +80,7 @@ enum class When {
   CompressedAll,    // those that read all of them
   ExpertTable,      // layers whose experts go by token id
   NoExpertTable,    // other layers with experts
+  ImageBias,        // towers whose projector's linears have biases
   GivenNorm,        // draft heads that norm the hidden states of their model
 };
 
@@ -171,14 +172,19 @@ struct GgufSign {
 
 // What a family that reads images says of them; more is in the config keys of its GGUF.
 struct TowerForm {
-  const char* name = "";   // the projector type of its GGUFs; empty: the family is no tower
-  const char* model = "";  // the GGUF architecture of the language models that it is for
+  const char* name = "";    // the projector type of its GGUFs; empty: the family is no tower
+  const char* models = "";  // words: the GGUF architectures of the language models that it is for
   const char* resize = "";
+  bool keeps_shape =
+      false;            // an image does; its longest side becomes image_size where it is longer
+  bool unfold = false;  // squares of patches become one by a linear of all their elements
+  bool causal = false;  // tokens of an image see those before them alone, as others do
   // What a chat template writes for an image, and the texts around the image's tokens that take its
-  // place.
+  // place; line_end stands between two lines of them.
   const char* mark = "";
   const char* before = "";
   const char* behind = "";
+  const char* line_end = "";
 };
 
 // Which layers have experts, by which config keys, and how a token chooses some.

@@ -99,7 +99,7 @@ const Family kGemma3Vision = {
     .encoder = true,
     .rows = {kTree, kKeys},
     .tower = {.name = "gemma3",
-              .model = "gemma3",
+              .models = "gemma3",
               .resize = "bilinear",
               .mark = "<start_of_image>",
               .before = "\n\n<start_of_image>",

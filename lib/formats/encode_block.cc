@@ -23,7 +23,8 @@ int steps_of(float value, float step, int low, int high) {
 }
 
 float furthest_from_zero(const float* x, int count) {
-  return *std::max_element(x, x + count, [](float a, float b) { return std::abs(a) < std::abs(b); });
+  return *std::max_element(x, x + count,
+                           [](float a, float b) { return std::abs(a) < std::abs(b); });
 }
 
 // Nibbles, halves of 32.
@@ -135,9 +136,8 @@ void put_scales(const float* scales, const float* mins, BlockQ2_K& block) {
   block.scale = half_of(*std::max_element(scales, scales + 16) / 15);
   block.min = half_of(*std::max_element(mins, mins + 16) / 15);
   for (int g = 0; g < 16; ++g) {
-    block.scales[g] =
-        static_cast<uint8_t>(steps_of(scales[g], half_to_float(block.scale), 0, 15) |
-                             steps_of(mins[g], half_to_float(block.min), 0, 15) << 4);
+    block.scales[g] = static_cast<uint8_t>(steps_of(scales[g], half_to_float(block.scale), 0, 15) |
+                                           steps_of(mins[g], half_to_float(block.min), 0, 15) << 4);
   }
 }
 void put_codes(const uint8_t* stored, BlockQ2_K& block) {

@@ -114,8 +114,8 @@ Sums sums_of(const float* x, const float* l) {
 // The scale at which the error is least, improved by least squares for the levels that it gives.
 template <int kCount>
 Group symmetric_group(const float* x, const Levels& levels) {
-  const float largest = *std::max_element(
-      x, x + kCount, [](float a, float b) { return std::abs(a) < std::abs(b); });
+  const float largest =
+      *std::max_element(x, x + kCount, [](float a, float b) { return std::abs(a) < std::abs(b); });
   Group best;
   float most = 0;  // what the squares are reduced by
   for (const float end : {levels.least(), levels.most()}) {
@@ -281,10 +281,10 @@ Rounding rounding_of(DType dtype) {
       return {{}, convert_row<BlockF16, float_to_half>};
     case DType::BF16:
       return {{}, convert_row<BlockBF16, float_to_bfloat16>};
-#define KTX_ENCODED(id, low, count, table)                                            \
-  case DType::id:                                                                      \
-    return {{low, count, table},                                                      \
-            round_blocks<DType::id, Block##id, BlockElems<DType::id>::kElems,           \
+#define KTX_ENCODED(id, low, count, table)                                    \
+  case DType::id:                                                             \
+    return {{low, count, table},                                              \
+            round_blocks<DType::id, Block##id, BlockElems<DType::id>::kElems, \
                          GroupFacts<DType::id>::kGroup, GroupFacts<DType::id>::kHasMin>};
 #include "lib/formats/encoded_forms.def"
 #undef KTX_ENCODED

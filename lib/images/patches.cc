@@ -1,6 +1,8 @@
 #include "lib/images/patches.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,19 +22,36 @@ Levels levels_of(double mean, double deviation) {
   return levels;
 }
 
+// Squares that cover so many pixels.
+int64_t squares_for(double pixels, int64_t square) {
+  return std::max<int64_t>(1, (static_cast<int64_t>(pixels) + square - 1) / square);
+}
+
 }  // namespace
 
-std::vector<float> patches_of(const Image& image, const plan::ImageFacts& facts) {
-  const Image sized = resized(image, facts.size, facts.size);
+ImageSize size_for(ImageSize image, const plan::ImageFacts& facts) {
+  if (!facts.keeps_shape) return {facts.size, facts.size};
+  const auto most = static_cast<double>(facts.size);
+  const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
+  const double ratio = std::max({height / most, width / most, 1.0});
+  const int64_t square = facts.square();
+  return {squares_for(std::floor(width / ratio), square) * square,
+          squares_for(std::floor(height / ratio), square) * square};
+}
+
+plan::ImagePatches patches_of(const Image& image, const plan::ImageFacts& facts) {
+  const ImageSize size = size_for({image.width, image.height}, facts);
+  const Image sized = resized(image, size.width, size.height, filter_of(facts.resize));
   std::array<Levels, 3> levels;
   for (size_t c = 0; c < 3; ++c) levels[c] = levels_of(facts.mean[c], facts.deviation[c]);
-  std::vector<float> patches(static_cast<size_t>(facts.patches() * facts.patch_floats()));
-  float* to = patches.data();
-  for (int64_t line = 0; line < facts.columns(); ++line) {
-    for (int64_t column = 0; column < facts.columns(); ++column) {
+  plan::ImagePatches patches{size.width / facts.patch, {}};
+  patches.floats.resize(static_cast<size_t>(3 * size.width * size.height));
+  float* to = patches.floats.data();
+  for (int64_t line = 0; line < size.height / facts.patch; ++line) {
+    for (int64_t column = 0; column < patches.columns; ++column) {
       for (size_t c = 0; c < 3; ++c) {
         for (int64_t y = line * facts.patch; y < (line + 1) * facts.patch; ++y) {
-          const uint8_t* from = sized.rgb.data() + 3 * (y * facts.size + column * facts.patch);
+          const uint8_t* from = sized.rgb.data() + 3 * (y * size.width + column * facts.patch);
           for (int64_t x = 0; x < facts.patch; ++x)
             *to++ = levels[c][from[3 * x + static_cast<int64_t>(c)]];
         }

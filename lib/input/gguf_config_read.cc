@@ -235,6 +235,12 @@ std::optional<ConfigScalar> read_mlp_bias(GgufKeys& keys, std::string_view) {
   return keys.any_layer("ffn_up.bias") != nullptr;
 }
 
+// Of what reads images.
+std::optional<ConfigScalar> read_projector_bias(GgufKeys& keys, std::string_view) {
+  if (keys.gguf.tensors().empty()) return std::nullopt;
+  return keys.gguf.find("mm.1.bias") != nullptr;
+}
+
 std::optional<ConfigScalar> read_qk_norm(GgufKeys& keys, std::string_view) {
   if (keys.gguf.tensors().empty()) return std::nullopt;
   return keys.any_layer("attn_q_norm.weight") != nullptr;

@@ -42,9 +42,12 @@ Result<const families::Family*> family_of(const GgufFile& gguf) {
 
 Result<ModelSource> tower_source(GgufFile gguf, const GgufFile& model, DiagSink& diags) {
   const families::Family* const family = KTX_TRY(family_of(gguf));
-  if (model.architecture() != family->tower.model) {
-    return Error{fmt::format("{}: a projector for models of architecture '{}', but {} is of '{}'",
-                             gguf.path(), family->tower.model, model.path(),
+  const std::vector<std::string_view> models = split(family->tower.models, ' ');
+  if (std::ranges::find(models, model.architecture()) == models.end()) {
+    std::vector<std::string> known;
+    for (const std::string_view one : models) known.push_back(fmt::format("'{}'", one));
+    return Error{fmt::format("{}: a projector for models of architecture {}, but {} is of '{}'",
+                             gguf.path(), join(known, " or "), model.path(),
                              printable(model.architecture()))};
   }
   HfConfig config = config_from_gguf(gguf, diags);

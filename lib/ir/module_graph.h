@@ -238,8 +238,8 @@ struct StreamsInfo {
 };
 // As in PoolRowsAttrs.
 struct PoolInfo {
-  int32_t columns = 0;
   int32_t side = 0;
+  bool unfold = false;
 };
 // As in AltUpWeightsAttrs.
 struct AltUpInfo {

@@ -102,7 +102,7 @@ void fields(SourcesInfo& x, F&& f) {
 }
 template <class F>
 void fields(PoolInfo& x, F&& f) {
-  f("columns", x.columns), f("side", x.side);
+  f("side", x.side), f("unfold", x.unfold);
 }
 template <class F>
 void fields(AltUpInfo& x, F&& f) {

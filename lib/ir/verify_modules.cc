@@ -316,10 +316,7 @@ class Verifier {
   void check_pool() {
     const auto* x = expect_info<PoolInfo>();
     if (x == nullptr) return;
-    positive("side", x->side);
-    if (x->columns < 1 || x->columns > kMaxImagePatches || x->columns % x->side != 0) {
-      fail(fmt::format("squares of {} in a grid of {} columns", x->side, x->columns));
-    }
+    if (x->side < 1 || x->side > kMaxImageSide) fail(fmt::format("squares of {}", x->side));
   }
   void check_altup() {
     const auto* x = expect_info<AltUpInfo>();

@@ -51,21 +51,23 @@ std::string fault_of(const LoraPair& pair, const input::GgufFile& gguf, const Pa
   if (first == last) return "no module of the model reads it";
   for (auto use = first; use != last; ++use) {
     if (is_product(use->second)) continue;
-    return fmt::format("it is '{}' of {}, to which no low-rank term is added (linear layers and "
-                       "experts take them)",
-                       use->second.param->name, printable(use->second.module->path));
+    return fmt::format(
+        "it is '{}' of {}, to which no low-rank term is added (linear layers and "
+        "experts take them)",
+        use->second.param->name, printable(use->second.module->path));
   }
   const bool fits = tensor->n_dims <= 3 && pair.a.cols == tensor->shape[0] &&
                     pair.b.rows == tensor->shape[1] && pair.matrices == tensor->shape[2];
   if (!fits) {
     return fmt::format("it is for a tensor of {} x {} x {}, and the model's is {} x {} x {}",
-                       pair.a.cols, pair.b.rows, pair.matrices, tensor->shape[0],
-                       tensor->shape[1], tensor->shape[2]);
+                       pair.a.cols, pair.b.rows, pair.matrices, tensor->shape[0], tensor->shape[1],
+                       tensor->shape[2]);
   }
   if (!can_quantize(tensor->dtype)) {
-    return fmt::format("it is in {}, to which weights cannot be rounded again; compute with the "
-                       "adapter instead (ktx-run --lora)",
-                       name(tensor->dtype));
+    return fmt::format(
+        "it is in {}, to which weights cannot be rounded again; compute with the "
+        "adapter instead (ktx-run --lora)",
+        name(tensor->dtype));
   }
   return "";
 }

@@ -685,16 +685,30 @@ struct SoftcapAttrs {
   }
 };
 
-// For images: a row is a patch, and patches stand row by row in a grid of so many columns. A square
-// of side * side patches becomes one row.
+// For images: a row is a patch, and patches stand line by line in the grid of the pass's image. A
+// square of side * side patches becomes one row: their mean, or, unfolded, all of their elements,
+// those of one channel side by side.
 struct PoolRowsAttrs {
-  int32_t columns = 1;
   int32_t side = 1;
+  int32_t unfold = 0;
+  int64_t patches() const { return int64_t{side} * side; }
   // From the square's first row to its last one.
-  int64_t reach() const { return int64_t{side - 1} * columns + side - 1; }
+  int64_t reach(int64_t columns) const { return (side - 1) * columns + side - 1; }
   template <class F>
   void fields(F&& f) {
-    f("columns", columns), f("side", side);
+    f("side", side), f("unfold", unfold);
+  }
+};
+
+// Patches of an image in the place of tokens: of each head the first half of the pairs turns by the
+// patch's line, the other half by its column. Pairs are as in RopeAttrs, the whole head is rotated.
+struct RopeGridAttrs {
+  int32_t heads = 1;
+  int32_t head_dim = 0;
+  int32_t interleaved = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("heads", heads), f("head_dim", head_dim), f("interleaved", interleaved);
   }
 };
 
@@ -706,7 +720,7 @@ using StepAttrs =
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
                  CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
                  HeadScaleAttrs, AltUpWeightsAttrs, MatchRmsAttrs, GaussianTopKAttrs,
-                 SelectiveScanAttrs, AttendStreamsAttrs, PoolRowsAttrs>;
+                 SelectiveScanAttrs, AttendStreamsAttrs, PoolRowsAttrs, RopeGridAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -88,9 +88,9 @@ Status verify_tower(const PlanFacts& facts, const program::Program& program) {
                              image.patches(), image.patch_floats())};
   }
   const auto& attrs = std::get<PoolRowsAttrs>(pool->attrs);
-  if (attrs.columns == image.columns() && attrs.side == image.pool) return {};
-  return Error{fmt::format("squares of {} in a grid of {} patches, of images with {} and {}",
-                           attrs.side, attrs.columns, image.pool, image.columns())};
+  if (attrs.side == image.pool) return {};
+  return Error{
+      fmt::format("squares of {} patches a side, of images with {}", attrs.side, image.pool)};
 }
 
 // Rows of images are put in where the facts say so.

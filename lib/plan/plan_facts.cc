@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "lib/formats/shape_limits.h"
 #include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"
 
@@ -217,14 +218,15 @@ std::string no_text_reason(const PlanFacts& facts) {
 
 namespace {
 
-// Sizes for which patches and their floats can be counted without care (kMaxImagePatches).
-constexpr int64_t kMaxImageSide = 4096;
-
+// Sides are below kMaxImageSide, so that patches and their floats can be counted without care.
 Json image_json(const ImageFacts& image) {
-  return {{"size", image.size},           {"patch", image.patch},   {"pool", image.pool},
-          {"width", image.width},         {"resize", image.resize}, {"mean", image.mean},
-          {"deviation", image.deviation}, {"mark", image.mark},     {"before", image.before},
-          {"behind", image.behind}};
+  return {{"size", image.size},           {"patch", image.patch},
+          {"pool", image.pool},           {"width", image.width},
+          {"resize", image.resize},       {"mean", image.mean},
+          {"deviation", image.deviation}, {"mark", image.mark},
+          {"before", image.before},       {"behind", image.behind},
+          {"line_end", image.line_end},   {"keeps_shape", image.keeps_shape},
+          {"causal", image.causal}};
 }
 
 void read_image(Fields& in, ImageFacts& image) {
@@ -232,16 +234,20 @@ void read_image(Fields& in, ImageFacts& image) {
   in.integer("patch", image.patch, 1, kMaxImageSide);
   in.integer("pool", image.pool, 1, kMaxImageSide);
   in.integer("width", image.width, 1, int64_t{1} << 20);
-  in.one_of("resize", image.resize, {"bilinear"});
+  in.one_of("resize", image.resize, {"bilinear", "bicubic"});
+  in.boolean("keeps_shape", image.keeps_shape);
+  in.boolean("causal", image.causal);
   in.numbers("mean", image.mean);
   in.numbers("deviation", image.deviation);
   in.text("mark", image.mark);
   in.text("before", image.before);
   in.text("behind", image.behind);
+  in.text("line_end", image.line_end);
 }
 
 Status check_image(const ImageFacts& image) {
-  const bool squares = image.patch > 0 && image.size % image.patch == 0 && image.pool > 0 &&
+  const bool squares = image.patch > 0 && image.pool > 0 &&
+                       (image.keeps_shape || image.size % image.patch == 0) &&
                        image.columns() % image.pool == 0;
   if (!squares) {
     return Error{fmt::format("an image of {} pixels a side with patches of {} and squares of {}",

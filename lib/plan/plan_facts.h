@@ -30,17 +30,32 @@ struct ImageFacts {
   int64_t patch = 0;   // pixels of each side of a patch, a row that the tower reads
   int64_t pool = 0;    // patches of each side of a square that becomes a token
   int64_t width = 0;   // of such a token's row
-  std::string resize;  // how it is brought there: "bilinear"
+  std::string resize;  // how it is brought there: "bilinear" or "bicubic"
+  // An image keeps its shape: `size` is the most that a side may have, sides are multiples of a
+  // square's, and the numbers of patches and tokens below are those of the largest image.
+  bool keeps_shape = false;
+  bool causal = false;                 // its tokens see those before them alone, as others do
   std::vector<float> mean, deviation;  // by channel: (value / 255 - mean) / deviation
   // What stands for an image in a chat template's text, and what takes its place: texts around its
   // tokens, of which control tokens are such.
   std::string mark, before, behind;
+  std::string line_end;  // likewise, between two lines of its tokens
   bool operator==(const ImageFacts&) const = default;
 
-  int64_t columns() const { return patch > 0 ? size / patch : 0; }
+  int64_t square() const { return patch * pool; }  // pixels of each side
+  int64_t columns() const {
+    if (patch <= 0 || pool <= 0) return 0;
+    return keeps_shape ? (size + square() - 1) / square() * pool : size / patch;
+  }
   int64_t patches() const { return columns() * columns(); }
   int64_t tokens() const { return pool > 0 ? patches() / (pool * pool) : 0; }
   int64_t patch_floats() const { return 3 * patch * patch; }
+};
+
+// An image as a tower reads it: a grid of patches, line by line.
+struct ImagePatches {
+  int64_t columns = 0;        // patches of a line, a multiple of ImageFacts::pool, as are the lines
+  std::vector<float> floats;  // ImageFacts::patch_floats() each
 };
 
 // Facts about the model, and the defaults that the compiler's options set.

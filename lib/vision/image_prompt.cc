@@ -7,6 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "lib/runtime/images/image_tokens.h"
+#include "lib/text/text_spans.h"
+
 namespace ktx::vision {
 namespace {
 
@@ -54,6 +57,7 @@ Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::Im
                     "not at all",
                     facts.mark, marks.size(), images.size())};
   }
+  const std::vector<int32_t> line_end = tokenizer.encode(facts.line_end, {.parse_special = true});
   ImagePrompt out;
   size_t at = 0;
   for (size_t i = 0; i <= marks.size(); ++i) {
@@ -67,9 +71,7 @@ Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::Im
                : tokenizer.encode(part.text, {.parse_special = true, .outside = part.outside});
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     if (last) break;
-    const runtime::ReadImage& image = images[i];
-    out.images.push_back({std::ssize(out.ids), image.tokens, image.rows});
-    out.ids.insert(out.ids.end(), static_cast<size_t>(image.tokens), image.id);
+    runtime::add_image(images[i], facts, line_end, out.ids, out.images);
     at = marks[i] + facts.mark.size();
   }
   return out;

@@ -19,8 +19,7 @@ Result<std::unique_ptr<Viewer>> Viewer::open(const std::string& plan,
         "{}: takes no images; compile the model with its projector (--mmproj FILE)", plan)};
   }
   // The model has touched little of its memory by now.
-  const plan::MemoryEstimate& taken = model.memory();
-  options.reserved_bytes = taken.arena_bytes + taken.kv_bytes + taken.state_bytes;
+  options.reserved_bytes = model.memory().working_bytes();
   std::unique_ptr<runtime::ImageReader> reader =
       KTX_TRY(runtime::ImageReader::open(plan, std::move(options)));
   return std::unique_ptr<Viewer>(new Viewer(std::move(reader), std::move(decoder)));
@@ -50,7 +49,7 @@ Result<runtime::ReadImage> Viewer::look(std::span<const std::byte> file, const s
     ++figures_.refused;
     return image.error();
   }
-  const std::vector<float> patches = images::patches_of(*image, facts());
+  const plan::ImagePatches patches = images::patches_of(*image, facts());
   Result<runtime::ReadImage> read = Error{"not read"};
   int64_t computed = 0;
   {

@@ -5,13 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,6 +19,7 @@
 #include "lib/runtime/session/session.h"
 #include "lib/target/isa.h"
 #include "tests/support/draft_plans.h"
+#include "tests/support/image_rows.h"
 #include "tests/support/image_samples.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
@@ -66,28 +65,6 @@ const Tower kTowers[] = {
 
 void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
-}
-
-// "rows 0.5 ..." by its first word.
-std::map<std::string, std::vector<double>> expected(const char* name) {
-  std::ifstream in(fmt::format("{}/tests/models/images/{}.txt", source_dir(), name));
-  std::map<std::string, std::vector<double>> lists;
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string key;
-    words >> key;
-    for (double value = 0; words >> value;) lists[key].push_back(value);
-  }
-  return lists;
-}
-
-void expect_near(std::span<const float> got, const std::vector<double>& wanted, size_t every) {
-  ASSERT_EQ((got.size() + every - 1) / every, wanted.size());
-  double most = 0;
-  for (const double value : wanted) most = std::max(most, std::abs(value));
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    ASSERT_NEAR(got[i * every], wanted[i], 1e-4 * most) << i;
-  }
 }
 
 class Images : public ::testing::Test {
@@ -159,7 +136,7 @@ TEST_F(Images, RowsAndAnswersAreThoseOfTransformers) {
     SCOPED_TRACE(tower.name);
     compile(tower.options);
     if (HasFatalFailure()) return;
-    auto wanted = expected(tower.name);
+    auto wanted = expected_rows(tower.name);
     for (const Isa isa : usable_isas()) {
       EngineOptions options;
       options.isa = isa;
@@ -307,8 +284,9 @@ TEST_F(Images, ProjectorsThatDoNotFitAreRefused) {
       {{.width = 128},
        "rows have 128 elements (projection_dim), those of the model's embedding 256"},
       {{.image = 54, .patch = 6, .pool = 1}, "an image has 81 tokens, more than the window of 64"},
-      {{.projector = "pixtral"},
-       "key 'clip.projector_type' is 'pixtral': no such projector is known"},
+      {{.projector = "llava"},
+       "key 'clip.projector_type' is 'llava': no such projector is known; known are gemma3, pixtral"},
+      {{.projector = "pixtral"}, "a projector for models of architecture 'mistral3' or 'llama'"},
       {without("v.blk.1.attn_k.weight"), "tensor 'v.blk.1.attn_k.weight'"},
       {without("mm.soft_emb_norm.weight"), "tensor 'mm.soft_emb_norm.weight'"},
       {shape("v.patch_embd.weight", 2, 4), "tensor 'v.patch_embd.weight'"},

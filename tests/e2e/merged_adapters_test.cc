@@ -1,6 +1,6 @@
 // Adapters merged into a plan's weights (ktx-compile --merge): the GGUF that comes out of the plan
-// has W + scale * alpha / rank * B A of each tensor, as near as its format can, and every other byte
-// of the model.
+// has W + scale * alpha / rank * B A of each tensor, as near as its format can, and every other
+// byte of the model.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,7 +81,10 @@ class MergedAdapters : public ::testing::TestWithParam<MergedModel> {
   }
   Finished compile(const std::string& model, const std::string& plan,
                    const std::vector<std::string>& more) const {
-    std::vector<std::string> line = {ktx_compile(), model, "-o", plan,
+    std::vector<std::string> line = {ktx_compile(),
+                                     model,
+                                     "-o",
+                                     plan,
                                      source_dir() + "/rules/" + GetParam().rules,
                                      "--target=" + source_dir() + "/targets/h200.yaml"};
     line.insert(line.end(), more.begin(), more.end());

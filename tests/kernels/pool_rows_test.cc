@@ -1,41 +1,107 @@
-// Means of squares of rows, against double.
+// Ops of towers: squares of rows, and rotary positions of patches.
 #include "kernels/rows/pool_rows.h"
+
+#include <complex>
+#include <functional>
+#include <numeric>
+#include <span>
+
+#include "kernels/rope/rope_grid.h"
 
 #include "tests/kernels/kernel_cases.h"
 
 namespace ktx::kernels {
 namespace {
 
-TEST(PoolRows, AreMeansOfSquares) {
+struct Grid {
+  int columns, lines, side, width;
+};
+const Grid kGrids[] = {{6, 6, 2, 5}, {6, 3, 3, 1}, {4, 2, 1, 33}, {4, 8, 4, 7}};
+
+// `compare` sees each row y, made of the square that begins at row `first` of x.
+void for_rows(int32_t unfold,
+              const std::function<void(const Grid&, std::span<const float> x, int64_t first,
+                                       std::span<const float> y)>& compare) {
   Random random(7);
   const PoolRowsFn run = *find_pool_rows("pool_rows", Isa::Scalar);
-  for (const auto& [columns, side, width] :
-       {std::tuple{6, 2, 5}, {6, 3, 1}, {4, 1, 33}, {4, 4, 7}}) {
-    const std::vector<float> x = random.normals(int64_t{columns} * columns * width, 3);
+  for (const Grid& g : kGrids) {
+    const std::vector<float> x = random.normals(int64_t{g.columns} * g.lines * g.width, 3);
     std::vector<int32_t> first;
-    for (int line = 0; line < columns; line += side) {
-      for (int column = 0; column < columns; column += side)
-        first.push_back(line * columns + column);
+    for (int line = 0; line < g.lines; line += g.side) {
+      for (int column = 0; column < g.columns; column += g.side)
+        first.push_back(line * g.columns + column);
     }
+    const int64_t width = int64_t{g.width} * (unfold ? g.side * g.side : 1);
     std::vector<float> y(first.size() * static_cast<size_t>(width) + 1, -7);
     PoolRowsArgs a;
-    a.x = x.data(), a.x_stride = width;
-    a.y = y.data(), a.y_stride = a.width = width;
-    a.first = first.data();
-    a.attrs = {columns, side};
+    a.x = x.data(), a.x_stride = a.width = g.width;
+    a.y = y.data(), a.y_stride = width;
+    a.first = first.data(), a.columns = g.columns;
+    a.attrs = {g.side, unfold};
     a.token_end = std::ssize(first);
     run(a);
     EXPECT_EQ(y.back(), -7);
     for (size_t row = 0; row < first.size(); ++row) {
-      for (int i = 0; i < width; ++i) {
-        double sum = 0;
-        for (int dy = 0; dy < side; ++dy) {
-          for (int dx = 0; dx < side; ++dx) {
-            sum += x[static_cast<size_t>((first[row] + dy * columns + dx) * width + i)];
-          }
+      compare(g, x, first[row], std::span(y).subspan(row * static_cast<size_t>(width), width));
+    }
+  }
+}
+
+float element(const Grid& g, std::span<const float> x, int64_t first, int dy, int dx, int i) {
+  return x[static_cast<size_t>((first + dy * g.columns + dx) * g.width + i)];
+}
+
+TEST(PoolRows, AreMeansOfSquares) {
+  for_rows(0, [](const Grid& g, auto x, int64_t first, auto y) {
+    for (int i = 0; i < g.width; ++i) {
+      double sum = 0;
+      for (int dy = 0; dy < g.side; ++dy) {
+        for (int dx = 0; dx < g.side; ++dx) sum += element(g, x, first, dy, dx, i);
+      }
+      EXPECT_NEAR(y[static_cast<size_t>(i)], sum / (g.side * g.side), 1e-5);
+    }
+  });
+}
+
+TEST(PoolRows, UnfoldedHaveAllElementsOfAChannelSideBySide) {
+  for_rows(1, [](const Grid& g, auto x, int64_t first, auto y) {
+    size_t at = 0;
+    for (int i = 0; i < g.width; ++i) {
+      for (int dy = 0; dy < g.side; ++dy) {
+        for (int dx = 0; dx < g.side; ++dx) EXPECT_EQ(y[at++], element(g, x, first, dy, dx, i));
+      }
+    }
+  });
+}
+
+// Against complex numbers: a pair is one, which a turn multiplies.
+TEST(RopeGrid, TurnsHalfOfThePairsByLineAndHalfByColumn) {
+  Random random(8);
+  constexpr int kHeads = 3, kDim = 8, kColumns = 5, kPatches = 20;
+  const std::vector<float> inv_freq = {1, 0.3f, 0.7f, 0.01f};
+  for (const int32_t interleaved : {0, 1}) {
+    const std::vector<float> x = random.normals(int64_t{kPatches} * kHeads * kDim, 2);
+    std::vector<float> y = x;
+    std::vector<int32_t> position(kPatches);
+    std::iota(position.begin(), position.end(), 0);
+    RopeGridArgs a;
+    a.y = y.data(), a.y_stride = kHeads * kDim;
+    a.inv_freq = inv_freq.data(), a.position = position.data(), a.columns = kColumns;
+    a.attrs = {kHeads, kDim, interleaved};
+    a.token_end = kPatches;
+    (*find_rope_grid("rope_grid", Isa::Scalar))(a);
+    for (int patch = 0; patch < kPatches; ++patch) {
+      for (int head = 0; head < kHeads; ++head) {
+        for (int pair = 0; pair < kDim / 2; ++pair) {
+          const size_t row = static_cast<size_t>((patch * kHeads + head) * kDim);
+          const size_t one = row + static_cast<size_t>(interleaved ? 2 * pair : pair);
+          const size_t two = interleaved ? one + 1 : one + kDim / 2;
+          const int turns = pair < kDim / 4 ? patch / kColumns : patch % kColumns;
+          const auto turned = std::complex<double>(x[one], x[two]) *
+                              std::polar(1.0, double{inv_freq[static_cast<size_t>(pair)]} * turns);
+          EXPECT_NEAR(y[one], turned.real(), 1e-5);
+          EXPECT_NEAR(y[two], turned.imag(), 1e-5);
         }
-        EXPECT_NEAR(y[row * static_cast<size_t>(width) + static_cast<size_t>(i)],
-                    sum / (side * side), 1e-5);
       }
     }
   }

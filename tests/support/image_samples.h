@@ -1,9 +1,11 @@
-// Small files of images.
+// Small files of images, and patterns.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "lib/images/image.h"
 
 namespace ktx::testing {
 
@@ -90,5 +92,18 @@ inline const ImageSample kImageSamples[] = {
      "UklGRp4AAABXRUJQVlA4WAoAAAAIAAAABQAAAwAAVlA4IF4AAADwAQCdASoGAAQAAMASJbACdAE0+8H3+gAA/v"
      "7B9v/0FVeqdOOREo9exgi8z/5FZXJ5s5qnyztYL5/tnSnfz5n/3/4D/Cd+fth1R//0Jr7v/wRW/4N2P/eTL1+0"
      "ssAARVhJRhoAAABNTQAqAAAACAABARIAAwAAAAEABgAAAAAAAA=="}};
+
+// An image of any size; make_image_rows.py makes the same.
+inline images::Image image_pattern(int64_t width, int64_t height) {
+  images::Image image{width, height, {}};
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      for (int64_t c = 0; c < 3; ++c) {
+        image.rgb.push_back(static_cast<uint8_t>(x * x * 3 + y * 7 * (c + 1) + x * y + 31 * c));
+      }
+    }
+  }
+  return image;
+}
 
 }  // namespace ktx::testing

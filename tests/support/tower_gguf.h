@@ -1,5 +1,5 @@
-// A GGUF that reads images for a model (Gemma 3's projector), as converters write it, with random
-// weights by which every part shows in the rows.
+// A GGUF that reads images for a model (the projectors of Gemma 3 and of Mistral 3), as converters
+// write it, with random weights by which every part shows in the rows.
 //
 //   KTX_TRY(write_tower(dir.path("mmproj.gguf"), {.width = 256}));
 //
@@ -27,8 +27,9 @@ struct TowerOptions {
   int64_t hidden = 40, heads = 4, inner = 56, layers = 3;
   int64_t width = 256;  // of the rows
   uint64_t seed = 1;
-  std::string projector = "gemma3";
-  bool old_names = false;  // of the feed-forward part, the other way round
+  std::string projector = "gemma3";  // or "pixtral"
+  bool old_names = false;            // of Gemma's feed-forward part, the other way round
+  bool biased = false;               // linears of Pixtral's projector
   // Of keys and tensors.
   std::function<bool(const std::string& name)> leaves_out = nullptr;
   std::function<void(const std::string& name, std::vector<int64_t>& shape)> edit_shape = nullptr;
@@ -44,7 +45,6 @@ class TowerWriter {
     writer_.add_string("general.type", "mmproj");
     writer_.add_string("clip.projector_type", o_.projector);
     writer_.add_bool("clip.has_vision_encoder", true);
-    writer_.add_bool("clip.use_gelu", true);
     u32("projection_dim", o_.width);
     u32("image_size", o_.image);
     u32("patch_size", o_.patch);
@@ -52,24 +52,57 @@ class TowerWriter {
     u32("feed_forward_length", o_.inner);
     u32("block_count", o_.layers);
     u32("attention.head_count", o_.heads);
-    u32("projector.scale_factor", o_.pool);
-    writer_.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-6f);
     if (!left_out("image_mean")) {
       writer_.add_f32s("clip.vision.image_mean", std::vector<float>{0.5f, 0.45f, 0.4f});
     }
     writer_.add_f32s("clip.vision.image_std", std::vector<float>{0.5f, 0.25f, 0.3f});
+    o_.projector == "pixtral" ? add_pixtral() : add_gemma();
+    return writer_.write(path);
+  }
+
+ private:
+  void add_gemma() {
+    writer_.add_bool("clip.use_gelu", true);
+    u32("projector.scale_factor", o_.pool);
+    writer_.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-6f);
     const int64_t columns = o_.image / o_.patch;
-    matrix("v.patch_embd.weight", {o_.patch, o_.patch, 3, o_.hidden}, 3 * o_.patch * o_.patch);
+    add_patches();
     vector("v.patch_embd.bias", o_.hidden, 0, 0.3);
     matrix("v.position_embd.weight", {o_.hidden, columns * columns}, 1);
     for (int64_t layer = 0; layer < o_.layers; ++layer) add_layer(fmt::format("v.blk.{}.", layer));
     norm("v.post_ln.");
     vector("mm.soft_emb_norm.weight", o_.hidden, 1, 0.3);
     matrix("mm.input_projection.weight", {o_.width, o_.hidden}, o_.hidden);
-    return writer_.write(path);
   }
-
- private:
+  void add_pixtral() {
+    writer_.add_bool("clip.use_silu", true);
+    u32("spatial_merge_size", o_.pool);
+    writer_.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-5f);
+    add_patches();
+    vector("v.token_embd.img_break", o_.width, 0, 0.3);
+    vector("v.pre_ln.weight", o_.hidden, 1, 0.5);
+    for (int64_t i = 0; i < o_.layers; ++i) {
+      const std::string layer = fmt::format("v.blk.{}.", i);
+      vector(layer + "ln1.weight", o_.hidden, 1, 0.5);
+      for (const char* part : {"attn_q.", "attn_k.", "attn_v.", "attn_out."}) {
+        matrix(layer + part + "weight", {o_.hidden, o_.hidden}, o_.hidden);
+      }
+      vector(layer + "ln2.weight", o_.hidden, 1, 0.5);
+      matrix(layer + "ffn_gate.weight", {o_.hidden, o_.inner}, o_.hidden);
+      matrix(layer + "ffn_up.weight", {o_.hidden, o_.inner}, o_.hidden);
+      matrix(layer + "ffn_down.weight", {o_.inner, o_.hidden}, o_.inner);
+    }
+    vector("mm.input_norm.weight", o_.hidden, 1, 0.5);
+    const int64_t square = o_.hidden * o_.pool * o_.pool;
+    matrix("mm.patch_merger.weight", {square, o_.hidden}, square);
+    for (const auto& [name, in] : {std::pair{"mm.1.", o_.hidden}, {"mm.2.", o_.width}}) {
+      matrix(std::string(name) + "weight", {in, o_.width}, in);
+      if (o_.biased) vector(std::string(name) + "bias", o_.width, 0, 0.3);
+    }
+  }
+  void add_patches() {
+    matrix("v.patch_embd.weight", {o_.patch, o_.patch, 3, o_.hidden}, 3 * o_.patch * o_.patch);
+  }
   void add_layer(const std::string& layer) {
     norm(layer + "ln1.");
     for (const char* part : {"attn_q.", "attn_k.", "attn_v.", "attn_out."}) {

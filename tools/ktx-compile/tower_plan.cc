@@ -45,10 +45,26 @@ plan::ImageFacts image_facts(const input::HfConfig& config) {
   image.mean = numbers("image_mean");
   image.deviation = numbers("image_std");
   image.resize = form.resize;
+  image.keeps_shape = form.keeps_shape;
+  image.causal = form.causal;
   image.mark = form.mark;
   image.before = form.before;
   image.behind = form.behind;
+  image.line_end = form.line_end;
   return image;
+}
+
+// What stands between the lines of an image is a token of the model.
+Status check_line_end(const std::string& file, const plan::ImageFacts& image,
+                      const text::TokenizerData& tokenizer) {
+  if (image.line_end.empty()) return {};
+  for (size_t id = 0; id < tokenizer.tokens.size(); ++id) {
+    if (tokenizer.tokens[id] == image.line_end) return {};
+  }
+  return Error{fmt::format(
+      "{}: the model has no token '{}', which stands between the lines of an image; is it the "
+      "projector of another model?",
+      file, image.line_end)};
 }
 
 // The rows fit the model, and layers with a window see all of an image.
@@ -60,6 +76,7 @@ Status check_model(const std::string& file, const plan::ImageFacts& image,
         "the projector of another model?",
         file, image.width, model.facts.hidden)};
   }
+  if (image.causal) return {};
   for (const ir::Module& module : model.modules) {
     const auto* attention = std::get_if<ir::AttentionInfo>(&module.info);
     if (!attention || attention->window == 0 || attention->window >= image.tokens()) continue;
@@ -95,6 +112,7 @@ Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
   state.config = &made->source->config;
   made->image = image_facts(made->source->config);
   KTX_TRY(check_model(options.mmproj, made->image, model_state.modules));
+  KTX_TRY(check_line_end(options.mmproj, made->image, model.tokenizer));
   Options own = options;
   own.vram_bytes = 0;
   own.kv_budget_bytes = 0;
@@ -165,9 +183,9 @@ Result<std::string> estimate_tower(const Options& options, const input::ModelSou
   if (!passed) return first_error(made->sink, kWhose, passed.error().message);
   hand_on_warnings(made->sink, kWhose, *model_state.diags);
   const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
-  return fmt::format("\nprojector ({}); an image is {} tokens, made of {} patches\n{}",
-                     options.mmproj, made->image.tokens(), made->image.patches(),
-                     passes::estimate_table(estimate));
+  return fmt::format("\nprojector ({}); an image is {}{} tokens, made of {} patches\n{}",
+                     options.mmproj, made->image.keeps_shape ? "at most " : "",
+                     made->image.tokens(), made->image.patches(), passes::estimate_table(estimate));
 }
 
 }  // namespace ktx::tools

@@ -138,11 +138,10 @@ void check_gather_rows(OpCheck& s) {
 void check_pool_rows(OpCheck& s) {
   const auto& a = s.attrs<PoolRowsAttrs>();
   const OpOperand& x = s.in(0);
-  if (s.in_range("columns", a.columns, 1, kMaxImagePatches)) {
-    s.in_range("side", a.side, 1, a.columns);
-  }
+  s.in_range("unfold", a.unfold, 0, 1);
   s.shape("x", x, ValueType::F32, x.width);
-  s.shape("y", s.out(0), ValueType::F32, x.width, RowKind::Output);
+  if (!s.in_range("side", a.side, 1, kMaxImageSide)) return;
+  s.shape("y", s.out(0), ValueType::F32, x.width * (a.unfold ? a.patches() : 1), RowKind::Output);
 }
 
 void check_given_rows(OpCheck& s) {

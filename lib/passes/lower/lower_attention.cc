@@ -28,6 +28,12 @@ Status Lowering::rope(const Module& attention, View in, View out, RopeAttrs attr
                       std::optional<bool> interleaved) {
   const Module* module = KTX_TRY(rotary_of(attention));
   const ir::RotaryInfo* rotary = KTX_TRY(info_of<ir::RotaryInfo>(*module));
+  if (module->role == Role::GridRotary) {
+    emit(attention, StepOp::RopeGrid, {in}, {out},
+         {inv_freq_blob(*module, *rotary, attention.decision.device)},
+         RopeGridAttrs{attrs.heads, attrs.head_dim, rotary->interleaved});
+    return {};
+  }
   attrs.rotary_dim = rotary->rotary_dim;
   attrs.interleaved = interleaved.value_or(rotary->interleaved);
   attrs.mscale = rotary->mscale;

@@ -2,8 +2,10 @@
 // model: the rows of an image take the place of its tokens' embeddings.
 //
 //   given = [patch]                            x = matmul(given) + position
-//   ... layers ...                             n = layer_norm(x)     p = pool_rows(n)
+//   ... layers ...                             n = norm(x)           p = pool_rows(n)
 //   r = rms_norm(p)                            rows = r . projection
+//
+// or, where squares are unfolded, rows = second(gelu(first(merge(p)))).
 #include <fmt/format.h>
 
 #include "lib/passes/lower/lowering.h"
@@ -26,14 +28,17 @@ Status Lowering::lower_patches(const Module& patches) {
 // The stream to rows of the language model.
 Status Lowering::lower_image_rows(const Module& model, const Module& projector) {
   const View normed = value("image", x_.width);
-  KTX_TRY(norm(*KTX_TRY(child(model, Role::FinalNorm)), x_, normed));
+  const Module* own = modules_.child(projector, Role::ImageInputNorm);
+  KTX_TRY(norm(own ? *own : *KTX_TRY(child(model, Role::FinalNorm)), x_, normed));
   const ir::PoolInfo* pool = KTX_TRY(info_of<ir::PoolInfo>(projector));
-  const View last = value("last", x_.width, ValueType::F32, RowKind::Output);
-  emit(projector, StepOp::PoolRows, {normed}, {last}, {}, PoolRowsAttrs{pool->columns, pool->side});
+  const PoolRowsAttrs attrs{pool->side, pool->unfold};
+  const View last = output_rows("last", x_.width * (pool->unfold ? attrs.patches() : 1));
+  emit(projector, StepOp::PoolRows, {normed}, {last}, {}, attrs);
+  if (pool->unfold) return lower_merged_rows(projector, last);
   KTX_TRY(optional_norm(projector, Role::ImageNorm, last));
   const Module& product = *KTX_TRY(child(projector, Role::ImageProj));
   const ir::LinearInfo* linear = KTX_TRY(info_of<ir::LinearInfo>(product));
-  const View rows = value("image_rows", linear->out, ValueType::F32, RowKind::Output);
+  const View rows = output_rows("image_rows", linear->out);
   const BlobId weight = KTX_TRY(blob(product, "transposed"));
   emit(product, StepOp::MatmulHeads, {last, View{}}, {rows}, {weight},
        MatmulHeadsAttrs{.heads = 1,
@@ -43,6 +48,22 @@ Status Lowering::lower_image_rows(const Module& model, const Module& projector) 
                         .x_stride = static_cast<int32_t>(linear->in),
                         .y_stride = static_cast<int32_t>(linear->out)});
   return {};
+}
+
+// `squares`: all elements of each square of patches.
+Status Lowering::lower_merged_rows(const Module& projector, View squares) {
+  const Module& merge =
+      *KTX_TRY(child(*KTX_TRY(child(projector, Role::ImageMerger)), Role::ImageMergeProj));
+  const View merged = output_rows("merged", x_.width);
+  KTX_TRY(matmul(merge, squares, merged));
+  const Module& first = *KTX_TRY(child(projector, Role::ImageFirstProj));
+  const int64_t width = KTX_TRY(info_of<ir::LinearInfo>(first))->out;
+  const View wide = output_rows("image_wide", width);
+  KTX_TRY(matmul(first, merged, wide));
+  emit(first, StepOp::Activate, {wide}, {wide}, {},
+       ActivateAttrs{static_cast<int32_t>(UnitFunction::GeluErf)});
+  return matmul(*KTX_TRY(child(projector, Role::ImageSecondProj)), wide,
+                output_rows("image_rows", width));
 }
 
 // What stands for an image has no embedding of its own.

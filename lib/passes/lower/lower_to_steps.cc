@@ -40,7 +40,7 @@ Status Lowering::run() {
   const Module* patches = modules_.child(*model, Role::PatchEmbedding);
   const Module* embedding = patches ? patches : KTX_TRY(child(*model, Role::Embedding));
   const Module* layers = KTX_TRY(child(*model, Role::LayerList));
-  rotary_ = modules_.child(*model, Role::Rotary);
+  rotary_ = modules_.child(*model, patches ? Role::GridRotary : Role::Rotary);
   local_rotary_ = modules_.child(*model, Role::LocalRotary);
 
   x_ = value("x", modules_.facts.hidden);

@@ -178,6 +178,10 @@ class Lowering {
   // lower_images.cc
   Status lower_patches(const Module& patches);
   Status lower_image_rows(const Module& model, const Module& projector);
+  Status lower_merged_rows(const Module& projector, View squares);
+  View output_rows(const char* base, int64_t width) {
+    return value(base, width, ValueType::F32, RowKind::Output);
+  }
   void put_image_rows(const Module& embedding);
 
   // lower_streams.cc

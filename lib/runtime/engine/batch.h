@@ -12,6 +12,7 @@
 //   the
 //                       rows of images, one behind the other
 //   given_row [T]  of plans that take images: which of those rows is the token's; -1: none
+//   columns  of a tower: the patches of a line of its image, whose patches are the tokens; 0: none
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //   filter      [R]  if set, only tokens it allows are considered
 //
@@ -62,6 +63,7 @@ struct Batch {
   std::vector<int32_t> output_rows;
   std::vector<float> hidden;
   std::vector<int32_t> given_row;
+  int64_t columns = 0;
   bool sees_ahead = false;  // attention reads up to text_end, also where it is causal otherwise
   std::vector<int32_t> best;
   std::vector<TokenFilter*> filter;

@@ -166,6 +166,7 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
   batch.tokens = 0;
   batch.outputs = 0;
   batch.sees_ahead = false;
+  batch.columns = 0;
   pass.items.assign(items.begin(), items.end());
   pass.weight_bytes = 0;
   pass.follows_lost = false;
@@ -197,7 +198,6 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
     for (int64_t t = 0; t < count; ++t) {
       const int64_t row = batch.tokens + t;
       const ImageTokens* const image = images.of(start + t);
-      batch.sees_ahead = batch.sees_ahead || image != nullptr;
       const int32_t id = image ? 0 : item.tokens[t];
       if (id < 0 || id >= vocab_size()) {
         return Error{fmt::format("token {} is not in the vocabulary of {}", id, vocab_size())};
@@ -206,7 +206,7 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
       batch.position[row] = static_cast<int32_t>(start + t);
       batch.sequence[row] = static_cast<int32_t>(i);
       batch.text_end[row] = static_cast<int32_t>(start + count - 1);
-      if (!batch.given_row.empty()) put_image_row(image, start + t, row, batch);
+      if (!batch.given_row.empty()) put_image_row(image, start + t, row, hidden_size(), batch);
       if (chosen > 0 ? next_output < chosen && item.outputs[next_output] == t
                      : count - t <= outputs) {
         ++next_output;
@@ -214,6 +214,13 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
         batch.filter[batch.outputs] = item.filter;
         batch.output_rows[batch.outputs++] = static_cast<int32_t>(row);
       }
+    }
+    if (plan().facts.is_tower()) {
+      if (items.size() != 1 || item.columns < 1 || count % item.columns != 0) {
+        return Error{fmt::format("a pass of {} patches, {} a line, of {} images; one has a tower",
+                                 count, item.columns, items.size())};
+      }
+      batch.columns = item.columns;
     }
     if (plan().facts.reads_hidden()) {
       const int64_t width = plan().facts.given_width;

@@ -49,8 +49,11 @@ enum class Want { None, Last, All };  // whose logits
 struct ImageTokens {
   int64_t first = 0;  // token of the text
   int64_t count = 0;
-  // count rows of hidden_size() floats, in the place of embeddings.
+  // Rows of hidden_size() floats, in the place of embeddings. The tokens' are those from first_row
+  // on: an image may stand in a text line by line.
   std::shared_ptr<const std::vector<float>> rows;
+  int64_t first_row = 0;
+  bool causal = false;  // a token sees those before it alone, and a pass may end within the image
 
   int64_t end() const { return first + count; }
 };
@@ -76,6 +79,8 @@ struct BatchItem {
   // Of a plan that reads images (a tower): the tokens whose rows are wanted, rising, in the place
   // of `want`.
   std::span<const int32_t> outputs = {};
+  // Likewise: the patches of a line of the image. The pass has that image and nothing else.
+  int64_t columns = 0;
   // The images of the whole text, in their order; those of other passes count for nothing. A pass
   // has all of an image, or goes on in one whose beginning is in the cache.
   std::span<const ImageTokens> images = {};

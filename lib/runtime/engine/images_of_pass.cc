@@ -17,9 +17,11 @@ Status check_images(std::span<const ImageTokens> images, int64_t hidden_size) {
   int64_t end = 0;
   for (const ImageTokens& image : images) {
     const int64_t floats = image.rows ? std::ssize(*image.rows) : 0;
-    if (image.first < end || image.count < 1 || floats != image.count * hidden_size) {
-      return Error{fmt::format("an image of {} tokens at {} with {} floats, of {} each",
-                               image.count, image.first, floats, hidden_size)};
+    if (image.first < end || image.count < 1 || image.first_row < 0 ||
+        floats < (image.first_row + image.count) * hidden_size) {
+      return Error{
+          fmt::format("an image of {} tokens at {} with {} floats from row {} on, of {} each",
+                      image.count, image.first, floats, image.first_row, hidden_size)};
     }
     end = image.end();
   }
@@ -51,13 +53,15 @@ int64_t end_outside_images(std::span<const ImageTokens> images, int64_t start, i
   return end;
 }
 
-void put_image_row(const ImageTokens* image, int64_t token, int64_t row, Batch& batch) {
+void put_image_row(const ImageTokens* image, int64_t token, int64_t row, int64_t width,
+                   Batch& batch) {
   const auto at = static_cast<size_t>(row);
+  const bool ahead = image && !image->causal;
+  batch.sees_ahead = batch.sees_ahead || ahead;
   batch.given_row[at] = image ? static_cast<int32_t>(row) : -1;
-  batch.text_end[at] = image ? static_cast<int32_t>(image->end() - 1) : static_cast<int32_t>(token);
+  batch.text_end[at] = static_cast<int32_t>(ahead ? image->end() - 1 : token);
   if (!image) return;
-  const auto width = std::ssize(*image->rows) / image->count;
-  std::copy_n(image->rows->begin() + (token - image->first) * width, width,
+  std::copy_n(image->rows->begin() + (image->first_row + token - image->first) * width, width,
               batch.hidden.begin() + row * width);
 }
 

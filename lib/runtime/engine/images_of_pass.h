@@ -2,9 +2,9 @@
 //
 //   ImagesOfPass images = KTX_TRY(ImagesOfPass::find(item.images, start, count, hidden_size));
 //   const ImageTokens* image = images.of(start + t);   // null: a token of the vocabulary
-//   put_image_row(image, start + t, row, batch);
+//   put_image_row(image, start + t, row, hidden_size, batch);
 //
-// A token of an image sees all of it, so that a pass may not end within one.
+// A token of an image sees all of it, so that a pass may not end within one, unless it is causal.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace ktx::runtime {
 // Fails where the plan takes no images.
 Status takes_images(const plan::PlanView& plan, const Batch& batch);
 
-// Fails where they are not in rising order, or their rows are of another size.
+// Fails where they are not in rising order, or have fewer rows than tokens.
 Status check_images(std::span<const ImageTokens> images, int64_t hidden_size);
 
-// Whether a pass that ends before token `end` of the text ends within the image.
+// Whether a pass that ends before token `end` of the text ends within an image that sees ahead.
 inline bool cuts(const ImageTokens& image, int64_t end) {
-  return image.first < end && end < image.end();
+  return !image.causal && image.first < end && end < image.end();
 }
 
 class ImagesOfPass {
@@ -45,7 +45,9 @@ class ImagesOfPass {
 // ends within no image: at most start + count; `start` where the image at its beginning is longer.
 int64_t end_outside_images(std::span<const ImageTokens> images, int64_t start, int64_t count);
 
-// Token `token` of the text is row `row` of the batch. `image` may be null.
-void put_image_row(const ImageTokens* image, int64_t token, int64_t row, Batch& batch);
+// Token `token` of the text is row `row` of the batch. `image` may be null; its rows have `width`
+// floats.
+void put_image_row(const ImageTokens* image, int64_t token, int64_t row, int64_t width,
+                   Batch& batch);
 
 }  // namespace ktx::runtime

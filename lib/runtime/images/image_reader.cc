@@ -8,15 +8,45 @@
 namespace ktx::runtime {
 namespace {
 
+int64_t patches_in(const plan::ImagePatches& image, const plan::ImageFacts& facts) {
+  return std::ssize(image.floats) / facts.patch_floats();
+}
+
 // The first patch of each square, line by line.
-std::vector<int32_t> squares_of(const plan::ImageFacts& facts) {
+std::vector<int32_t> squares_of(const plan::ImagePatches& image, const plan::ImageFacts& facts) {
   std::vector<int32_t> first;
-  for (int64_t line = 0; line < facts.columns(); line += facts.pool) {
-    for (int64_t column = 0; column < facts.columns(); column += facts.pool) {
-      first.push_back(static_cast<int32_t>(line * facts.columns() + column));
+  for (int64_t line = 0; line < patches_in(image, facts) / image.columns; line += facts.pool) {
+    for (int64_t column = 0; column < image.columns; column += facts.pool) {
+      first.push_back(static_cast<int32_t>(line * image.columns + column));
     }
   }
   return first;
+}
+
+// Whole lines of whole squares, as many as the tower reads.
+Status check_grid(const plan::ImagePatches& image, const plan::ImageFacts& facts) {
+  const int64_t patches = patches_in(image, facts), columns = image.columns;
+  const bool whole = columns > 0 && columns % facts.pool == 0 && patches > 0 &&
+                     patches % (columns * facts.pool) == 0 &&
+                     patches * facts.patch_floats() == std::ssize(image.floats);
+  const bool fits =
+      whole &&
+      (facts.keeps_shape ? columns <= facts.columns() && patches / columns <= facts.columns()
+                         : columns == facts.columns() && patches == facts.patches());
+  if (fits) return {};
+  return Error{
+      fmt::format("an image of {} floats in lines of {} patches, expected {}{} lines of {}",
+                  image.floats.size(), columns, facts.keeps_shape ? "at most " : "",
+                  facts.columns(), facts.columns())};
+}
+
+// Of the owner, the patches and the grid in which they stand.
+Result<Digest256> digest_of(const plan::ImagePatches& image, const std::string& owner) {
+  Sha256 sum;
+  sum.add(std::as_bytes(std::span(owner)));
+  sum.add(std::as_bytes(std::span(image.floats)));
+  sum.add(std::as_bytes(std::span(&image.columns, 1)));
+  return sum.digest();
 }
 
 }  // namespace
@@ -37,19 +67,14 @@ Result<std::unique_ptr<ImageReader>> ImageReader::open(const std::string& path,
   return std::unique_ptr<ImageReader>(new ImageReader(std::move(engine)));
 }
 
-Result<ReadImage> ImageReader::read(std::span<const float> patches, const std::string& owner) {
-  if (std::ssize(patches) != facts().patches() * facts().patch_floats()) {
-    return Error{fmt::format("an image of {} floats, expected {} patches of {}", patches.size(),
-                             facts().patches(), facts().patch_floats())};
-  }
-  Sha256 hash;
-  hash.add(std::as_bytes(std::span(owner)));
-  hash.add(std::as_bytes(patches));
-  const int32_t id = KTX_TRY(id_of(KTX_TRY(hash.digest())));
+Result<ReadImage> ImageReader::read(const plan::ImagePatches& patches, const std::string& owner) {
+  KTX_TRY(check_grid(patches, facts()));
+  const int32_t id = KTX_TRY(id_of(KTX_TRY(digest_of(patches, owner))));
   if (const std::optional<ReadImage> known = find(id)) return *known;
   std::vector<float> rows = KTX_TRY(compute(patches));
-  const ReadImage image{id, facts().tokens(),
-                        std::make_shared<const std::vector<float>>(std::move(rows))};
+  const int64_t tokens = std::ssize(rows) / facts().width;
+  const ReadImage image{id, tokens, std::make_shared<const std::vector<float>>(std::move(rows)),
+                        patches.columns / facts().pool};
   keep(image);
   return image;
 }
@@ -86,12 +111,13 @@ void ImageReader::keep(const ReadImage& image) {
   }
 }
 
-Result<std::vector<float>> ImageReader::compute(std::span<const float> patches) {
-  const std::vector<int32_t> tokens(static_cast<size_t>(facts().patches()), 0);
-  const std::vector<int32_t> squares = squares_of(facts());
+Result<std::vector<float>> ImageReader::compute(const plan::ImagePatches& patches) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(patches_in(patches, facts())), 0);
+  const std::vector<int32_t> squares = squares_of(patches, facts());
   Sequence sequence = engine_->new_sequence();
   BatchItem item{&sequence, tokens};
-  item.hidden = patches;
+  item.hidden = patches.floats;
+  item.columns = patches.columns;
   item.outputs = squares;
   const Forward done = KTX_TRY(engine_->forward({&item, 1}));
   if (done != Forward::Done) return Error{"there is no room for an image"};

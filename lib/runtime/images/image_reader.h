@@ -32,6 +32,7 @@ struct ReadImage {
   int32_t id = 0;
   int64_t tokens = 0;
   std::shared_ptr<const std::vector<float>> rows;  // tokens * ImageFacts::width
+  int64_t columns = 0;                             // tokens of a line
 };
 
 class ImageReader {
@@ -40,9 +41,8 @@ class ImageReader {
   static Result<std::unique_ptr<ImageReader>> open(const std::string& path, EngineOptions options);
 
   const plan::ImageFacts& facts() const { return engine_->plan().facts.image; }
-  // facts().patches() rows of facts().patch_floats(). The same image of another owner has an id of
-  // its own.
-  Result<ReadImage> read(std::span<const float> patches, const std::string& owner = {});
+  // The same image of another owner has an id of its own.
+  Result<ReadImage> read(const plan::ImagePatches& patches, const std::string& owner = {});
   // One whose rows are kept; nothing: they are not.
   std::optional<ReadImage> find(int32_t id);
   int64_t computed() const { return computed_; }  // images, and not found among the kept ones
@@ -51,7 +51,7 @@ class ImageReader {
   static constexpr uint64_t kKeptBytes = 256 << 20;
   static constexpr size_t kMostIds = 1 << 16;
   explicit ImageReader(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
-  Result<std::vector<float>> compute(std::span<const float> patches);
+  Result<std::vector<float>> compute(const plan::ImagePatches& patches);
 
   Result<int32_t> id_of(const Digest256& digest);
   void keep(const ReadImage& image);

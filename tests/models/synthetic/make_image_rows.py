@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Rows, prompts and answers of a model that sees, by transformers: what tests/e2e/image_models_test.cc compares with.
+"""Rows, prompts and answers of a model that sees, by transformers: what tests/e2e/*_images_test.cc compare with.
 
-    make_image_rows.py mmproj.gguf model.gguf config.json image.png IDS N > rows.txt
+    make_image_rows.py mmproj.gguf model.gguf config.json IDS N IMAGE... > rows.txt
 
-IDS are the ids of the prompt, those of an image below 0. Weights are taken from the GGUFs, decoded to F32. Prints the
-image's rows (not every number), some logits, then the ids of N tokens of greedy decoding. Needs torch, transformers, gguf, pillow,
-numpy.
+IDS are the ids of the prompt, those of the first image below 0. An IMAGE is a file, or NAME=WIDTHxHEIGHT of the pattern
+in tests/support/image_samples.h. Weights are taken from the GGUFs, decoded to F32. Prints each image's rows (not every
+number), some logits, then the ids of N tokens of greedy decoding. Needs torch, transformers, gguf, numpy, and Pillow up to
+12: later ones resize some images in another order.
 """
 import json
+import os
 import sys
 
 import gguf
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Mistral3Config,
+                          Mistral3ForConditionalGeneration)
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
 
 def tensors(reader):
@@ -23,82 +27,183 @@ def tensors(reader):
                                      .reshape(tuple(int(n) for n in reversed(t.shape)))) for t in reader.tensors}
 
 
-def number(reader, key):
-    return reader.fields[key].contents()
+def halves(value, heads):
+    """Rows of q or k in the order of halves; files have them in that of pairs."""
+    return value.reshape(heads, -1, 2, value.shape[-1]).transpose(1, 2).reshape(value.shape)
 
 
-TOWER = {"ln1": "layer_norm1", "ln2": "layer_norm2", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-         "attn_v": "self_attn.v_proj", "attn_out": "self_attn.out_proj", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
+SIGLIP = {"ln1": "layer_norm1", "ln2": "layer_norm2", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+          "attn_v": "self_attn.v_proj", "attn_out": "self_attn.out_proj", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
+PIXTRAL = {"ln1": "attention_norm", "ln2": "ffn_norm", "attn_q": "attention.q_proj", "attn_k": "attention.k_proj",
+           "attn_v": "attention.v_proj", "attn_out": "attention.o_proj", "ffn_gate": "feed_forward.gate_proj",
+           "ffn_up": "feed_forward.up_proj", "ffn_down": "feed_forward.down_proj"}
 LAYER = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
          "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
-         "attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
-         "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
-         "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+         "attn_norm": "input_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+GEMMA_LAYER = LAYER | {"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+                       "post_ffw_norm": "post_feedforward_layernorm"}
+MISTRAL_LAYER = LAYER | {"ffn_norm": "post_attention_layernorm"}
+TEXT = "model.language_model."
+STEM = {"token_embd.weight": TEXT + "embed_tokens.weight", "output_norm.weight": TEXT + "norm.weight",
+        "output.weight": "lm_head.weight"}
 
 
-def state(tower, model):
-    out = {}
-    eye, text = "model.vision_tower.", "model.language_model."
-    if tower["v.blk.0.ffn_down.weight"].shape[1] == tower["v.post_ln.weight"].shape[0]:  # the names of old files
-        swap = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}
-        tower = {".".join(swap.get(part, part) for part in name.split(".")): value for name, value in tower.items()}
-    for name, value in tower.items():
-        parts = name.split(".")
-        if name.startswith("v.blk."):
-            out[f"{eye}encoder.layers.{parts[2]}.{TOWER[parts[3]]}.{parts[4]}"] = value
-        elif name.startswith("v.patch_embd"):
-            out[f"{eye}embeddings.patch_embedding.{parts[-1]}"] = value
-        elif name.startswith("v.position_embd"):
-            out[f"{eye}embeddings.position_embedding.weight"] = value
-        elif name.startswith("v.post_ln"):
-            out[f"{eye}post_layernorm.{parts[-1]}"] = value
-        elif name.startswith("mm.soft_emb_norm"):
-            out["model.multi_modal_projector.mm_soft_emb_norm.weight"] = value - 1
-        else:
-            out["model.multi_modal_projector.mm_input_projection_weight"] = value
-    for name, value in model.items():
-        parts = name.split(".")
-        if "norm" in name:
-            value = value - 1
-        if name.startswith("blk."):
-            out[f"{text}layers.{parts[1]}.{LAYER[parts[2]]}.weight"] = value
-        else:
-            out[{"token_embd.weight": text + "embed_tokens.weight", "output_norm.weight": text + "norm.weight"}[name]] = value
-    out["lm_head.weight"] = out[text + "embed_tokens.weight"]
-    return out
+class Gemma3:
+    def __init__(self, of, text):
+        columns = of("image_size") // of("patch_size")
+        side = columns // of("projector.scale_factor")
+        self.config = Gemma3Config(
+            text_config=text, mm_tokens_per_image=side * side, image_token_index=0,
+            vision_config={"model_type": "siglip_vision_model", "hidden_size": of("embedding_length"),
+                           "image_size": of("image_size"), "intermediate_size": of("feed_forward_length"),
+                           "num_attention_heads": of("attention.head_count"), "num_hidden_layers": of("block_count"),
+                           "patch_size": of("patch_size"), "vision_use_head": False,
+                           "layer_norm_eps": of("attention.layer_norm_epsilon"), "hidden_act": "gelu_pytorch_tanh"})
+        self.make = Gemma3ForConditionalGeneration
+        self.processor = Gemma3ImageProcessorPil(size={"height": of("image_size"), "width": of("image_size")},
+                                                 image_mean=list(of("image_mean")), image_std=list(of("image_std")))
+
+    def state(self, tower, model):
+        out = {}
+        eye = "model.vision_tower."
+        if tower["v.blk.0.ffn_down.weight"].shape[1] == tower["v.post_ln.weight"].shape[0]:  # the names of old files
+            swap = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}
+            tower = {".".join(swap.get(part, part) for part in name.split(".")): value for name, value in tower.items()}
+        for name, value in tower.items():
+            parts = name.split(".")
+            if name.startswith("v.blk."):
+                out[f"{eye}encoder.layers.{parts[2]}.{SIGLIP[parts[3]]}.{parts[4]}"] = value
+            elif name.startswith("v.patch_embd"):
+                out[f"{eye}embeddings.patch_embedding.{parts[-1]}"] = value
+            elif name.startswith("v.position_embd"):
+                out[f"{eye}embeddings.position_embedding.weight"] = value
+            elif name.startswith("v.post_ln"):
+                out[f"{eye}post_layernorm.{parts[-1]}"] = value
+            elif name.startswith("mm.soft_emb_norm"):
+                out["model.multi_modal_projector.mm_soft_emb_norm.weight"] = value - 1
+            else:
+                out["model.multi_modal_projector.mm_input_projection_weight"] = value
+        for name, value in model.items():
+            parts = name.split(".")
+            if "norm" in name:
+                value = value - 1
+            if name.startswith("blk."):
+                out[f"{TEXT}layers.{parts[1]}.{GEMMA_LAYER[parts[2]]}.weight"] = value
+            else:
+                out[STEM[name]] = value
+        out["lm_head.weight"] = out[TEXT + "embed_tokens.weight"]
+        return out
+
+    def features(self, model, image):
+        pixels = torch.as_tensor(np.array(self.processor(images=[image])["pixel_values"]), dtype=torch.float32)
+        return model.model.get_image_features(pixels).pooler_output
+
+    def more_inputs(self, is_image):  # an image's tokens see each other
+        return {"token_type_ids": is_image.int()}
+
+
+class Mistral3:
+    def __init__(self, of, text):
+        square = of("patch_size") * of("spatial_merge_size")
+        self.heads = of("attention.head_count"), text["num_attention_heads"], text["num_key_value_heads"]
+        self.config = Mistral3Config(
+            text_config=text, image_token_index=0, spatial_merge_size=of("spatial_merge_size"),
+            multimodal_projector_bias=of.has("mm.1.bias"), tie_word_embeddings=False,
+            vision_config={"model_type": "pixtral", "hidden_size": of("embedding_length"), "image_size": of("image_size"),
+                           "intermediate_size": of("feed_forward_length"), "hidden_act": "silu",
+                           "num_attention_heads": self.heads[0], "num_hidden_layers": of("block_count"),
+                           "patch_size": of("patch_size")})
+        self.make = Mistral3ForConditionalGeneration
+        self.processor = PixtralImageProcessorPil(size={"longest_edge": of("image_size")},
+                                                  patch_size={"height": square, "width": square},
+                                                  image_mean=list(of("image_mean")), image_std=list(of("image_std")))
+
+    def state(self, tower, model):
+        out = {}
+        eye, projector = "model.vision_tower.", "model.multi_modal_projector."
+        names = {"v.patch_embd.weight": eye + "patch_conv.weight", "v.pre_ln.weight": eye + "ln_pre.weight",
+                 "mm.input_norm.weight": projector + "norm.weight",
+                 "mm.patch_merger.weight": projector + "patch_merger.merging_layer.weight"}
+        for name, value in tower.items():
+            parts = name.split(".")
+            if parts[-2] in ("attn_q", "attn_k"):
+                value = halves(value, self.heads[0])
+            if name.startswith("v.blk."):
+                out[f"{eye}transformer.layers.{parts[2]}.{PIXTRAL[parts[3]]}.{parts[4]}"] = value
+            elif name.startswith(("mm.1.", "mm.2.")):
+                out[f"{projector}linear_{parts[1]}.{parts[2]}"] = value
+            elif name != "v.token_embd.img_break":
+                out[names[name]] = value
+        for name, value in model.items():
+            parts = name.split(".")
+            if name.startswith("blk."):
+                if parts[2] in ("attn_q", "attn_k"):
+                    value = halves(value, self.heads[1 if parts[2] == "attn_q" else 2])
+                out[f"{TEXT}layers.{parts[1]}.{MISTRAL_LAYER[parts[2]]}.weight"] = value
+            else:
+                out[STEM[name]] = value
+        return out
+
+    def features(self, model, image):
+        both = self.processor(images=[image])
+        pixels = torch.as_tensor(np.array(both["pixel_values"]), dtype=torch.float32)
+        sizes = [tuple(int(n) for n in both["image_sizes"][0])]
+        # As get_image_features(), which fails where an image is one token.
+        seen = model.model.vision_tower(pixels, image_sizes=sizes).last_hidden_state
+        return model.model.multi_modal_projector(seen.squeeze(0), torch.tensor(sizes))
+
+    def more_inputs(self, is_image):
+        return {}
+
+
+class Keys:
+    def __init__(self, reader):
+        self.reader = reader
+
+    def __call__(self, key):
+        return self.reader.fields["clip.vision." + key].contents()
+
+    def has(self, tensor):
+        return any(t.name == tensor for t in self.reader.tensors)
+
+
+def pattern(width, height):
+    y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
+    return Image.fromarray((x * x * 3 + y * 7 * (c + 1) + x * y + 31 * c).astype(np.uint8))
+
+
+def named_image(text):
+    name, _, size = text.partition("=")
+    if size:
+        return name, pattern(*map(int, size.split("x")))
+    return os.path.splitext(os.path.basename(text))[0], ImageOps.exif_transpose(Image.open(text))
 
 
 def main():
-    mmproj, gguf_path, config_path, image_path, ids, count = sys.argv[1:]
+    mmproj, gguf_path, config_path, ids, count, *images = sys.argv[1:]
     eye, reader = gguf.GGUFReader(mmproj), gguf.GGUFReader(gguf_path)
-    of = lambda key: number(eye, "clip.vision." + key)
-    columns = of("image_size") // of("patch_size")
-    side = columns // of("projector.scale_factor")
     ids = [int(i) for i in ids.split(",")]
     with open(config_path) as file:
         text = json.load(file)
     vocabulary = text["vocab_size"]
-    config = Gemma3Config(
-        text_config=text, mm_tokens_per_image=side * side, image_token_index=0,
-        vision_config={"model_type": "siglip_vision_model", "hidden_size": of("embedding_length"), "image_size": of("image_size"),
-                       "intermediate_size": of("feed_forward_length"), "num_attention_heads": of("attention.head_count"),
-                       "num_hidden_layers": of("block_count"), "patch_size": of("patch_size"), "vision_use_head": False,
-                       "layer_norm_eps": of("attention.layer_norm_epsilon"), "hidden_act": "gelu_pytorch_tanh"})
-    config._attn_implementation = "eager"
+    projector = eye.fields["clip.projector_type"].contents()
+    family = {"gemma3": Gemma3, "pixtral": Mistral3}[projector](Keys(eye), text)
+    family.config._attn_implementation = "eager"
     with torch.no_grad():
-        model = Gemma3ForConditionalGeneration(config).eval()
-        missing, more = model.load_state_dict(state(tensors(eye), tensors(reader)), strict=False)
+        model = family.make(family.config).eval()
+        missing, more = model.load_state_dict(family.state(tensors(eye), tensors(reader)), strict=False)
         if [name for name in missing if "inv_freq" not in name and "position_ids" not in name] or more:
             sys.exit(f"missing: {missing}, more: {more}")
-        image = ImageOps.exif_transpose(Image.open(image_path)).convert("RGB")
-        processor = Gemma3ImageProcessorPil(size={"height": of("image_size"), "width": of("image_size")},
-                                         image_mean=list(of("image_mean")), image_std=list(of("image_std")))
-        pixels = torch.as_tensor(np.array(processor(images=[image])["pixel_values"]), dtype=torch.float32)
-        features = model.model.get_image_features(pixels).pooler_output
-        rows = features.flatten().tolist()
-        every = 37 * max(1, len(rows) // 2304)
-        print("every", every)
-        print("rows", " ".join(f"{value:.6g}" for value in rows[::every]))
+        features = None
+        for text in images:
+            name, image = named_image(text)
+            made = family.features(model, image)
+            rows = made.flatten().tolist()
+            every = 37 * max(1, len(rows) // 2304)
+            of = "" if features is None else ":" + name
+            print(f"every{of}", every)
+            print(f"rows{of}", " ".join(f"{value:.6g}" for value in rows[::every]))
+            features = made if features is None else features
         # An id of its own stands for the image: the processor's would be beyond a small vocabulary.
         is_image = torch.tensor([[i < 0 for i in ids]])
         table = model.get_input_embeddings()
@@ -107,9 +212,9 @@ def main():
             whole = torch.tensor([[max(i, 0) for i in ids] + answer])
             embeds = table(whole)
             embeds[0, :len(ids)][is_image[0]] = features.reshape(-1, embeds.shape[-1])
-            types = torch.zeros_like(whole)
-            types[0, :len(ids)] = is_image[0].int()
-            logits = model(inputs_embeds=embeds, token_type_ids=types, use_cache=False).logits[0, -1, :vocabulary]
+            here = torch.zeros_like(whole, dtype=torch.bool)
+            here[0, :len(ids)] = is_image[0]
+            logits = model(inputs_embeds=embeds, use_cache=False, **family.more_inputs(here)).logits[0, -1, :vocabulary]
             if not answer:
                 print("logits", " ".join(f"{value:.6g}" for value in logits[::97].tolist()))
             answer.append(int(logits.argmax()))

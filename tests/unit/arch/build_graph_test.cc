@@ -18,12 +18,14 @@
 #include "lib/arch/usual_types.h"
 #include "lib/families/family.h"
 #include "lib/input/gguf_writer.h"
+#include "lib/input/tower_source.h"
 #include "tests/support/folded_layers.h"
 #include "tests/support/golden.h"
 #include "tests/support/paths.h"
 #include "tests/support/synthetic_folders.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
+#include "tests/support/tower_gguf.h"
 
 namespace ktx::arch {
 namespace {
@@ -114,6 +116,38 @@ TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
     EXPECT_EQ(messages(diags), "");
     ktx::testing::expect_golden(fmt::format("ir/{}.ktxir", name),
                                 ktx::testing::folded_layers(ir::print(*graph)));
+  }
+}
+
+// What reads images, made of GGUFs alone.
+TEST(BuildGraph, GraphsOfTowersEqualTheirGoldens) {
+  const struct {
+    const char* projector;
+    const char* model;
+  } towers[] = {{"gemma3", "gemma3"}, {"pixtral", "llama"}};
+  for (const auto& tower : towers) {
+    KTX_NEEDS_MODEL(tower.model);
+    SCOPED_TRACE(tower.projector);
+    const ktx::testing::TempDir dir;
+    const std::string path = dir.path("mmproj.gguf");
+    const ktx::testing::TowerOptions options{.heads = 5, .layers = 1, .projector = tower.projector};
+    ASSERT_TRUE(ktx::testing::write_tower(path, options).ok());
+    auto gguf = input::GgufFile::open(path);
+    const auto model = input::GgufFile::open(ktx::testing::test_model_gguf(tower.model));
+    ASSERT_TRUE(gguf.ok() && model.ok());
+    DiagSink diags;
+    const auto source = input::tower_source(gguf.take(), *model, diags);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    const auto graph = build_tower_graph(*source, diags);
+    ASSERT_TRUE(graph.ok()) << graph.error().message;
+    ir::verify(*graph, diags);
+    EXPECT_EQ(messages(diags), "");
+    const std::string text = ir::print(*graph);
+    ktx::testing::expect_golden(fmt::format("ir/tower_{}.ktxir", tower.projector),
+                                ktx::testing::folded_layers(text));
+    const auto again = ir::parse(text, "golden");
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(ir::print(*again), text);
   }
 }
 

@@ -55,10 +55,10 @@ std::vector<DType> formats() {
 // bits would be off by a whole.
 TEST(QuantizeRow, ErrsAsLittleAsEachFormatCan) {
   const std::pair<DType, double> most[] = {
-      {DType::F32, 0},        {DType::F16, 3e-4},     {DType::BF16, 2e-3},   {DType::Q4_0, 0.085},
-      {DType::Q4_1, 0.073},   {DType::Q5_0, 0.042},   {DType::Q5_1, 0.036},  {DType::Q8_0, 0.0055},
-      {DType::Q2_K, 0.285},   {DType::Q3_K, 0.15},    {DType::Q4_K, 0.075},  {DType::Q5_K, 0.038},
-      {DType::Q6_K, 0.018},   {DType::IQ4_NL, 0.079}, {DType::IQ4_XS, 0.08}, {DType::MXFP4, 0.125}};
+      {DType::F32, 0},      {DType::F16, 3e-4},     {DType::BF16, 2e-3},   {DType::Q4_0, 0.085},
+      {DType::Q4_1, 0.073}, {DType::Q5_0, 0.042},   {DType::Q5_1, 0.036},  {DType::Q8_0, 0.0055},
+      {DType::Q2_K, 0.285}, {DType::Q3_K, 0.15},    {DType::Q4_K, 0.075},  {DType::Q5_K, 0.038},
+      {DType::Q6_K, 0.018}, {DType::IQ4_NL, 0.079}, {DType::IQ4_XS, 0.08}, {DType::MXFP4, 0.125}};
   EXPECT_EQ(std::size(most), formats().size());
   for (const auto& [dtype, error] : most) {
     ASSERT_TRUE(can_quantize(dtype)) << name(dtype);

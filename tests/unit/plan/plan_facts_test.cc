@@ -45,6 +45,11 @@ TEST(PlanFacts, OfAnImageComeBack) {
   EXPECT_EQ(facts.image.patch_floats(), 108);
   EXPECT_THAT(no_text_reason(facts), HasSubstr("--mmproj"));
   EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
+  facts.image.keeps_shape = facts.image.causal = true, facts.image.line_end = "<line>";
+  facts.image.resize = "bicubic", facts.image.size = 37;
+  EXPECT_EQ(facts.image.patches(), 64);  // sides of 37 pixels are four squares of 12
+  EXPECT_EQ(facts.image.tokens(), 16);
+  EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
   facts.encoder = false, facts.takes_images = true;
   EXPECT_FALSE(facts.is_tower());
   EXPECT_EQ(*facts_from_json(to_json(facts)), facts);

@@ -167,7 +167,7 @@ class TinyPlan {
 
 // Two layers of hidden width 64: plain attention and a dense MLP, then absorbed
 // MLA and experts; behind them, where every op is wanted, the steps of a delta net, of a state
-// space, of models with layer norm and of sparse attention.
+// space, of models with layer norm, of sparse attention and of images.
 inline TinyPlan make_tiny_plan(bool every_op = false) {
   constexpr int kVocab = 48, kHidden = 64, kHeads = 4, kHeadDim = 32, kWidth = 96;
   constexpr int kLatent = 32, kRope = 16, kNope = 32, kValue = 32, kExperts = 4, kTopK = 2;
@@ -401,6 +401,17 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
            AttendStreamsAttrs{1e-5f});
     t.step(StepOp::Glu, 1, {{x}, {attended}}, {{attended}}, {},
            GluAttrs{static_cast<int32_t>(Activation::Situ), 4, 25});
+    // Rows of images, and what makes them of patches.
+    c.facts.takes_images = true;
+    c.facts.image.size = 12, c.facts.image.patch = 3, c.facts.image.pool = 2;
+    c.facts.image.width = kHidden, c.facts.image.resize = "bicubic", c.facts.image.mark = "<i>";
+    c.facts.image.mean = {0, 0, 0}, c.facts.image.deviation = {1, 1, 1};
+    const uint32_t pooled = t.f32("pooled", kHidden, RowKind::Output);
+    const uint32_t unfolded = t.f32("unfolded", 4 * kHidden, RowKind::Output);
+    t.step(StepOp::GivenRows, 1, {{x}}, {{x}}, {}, NoAttrs{});
+    t.step(StepOp::RopeGrid, 1, {{x}}, {{x}}, {freq_w}, RopeGridAttrs{2, kHeadDim, 1});
+    t.step(StepOp::PoolRows, 1, {{x}}, {{pooled}}, {}, PoolRowsAttrs{2, 0});
+    t.step(StepOp::PoolRows, 1, {{x}}, {{unfolded}}, {}, PoolRowsAttrs{2, 1});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

@@ -49,11 +49,31 @@ TEST(ImagesOfPass, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(ImagesOfPass::find(overlapping, 0, 30, kWidth).ok());
 }
 
+// Lines of an image: each has rows of its own in those of the image, and a pass may end in it.
+TEST(ImagesOfPass, CausalOnesMayBeCutAndSeeNothingAhead) {
+  const std::vector<ImageTokens> lines = {{3, 2, kRows, 0, true}, {6, 2, kRows, 2, true}};
+  EXPECT_EQ(end_outside_images(lines, 0, 4), 4);
+  EXPECT_EQ(end_outside_images(lines, 4, 3), 7);
+  auto images = ImagesOfPass::find(lines, 0, 4, kWidth);
+  ASSERT_TRUE(images.ok()) << images.error().message;
+  const std::vector<ImageTokens> beyond = {{3, 2, kRows, 3, true}};
+  EXPECT_FALSE(ImagesOfPass::find(beyond, 0, 4, kWidth).ok());
+  Batch batch;
+  batch.given_row.resize(8), batch.text_end.resize(8), batch.hidden.resize(16);
+  put_image_row(&lines[1], 7, 1, kWidth, batch);
+  EXPECT_FALSE(batch.sees_ahead);
+  EXPECT_EQ(batch.text_end[1], 7);
+  EXPECT_EQ(batch.hidden[2], 7);
+  EXPECT_EQ(batch.hidden[3], 8);
+}
+
 TEST(ImagesOfPass, PutsRowsWhereTheirTokensAre) {
   Batch batch;
   batch.given_row.resize(8), batch.text_end.resize(8), batch.hidden.resize(16);
-  put_image_row(nullptr, 2, 0, batch);
-  put_image_row(&kImages[0], 4, 2, batch);
+  put_image_row(nullptr, 2, 0, kWidth, batch);
+  EXPECT_FALSE(batch.sees_ahead);
+  put_image_row(&kImages[0], 4, 2, kWidth, batch);
+  EXPECT_TRUE(batch.sees_ahead);
   EXPECT_EQ(batch.given_row[0], -1);
   EXPECT_EQ(batch.text_end[0], 2);
   EXPECT_EQ(batch.given_row[2], 2);

@@ -1,5 +1,6 @@
-// rope: rotary positions.
+// rope: rotary positions. rope_grid: those of patches.
 #include "kernels/rope/rope.h"
+#include "kernels/rope/rope_grid.h"
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
@@ -31,8 +32,32 @@ struct RopeStep final : RowStep<kernels::RopeArgs, kernels::RopeFn> {
   SmallWeight inv_freq_;
 };
 
+struct RopeGridStep final : RowStep<kernels::RopeGridArgs, kernels::RopeGridFn> {
+  Status bind(const BindContext& context) {
+    const BoundView y = context.output(0);
+    inv_freq_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    point_to(y, args_.y, args_.y_stride);
+    args_.inv_freq = inv_freq_.data();
+    args_.attrs = context.attrs<RopeGridAttrs>();
+    split_.grain = rows_per_item(y.width);
+    weight_bytes_ = inv_freq_.bytes();
+    run_ = KTX_TRY(kernels::find_rope_grid(context.family(), context.isa));
+    return {};
+  }
+  StepWork begin(const Batch& batch) override {
+    if (batch.columns < 1) return {0, 0, "patches without a grid"};
+    return RowStep::begin(batch);
+  }
+  void prepare(const Batch& batch) override {
+    args_.position = batch.position.data();
+    args_.columns = batch.columns;
+  }
+  SmallWeight inv_freq_;
+};
+
 }  // namespace
 
+const MakeStep make_rope_grid = make_step<RopeGridStep>;
 const MakeStep make_rope = make_step<RopeStep>;
 
 }  // namespace ktx::runtime

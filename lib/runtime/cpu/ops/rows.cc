@@ -61,12 +61,16 @@ class PoolRowsStep final : public RowStep<PoolRowsArgs, PoolRowsFn> {
     args_.x = x.f32();
     args_.x_stride = x.stride();
     args_.attrs = context.attrs<PoolRowsAttrs>();
-    return bind_output(context, find_pool_rows);
+    KTX_TRY(bind_output(context, find_pool_rows));
+    args_.width = x.width;
+    return {};
   }
   StepWork begin(const Batch& batch) override {
+    const int64_t side = args_.attrs.side;
     for (int64_t r = 0; r < batch.outputs; ++r) {
-      const int64_t first = batch.output_rows[r], last = first + args_.attrs.reach();
-      if (last >= batch.tokens || batch.sequence[first] != batch.sequence[last]) {
+      const int64_t first = batch.output_rows[r];
+      if (batch.columns < 1 || first % batch.columns + side > batch.columns ||
+          first + args_.attrs.reach(batch.columns) >= batch.tokens) {
         return {0, 0, "a square of patches ends outside of its image"};
       }
     }
@@ -74,7 +78,10 @@ class PoolRowsStep final : public RowStep<PoolRowsArgs, PoolRowsFn> {
   }
 
  private:
-  void prepare(const Batch& batch) override { args_.first = batch.output_rows.data(); }
+  void prepare(const Batch& batch) override {
+    args_.first = batch.output_rows.data();
+    args_.columns = batch.columns;
+  }
 };
 
 }  // namespace
