@@ -52,7 +52,7 @@ std::string wrong_images(const Engine& engine, const GenerationRequest& request)
     if (!begins) {
       return fmt::format("token {} is not in the vocabulary of {}", id, engine.vocab_size());
     }
-    if (rest[0].count > engine.chunk_tokens()) {
+    if (!rest[0].causal && rest[0].count > engine.chunk_tokens()) {
       return fmt::format(
           "an image has {} tokens, more than a step of {} may have; start with a larger one: "
           "--chunk {}",
