@@ -24,7 +24,8 @@ struct Metric {
   bool of_server;  // not of a model
 };
 
-std::vector<Metric> metrics_of(const ServerContext& context, const SchedulerStats& s) {
+std::vector<Metric> metrics_of(const ServerContext& context, const SchedulerStats& s,
+                               const vision::ViewerFigures& seen = {}) {
   const HttpCounts http = context.http_counts();
   return {
 #define KTX_METRIC(name, type, value, help) \
@@ -46,6 +47,11 @@ ApiStatus get_health(const ServerContext& context, const HttpRequest&, const Htt
 }
 
 namespace {
+
+// Of images.
+vision::ViewerFigures figures_of(const ServedModel& model) {
+  return model.viewer ? model.viewer->figures() : vision::ViewerFigures();
+}
 
 struct LoadedModel {
   PrometheusText::Labels labels;  // none where there is one model
@@ -122,7 +128,7 @@ ApiStatus get_metrics(const ServerContext& context, const HttpRequest&, const Ht
     if (!status.model) continue;
     LoadedModel one{{}, status.model.get(), status.model->scheduler->stats(), {}};
     if (context.models->several()) one.labels.emplace_back("model", status.plan.name);
-    one.metrics = metrics_of(context, one.stats);
+    one.metrics = metrics_of(context, one.stats, figures_of(*one.model));
     models.push_back(std::move(one));
   }
   PrometheusText out;
@@ -148,7 +154,8 @@ ApiStatus get_stats(const ServerContext& context, const HttpRequest& request,
   if (found.error) return *found.error;
   const auto stats = found.model ? found.model->scheduler->stats() : SchedulerStats();
   Json json;
-  for (const Metric& metric : metrics_of(context, stats)) json[metric.name] = metric.value;
+  const auto seen = found.model ? figures_of(*found.model) : vision::ViewerFigures();
+  for (const Metric& metric : metrics_of(context, stats, seen)) json[metric.name] = metric.value;
   const auto mean = [](const SecondsHistogram& seconds) {
     return seconds.count() > 0 ? seconds.sum() / static_cast<double>(seconds.count()) : 0.0;
   };

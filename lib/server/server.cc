@@ -9,6 +9,7 @@
 #include "lib/server/models/requested_model.h"
 #include "lib/server/ollama/ollama_format.h"
 #include "lib/server/request/constraint_fields.h"
+#include "lib/server/request/request_images.h"
 
 namespace ktx::server {
 namespace {
@@ -23,7 +24,10 @@ HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
     const RouteMatch match = find_route(request);
     return match.route == nullptr || match.route->quick;
   };
-  http.lengthy = [](const HttpRequest& request) { return may_constrain(request.body); };
+  http.work = [](const HttpRequest& request) {
+    if (may_have_images(request.body)) return HttpWork::Images;
+    return may_constrain(request.body) ? HttpWork::Long : HttpWork::Short;
+  };
   http.more_headers = [access](const HttpRequest& request) {
     HttpHeaders headers = cors_headers(access, request);
     headers.emplace_back("X-Request-Id", request.id);

@@ -22,6 +22,7 @@
 #include "tools/ktx-run/commands.h"
 #include "tools/ktx-run/drafting.h"
 #include "tools/ktx-run/expert_record.h"
+#include "tools/ktx-run/image_files.h"
 #include "tools/ktx-run/loaded_model.h"
 #include "tools/ktx-run/report.h"
 #include "tools/ktx-run/required_signature.h"
@@ -77,7 +78,8 @@ struct Common {
   std::shared_ptr<server::ServedAdapters::Scales> scales =
       std::make_shared<server::ServedAdapters::Scales>();
   runtime::StepTurns turns;
-  std::unique_ptr<StepProfile> profile;  // of the only one
+  std::unique_ptr<StepProfile> profile;             // of the only one
+  std::shared_ptr<images::DecoderProcess> decoder;  // null until a model sees, but in a sandbox
   std::unique_ptr<RequiredSignature> signature;
 };
 
@@ -156,6 +158,16 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
     if (!model->engine) return Error{why};
   }
   if (options.serve.self_test) KTX_TRY(check_self_test(plan.path, *model->engine));
+  if (file.view().facts.takes_images) {
+    if (!common.decoder) {
+      common.decoder = KTX_TRY(start_decoder());
+      if (const std::string& why = common.decoder->unconfined(); !why.empty()) {
+        note(fmt::format("warning: images are decoded with the rights of this user ({})", why));
+      }
+    }
+    model->viewer =
+        KTX_TRY(vision::Viewer::open(plan.path, engine, *model->engine, common.decoder));
+  }
   server::ChatSettings chat;
   chat.chat_template = KTX_TRY(
       text::chosen_template(options.chat_template.name_or_text, options.chat_template.file));
@@ -290,7 +302,11 @@ Status serve(const Options& options) {
   if (options.serve.sandbox && options.engine.hosts) {
     return Error{"--sandbox: hosts of a plan are connected while it runs; start without it"};
   }
-  if (options.serve.sandbox) KTX_TRY(restrict_files(paths_of(options, common.adapters)));
+  if (options.serve.sandbox) {
+    common.decoder = KTX_TRY(start_decoder());  // no program can be started later
+    if (const std::string& why = common.decoder->unconfined(); !why.empty()) return Error{why};
+    KTX_TRY(restrict_files(paths_of(options, common.adapters)));
+  }
   common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
   KTX_TRY(check_named_plans(common));
   auto models = std::make_shared<server::ModelStore>(

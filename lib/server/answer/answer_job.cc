@@ -96,6 +96,7 @@ void AnswerJob::start(std::vector<AnswerSpec> specs) {
     }
     request.filter = limit_reasoning(*model_, spec);
     request.prompt = std::move(spec.prompt);
+    request.images = std::move(spec.images);
     request.owner = std::move(spec.owner);
     request.share = std::move(spec.share);
     if (spec.prompt_logprobs) {

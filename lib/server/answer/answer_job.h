@@ -27,7 +27,8 @@ namespace ktx::server {
 // One choice of a request.
 struct AnswerSpec : runtime::GenerationOptions {
   std::vector<int32_t> prompt;
-  std::string owner;  // whose text it is (owner_of)
+  std::vector<runtime::ImageTokens> images;  // of the prompt
+  std::string owner;                         // whose text it is (owner_of)
   runtime::ShareOf share;
   std::vector<std::string> stop;
   bool prompt_logprobs = false;  // also of the prompt's tokens: on_prompt() is called

@@ -78,12 +78,14 @@ ApiResult<std::vector<AnswerSpec>> make_chat_specs(const ServerContext& context,
     input.extra["thinking"] = value;
   }
   input.forced_call = constraint.kind == Constraint::Kind::ToolCall;
-  const ChatPrompt prompt = KTX_TRY(make_prompt(model, input));
+  const ChatPrompt prompt =
+      KTX_TRY(make_prompt(model, input, model.scheduler->cache_owner(context.owner)));
   std::vector<AnswerSpec> specs;
   KTX_TRY(make_specs(context, fields, prompt.ids, specs));
   for (AnswerSpec& spec : specs) {
     use_chat_parsers(model, input, prompt, constraint, spec);
     spec.reasoning_limit = fields.reasoning;
+    spec.images = prompt.images;
   }
   Notes& notes = specs.front().notes;
   notes.insert(notes.begin(), input.notes.begin(), input.notes.end());

@@ -31,7 +31,9 @@ struct MessageReader {
       summary(block);
       return {};
     }
-    return read_part(block, {Protocol::Messages, where, own, begins_prompt}, input.notes, said);
+    RequestImages* const images = role == "user" ? input.seen() : nullptr;
+    return read_part(block, {Protocol::Messages, where, own, begins_prompt, images}, input.notes,
+                     said);
   }
 
   ApiStatus call(const Json& block, const std::string& where) {
@@ -49,7 +51,8 @@ struct MessageReader {
   ApiStatus result(const Json& block, const std::string& where) {
     ContentText text;
     if (const auto content = block.find("content"); content != block.end()) {
-      const ContentPlace place = {Protocol::Messages, where + ".content"};
+      const ContentPlace place = {Protocol::Messages, where + ".content", false, false,
+                                  input.seen()};
       KTX_TRY(read_content(*content, place, input.notes, text));
     }
     Json message = {{"role", "tool"}, {"content", text.text}};

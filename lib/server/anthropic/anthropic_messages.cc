@@ -195,7 +195,7 @@ ApiResult<MessageRequest> read_request(const ServerContext& context, const HttpR
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
   const Json* tools = in.list("tools");
   const Json* choice = in.get("tool_choice");
-  ChatInput input;
+  ChatInput input = input_for(model);
   read_reasoning_fields(model, in, input, fields.reasoning);
   KTX_TRY(in.status());
   RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Anthropic));

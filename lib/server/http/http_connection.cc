@@ -379,14 +379,13 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
     request->body = std::string();
     arrivals.give_back(held);
   } else {
-    const bool lengthy =
-        request->body.size() > kLargeBody || (options.lengthy && options.lengthy(*request));
-    asio::post(
-        *(lengthy ? lengthy_workers : workers), [self = shared_from_this(), request, reply, held] {
-          self->guard(*reply, request.get(), [&] { return self->handler(*request, reply), true; });
-          request->body = std::string();
-          asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
-        });
+    HttpWork work = options.work ? options.work(*request) : HttpWork::Short;
+    if (request->body.size() > kLargeBody) work = std::max(work, HttpWork::Long);
+    asio::post(workers_of(work), [self = shared_from_this(), request, reply, held] {
+      self->guard(*reply, request.get(), [&] { return self->handler(*request, reply), true; });
+      request->body = std::string();
+      asio::post(self->io, [self, held] { self->arrivals.give_back(held); });
+    });
   }
   watch(stream, reply);
   int64_t sent = 0;

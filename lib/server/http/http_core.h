@@ -1,6 +1,7 @@
 // Internals of HttpServer: its state and its connections, which are coroutines on one thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
@@ -37,8 +38,7 @@ inline auto await_into(beast::error_code& error) {
   return asio::redirect_error(asio::use_awaitable, error);
 }
 
-// Requests with larger bodies, and those of HttpOptions::lengthy, have workers of their own: what
-// takes long to read, such as a schema of 100 KB, holds up no short one.
+// Larger ones take long to read.
 inline constexpr size_t kLargeBody = size_t{16} << 10;
 
 struct HttpServer::Core : std::enable_shared_from_this<Core> {
@@ -81,7 +81,8 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   tcp::acceptor acceptor;
   asio::steady_timer again;
   std::optional<asio::ssl::context> tls;
-  std::optional<asio::thread_pool> workers, lengthy_workers;
+  std::array<std::optional<asio::thread_pool>, kHttpWorks> workers;  // by HttpWork
+  asio::thread_pool& workers_of(HttpWork work) { return *workers[static_cast<size_t>(work)]; }
   std::thread thread;
   std::atomic<uint16_t> bound_port{0};
   std::atomic<int64_t> connections{0};

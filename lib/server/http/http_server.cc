@@ -182,8 +182,9 @@ Status HttpServer::start() {
   core.acceptor.listen(4096, error);
   if (error) return failed("cannot listen", error);
   core.bound_port = core.acceptor.local_endpoint(error).port();
-  core.workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
-  core.lengthy_workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
+  for (auto& workers : core.workers) {
+    workers.emplace(static_cast<size_t>(std::max(1, options.workers)));
+  }
   asio::co_spawn(core.io, core.accept(), asio::detached);
   core.thread = std::thread([core = core_] {
     // Until the last coroutine has ended; accept() is one. What a posted call throws, at most
@@ -216,8 +217,8 @@ HttpCounts HttpServer::counts() const {
 }
 
 void HttpServer::run_later(const HttpReplyPtr& reply, std::function<void()> call) {
-  if (!core_->workers) return;
-  asio::post(*core_->workers, [core = core_, reply, call = std::move(call)] {
+  if (!core_->workers[0]) return;
+  asio::post(core_->workers_of(HttpWork::Short), [core = core_, reply, call = std::move(call)] {
     core->guard(*reply, nullptr, [&] { return call(), true; });
   });
 }
@@ -233,9 +234,9 @@ void HttpServer::drain() {
 
 void HttpServer::stop() {
   if (!core_->thread.joinable()) return;
-  for (auto* workers : {&core_->workers, &core_->lengthy_workers}) {
-    (*workers)->stop();
-    (*workers)->join();
+  for (auto& workers : core_->workers) {
+    workers->stop();
+    workers->join();
   }
   // Every coroutine ends by itself: those that the context still holds at its end would
   // keep the core, and so the context, for ever.

@@ -100,10 +100,15 @@ struct HttpLogEntry {
   bool gone = false;      // the client did not wait for the end
 };
 
+// Requests of each kind have workers of their own, so that what takes long holds up no short one:
+// milliseconds; a schema of 100 KB; images, which take seconds.
+enum class HttpWork { Short, Long, Images };
+inline constexpr size_t kHttpWorks = 3;
+
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8080;  // 0: any free one
-  int workers = 2;
+  uint16_t port = 8080;         // 0: any free one
+  int workers = 2;              // of each kind (HttpWork)
   std::string tls_certificate;  // PEM files; both or none
   std::string tls_key;
 
@@ -125,8 +130,8 @@ struct HttpOptions {
   // the connection ends with it. Null: all may go on.
   std::function<bool(const HttpRequest&, const HttpReplyPtr&)> admit;
   std::function<bool(const HttpRequest&)> quick;  // null: none
-  // May take as long to read as one with a large body; null: none.
-  std::function<bool(const HttpRequest&)> lengthy;
+  // How long a request may keep a worker; null: Short. A large body makes it Long at least.
+  std::function<HttpWork(const HttpRequest&)> work;
   std::function<void(const HttpLogEntry&)> log;  // called on the I/O thread
   // The body of an answer to a request that the server itself does not take (too large, too slow)
   // or fails at, in the form of its protocol; may change the status. Null: OpenAI's form.

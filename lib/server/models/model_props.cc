@@ -23,7 +23,7 @@ std::string props_of(const ServedModel& model) {
   json["total_slots"] = model.engine->max_batch();
   json["model_alias"] = model.id;
   json["model_path"] = std::filesystem::path(model.path).filename().string();
-  json["modalities"] = {{"vision", false}, {"audio", false}};
+  json["modalities"] = {{"vision", model.viewer != nullptr}, {"audio", false}};
   json["chat_template"] = model.chat_template ? model.chat_template->source() : "";
   json["bos_token"] = strings.bos;
   json["eos_token"] = strings.eos;

@@ -19,11 +19,13 @@
 #include "lib/text/answers/tool_calls.h"
 #include "lib/text/chat_template/chat_template.h"
 #include "lib/text/tokenizer/tokenizer.h"
+#include "lib/vision/viewer.h"
 
 namespace ktx::server {
 
 struct ServedModel {
   std::unique_ptr<runtime::Engine> engine;
+  std::unique_ptr<vision::Viewer> viewer;  // null: the model reads text only
   std::optional<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // none: the model has none that works
   std::optional<text::ChatTemplate> tool_template;  // instead of it where tools are offered

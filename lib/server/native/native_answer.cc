@@ -243,17 +243,18 @@ NativeFields read_native_fields(const ServedModel& model, FieldReader& in) {
 }
 
 ApiStatus answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
-                          const NativeFields& fields,
-                          const std::vector<std::vector<int32_t>>& prompts) {
+                          const NativeFields& fields, const std::vector<TextInput>& prompts) {
   const ServedModel& model = *context.model;
   std::vector<AnswerSpec> specs;
   std::vector<NativeRequest> requests;
   const Json settings =
       generation_settings(model, fields.answer, fields.answer.own_lora.value_or(context.lora));
-  for (const std::vector<int32_t>& prompt : prompts) {
-    KTX_TRY(make_specs(context, fields.answer, prompt, specs));
+  for (const TextInput& prompt : prompts) {
+    const size_t before = specs.size();
+    KTX_TRY(make_specs(context, fields.answer, prompt.ids, specs));
+    for (size_t i = before; i < specs.size(); ++i) specs[i].images = prompt.images;
     requests.resize(specs.size(),
-                    {model.tokenizer->decode(prompt, true), settings, fields.return_tokens});
+                    {model.tokenizer->decode(prompt.ids, true), settings, fields.return_tokens});
   }
   NativeFields form = fields;
   form.list = fields.list || fields.answer.n > 1;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/server/answer/answer_fields.h"
+#include "lib/server/request/text_input.h"
 
 namespace ktx::server {
 
@@ -41,7 +42,6 @@ NativeFields read_native_fields(const ServedModel& model, FieldReader& in);
 
 // Answers each of the prompts.
 ApiStatus answer_natively(const ServerContext& context, const HttpReplyPtr& reply,
-                          const NativeFields& fields,
-                          const std::vector<std::vector<int32_t>>& prompts);
+                          const NativeFields& fields, const std::vector<TextInput>& prompts);
 
 }  // namespace ktx::server

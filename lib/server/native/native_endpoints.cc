@@ -101,11 +101,10 @@ ApiStatus post_completion(const ServerContext& context, const HttpRequest& reque
   FieldReader in(body);
   NativeFields fields = read_native_fields(model, in);
   KTX_TRY(in.status());
-  std::vector<TextInput> texts =
-      KTX_TRY(read_texts(in.get("prompt"), "prompt", kMaxNativePrompts, model));
-  fields.list = texts.size() > 1;
-  std::vector<std::vector<int32_t>> prompts;
-  for (TextInput& text : texts) prompts.push_back(std::move(text.ids));
+  const std::string owner = model.scheduler->cache_owner(context.owner);
+  const std::vector<TextInput> prompts = KTX_TRY(
+      read_texts(in.get("prompt"), "prompt", kMaxNativePrompts, model, Spelled::Tokens, &owner));
+  fields.list = prompts.size() > 1;
   return answer_natively(context, reply, fields, prompts);
 }
 
@@ -154,7 +153,7 @@ ApiStatus post_infill(const ServerContext& context, const HttpRequest& request,
   ids.push_back(fim->suffix);
   append(ids, suffix);
   ids.push_back(fim->middle);
-  return answer_natively(context, reply, fields, {ids});
+  return answer_natively(context, reply, fields, {TextInput{ids, {}, ""}});
 }
 
 }  // namespace ktx::server

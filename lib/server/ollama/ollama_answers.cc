@@ -140,6 +140,7 @@ void read_context(const ServedModel& model, FieldReader& in, std::vector<int32_t
 // What chat and generate have in common.
 ApiResult<OllamaRequest> read_request(const ServedModel& model, const Json& body) {
   OllamaRequest out;
+  out.input = input_for(model);
   FieldReader in(body);
   in.text("model");  // any is this one
   out.fields.stream = in.flag("stream", true);
@@ -197,12 +198,17 @@ void send_loaded(const ServedModel& model, HttpReply& reply, bool chat, bool unl
 void start(const ServerContext& context, const HttpReplyPtr& reply, const OllamaRequest& request,
            std::vector<AnswerSpec> specs) {
   std::vector<int32_t>& prompt = specs[0].prompt;
+  const int64_t before = std::ssize(prompt);
   if (!request.context.empty() && !prompt.empty() && prompt[0] == context.model->tokenizer->bos()) {
     prompt.erase(prompt.begin());  // a text has one begin
   }
   prompt.insert(prompt.begin(), request.context.begin(), request.context.end());
+  std::vector<runtime::ImageTokens>& images = specs[0].images;
+  for (runtime::ImageTokens& image : images) image.first += std::ssize(prompt) - before;
+  // Tokens of images mean nothing to a client.
+  const bool lists = !request.chat && images.empty();
   std::make_shared<OllamaAnswer>(context.model, reply, request,
-                                 request.chat ? std::vector<int32_t>() : prompt)
+                                 lists ? prompt : std::vector<int32_t>())
       ->start(std::move(specs));
 }
 
@@ -218,8 +224,16 @@ ApiStatus run_raw(const ServerContext& context, const HttpReplyPtr& reply,
                   const OllamaRequest& request, const std::string& text) {
   const ServedModel& model = *context.model;
   KTX_TRY(check_size(model, "prompt", text.size()));
+  ChatPrompt prompt;
+  if (request.input.images && !request.input.images->files().empty()) {
+    prompt = KTX_TRY(make_plain_prompt(model, text, *request.input.images,
+                                       model.scheduler->cache_owner(context.owner)));
+  } else {
+    prompt.ids = model.tokenizer->encode_prompt(text);
+  }
   std::vector<AnswerSpec> specs;
-  KTX_TRY(make_specs(context, request.fields, model.tokenizer->encode_prompt(text), specs));
+  KTX_TRY(make_specs(context, request.fields, prompt.ids, specs));
+  specs[0].images = std::move(prompt.images);
   start(context, reply, request, std::move(specs));
   return {};
 }
@@ -234,8 +248,10 @@ Json openai_messages(const Json& list) {
       if (to.contains("tool_name")) to["name"] = to["tool_name"];
       const auto images = to.find("images");
       if (images != to.end() && images->is_array() && !images->empty()) {
-        const std::string text = string_or(to, "content", "");
-        to["content"] = Json::array({{{"type", "text"}, {"text", text}}, {{"type", "image"}}});
+        Json parts = Json::array();
+        for (const Json& image : *images) parts.push_back({{"type", "image"}, {"image", image}});
+        parts.push_back({{"type", "text"}, {"text", string_or(to, "content", "")}});
+        to["content"] = std::move(parts);
       }
     }
     out.push_back(std::move(to));
@@ -259,7 +275,8 @@ ApiStatus post_ollama_chat(const ServerContext& context, const HttpRequest& requ
     send_loaded(model, *reply, true, in.unload);
     return {};
   }
-  in.input.messages = KTX_TRY(read_messages(openai_messages(*messages), in.input.notes));
+  in.input.messages =
+      KTX_TRY(read_messages(openai_messages(*messages), in.input.notes, in.input.seen()));
   RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Nested));
   // Not a field of Ollama's own; clients of several servers send it.
   KTX_TRY(use_tools(model, fields.get("tool_choice"), ToolForm::Nested, offered, in.input,
@@ -277,12 +294,21 @@ ApiStatus post_ollama_generate(const ServerContext& context, const HttpRequest& 
   const std::string system = fields.text("system");
   const bool raw = fields.flag("raw", false) || !model.chat_template;
   if (!fields.text("suffix").empty()) fields.fail("suffix", "'suffix' is not supported");
-  if (const Json* images = fields.list("images"); images != nullptr && !images->empty()) {
-    fields.fail("images", "'images' has pictures; this model reads text only");
+  const Json* images = fields.list("images");
+  const bool shows = images != nullptr && !images->empty();
+  if (shows && !in.input.images) {
+    fields.fail("images",
+                "'images' has pictures; this model reads text only; where there is a projector for "
+                "it (mmproj), compile it with that: ktx-compile --mmproj FILE");
   }
   read_context(model, fields, in.context);
   KTX_TRY(fields.status());
-  if (text.empty()) {
+  std::string marks;
+  for (size_t i = 0; shows && i < images->size(); ++i) {
+    const Json part = {{"image", (*images)[i]}};
+    KTX_TRY(in.input.images->add(part, fmt::format("images[{}]", i), marks));
+  }
+  if (text.empty() && !shows) {
     send_loaded(model, *reply, false, in.unload);
     return {};
   }
@@ -291,7 +317,7 @@ ApiStatus post_ollama_generate(const ServerContext& context, const HttpRequest& 
     in.input.messages.push_back(
         {{"role", "system"}, {"content", without_request_headers(system, in.input.notes)}});
   }
-  in.input.messages.push_back({{"role", "user"}, {"content", text}});
+  in.input.messages.push_back({{"role", "user"}, {"content", marks + text}});
   return run_chat(context, reply, in);
 }
 

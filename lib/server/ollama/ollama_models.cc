@@ -34,6 +34,7 @@ std::optional<Json> listed(ModelStore& models, const ModelStatus& status) {
 Json capabilities(const PlanSummary& summary, const ServedModel* model) {
   Json list = Json::array({"completion", "embedding"});
   if (summary.tool_format != text::ToolCallFormat::None) list.push_back("tools");
+  if (summary.facts.takes_images) list.push_back("vision");
   if (model != nullptr && model->reasons()) list.push_back("thinking");
   return list;
 }

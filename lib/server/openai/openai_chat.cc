@@ -191,7 +191,7 @@ ApiResult<ChatRequest> read_chat(const ServerContext& context, const HttpRequest
   const std::optional<int64_t> slot = read_resume_slot(model, in);
   const Json* messages = in.list("messages");
   if (messages == nullptr && !slot) in.fail("messages", "'messages' is missing");
-  ChatInput input;
+  ChatInput input = input_for(model);
   read_reasoning_fields(model, in, input, fields.reasoning);
   read_continuation(in, input);
   const Json* tools = in.list("tools");
@@ -205,7 +205,7 @@ ApiResult<ChatRequest> read_chat(const ServerContext& context, const HttpRequest
     input.rendered = prompt_text(model, resumed);
     input.rendered_ids = resumed.tokens;
   } else {
-    input.messages = KTX_TRY(read_messages(*messages, input.notes));
+    input.messages = KTX_TRY(read_messages(*messages, input.notes, input.seen()));
   }
   RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Nested));
   KTX_TRY(use_tools(model, choice, ToolForm::Nested, offered, input, fields.constraint));

@@ -201,7 +201,7 @@ ApiStatus post_completions(const ServerContext& context, const HttpRequest& requ
                                 numbers, kMaxPromptLogprobs),
                     "echo", ""};
   }
-  if (slot) prompts.push_back({resumed.tokens, model.tokenizer->decode(resumed.tokens, true)});
+  if (slot) prompts.push_back({resumed.tokens, {}, model.tokenizer->decode(resumed.tokens, true)});
   std::vector<AnswerSpec> specs;
   std::vector<std::string> echoes;
   for (const TextInput& prompt : prompts) {

@@ -38,6 +38,9 @@ Json model_json(ModelStore& models, const ModelStatus& status) {
   std::string error = status.error;
   if (const auto summary = summary_of(models, status)) {
     const plan::PlanFacts& facts = summary.value()->facts;
+    json["architecture"] = {{"input_modalities", facts.takes_images ? Json::array({"text", "image"})
+                                                                    : Json::array({"text"})},
+                            {"output_modalities", Json::array({"text"})}};
     const int64_t ctx = status.model ? status.model->engine->ctx() : facts.default_ctx;
     json["meta"] = {{"n_ctx", ctx},
                     {"n_ctx_train", facts.context_length},
@@ -101,10 +104,13 @@ ApiStatus get_models(const ServerContext& context, const HttpRequest& request,
       }
     }
     // llama.cpp's list beside OpenAI's.
+    Json capabilities = Json::array({"completion"});
+    const auto summary = summary_of(*context.models, status);
+    if (summary && summary.value()->facts.takes_images) capabilities.push_back("multimodal");
     listed.push_back({{"name", status.plan.name},
                       {"model", status.plan.name},
                       {"type", "model"},
-                      {"capabilities", Json::array({"completion"})}});
+                      {"capabilities", std::move(capabilities)}});
   }
   send_json(reply, {{"object", "list"}, {"data", data}, {"models", listed}});
   return {};
@@ -224,16 +230,17 @@ ApiStatus post_apply_template(const ServerContext& context, const HttpRequest& r
   const Json* messages = in.list("messages");
   if (messages == nullptr) in.fail("messages", "'messages' is missing");
   const Json* tools = in.list("tools");
-  ChatInput input;
+  ChatInput input = input_for(*context.model);
   ReasoningLimit limit;
   read_reasoning_fields(*context.model, in, input, limit);
   read_continuation(in, input);
   apply_reasoning_default(*context.model, input);
   KTX_TRY(in.status());
-  input.messages = KTX_TRY(read_messages(*messages, input.notes));
+  input.messages = KTX_TRY(read_messages(*messages, input.notes, input.seen()));
   input.tools = KTX_TRY(offered_tools(tools, ToolForm::Nested)).functions;
   send_notes(input.notes, *reply);
-  const ChatPrompt prompt = KTX_TRY(make_prompt(*context.model, input));
+  const ChatPrompt prompt = KTX_TRY(
+      make_prompt(*context.model, input, context.model->scheduler->cache_owner(context.owner)));
   send_json(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
   return {};
 }

@@ -320,7 +320,7 @@ ApiResult<ResponseRequest> read_response(const ServerContext& context, const Htt
       read_format(*format, "text.format", in, fields.constraint);
     }
   }
-  ChatInput input;
+  ChatInput input = input_for(model);
   read_reasoning_fields(model, in, input, fields.reasoning);
   KTX_TRY(in.status());
   RequestTools offered = KTX_TRY(offered_tools(tools, ToolForm::Flat));

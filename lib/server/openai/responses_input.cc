@@ -58,7 +58,8 @@ class ItemReader {
     }
     const ContentPlace place = {
         Protocol::Responses, where + ".content", role == "user",
-        input_.messages.empty() && (role == "system" || role == "developer")};
+        input_.messages.empty() && (role == "system" || role == "developer"),
+        role == "user" ? input_.seen() : nullptr};
     const auto content = item.find("content");
     if (content == item.end()) {
       return ApiError{400, fmt::format("'{}' has no content", where), place.where, ""};
@@ -121,7 +122,8 @@ class ItemReader {
   ApiStatus result(const Json& item, const std::string& where) {
     reasoning_.clear();
     const auto output = item.find("output");
-    ContentPlace place = {Protocol::Responses, where + ".output"};
+    const ContentPlace place = {Protocol::Responses, where + ".output", false, false,
+                                input_.seen()};
     ContentText said;
     const bool parts = output != item.end() && output->is_array() && !output->empty() &&
                        (*output)[0].is_object() && (*output)[0].contains("type");

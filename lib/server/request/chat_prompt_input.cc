@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lib/server/request/client_tools.h"
 #include "lib/server/request/content_parts.h"
@@ -10,6 +11,7 @@
 #include "lib/server/request/text_input.h"
 #include "lib/server/request/write_out_tools.h"
 #include "lib/text/answers/harmony.h"
+#include "lib/vision/image_prompt.h"
 
 namespace ktx::server {
 namespace {
@@ -93,6 +95,12 @@ bool opens_reasoning(const ServedModel& model, const std::string& prompt) {
 
 }  // namespace
 
+ChatInput input_for(const ServedModel& model) {
+  ChatInput input;
+  if (model.viewer) input.images.emplace();
+  return input;
+}
+
 void read_continuation(FieldReader& in, ChatInput& input) {
   const bool continues = in.flag("continue_final_message", false);
   const bool begins = in.flag("add_generation_prompt", false);
@@ -115,7 +123,8 @@ void apply_reasoning_default(const ServedModel& model, ChatInput& input) {
 
 namespace {
 
-ApiResult<Json> read_message(const Json& from, const std::string& where, bool first, Notes& notes) {
+ApiResult<Json> read_message(const Json& from, const std::string& where, bool first, Notes& notes,
+                             RequestImages* images) {
   if (!from.is_object()) {
     return bad_place(where, fmt::format("is {}, expected an object", show(from)));
   }
@@ -149,8 +158,9 @@ ApiResult<Json> read_message(const Json& from, const std::string& where, bool fi
     said.text = dump(*content);
   } else if (content != from.end()) {
     const bool system = name == "system" || name == "developer";
-    const ContentPlace place = {Protocol::Chat, where + ".content", name == "user",
-                                first && system};
+    const bool sees = name == "user" || to["role"] == "tool";
+    const ContentPlace place = {Protocol::Chat, where + ".content", name == "user", first && system,
+                                sees ? images : nullptr};
     KTX_TRY(read_content(*content, place, notes, said));
   }
   to["content"] = said.text.empty() ? refusal : said.text;
@@ -172,7 +182,7 @@ ApiResult<Json> read_message(const Json& from, const std::string& where, bool fi
 
 }  // namespace
 
-ApiResult<Json> read_messages(const Json& list, Notes& notes) {
+ApiResult<Json> read_messages(const Json& list, Notes& notes, RequestImages* images) {
   Json messages = Json::array();
   if (list.size() > kMaxMessages) {
     return bad_place("messages", fmt::format("has {} items, at most {} are possible", list.size(),
@@ -180,7 +190,7 @@ ApiResult<Json> read_messages(const Json& list, Notes& notes) {
   }
   size_t calls = 0;
   for (size_t i = 0; i < list.size() && calls <= kMaxToolCalls; ++i) {
-    Json to = KTX_TRY(read_message(list[i], fmt::format("messages[{}]", i), i == 0, notes));
+    Json to = KTX_TRY(read_message(list[i], fmt::format("messages[{}]", i), i == 0, notes, images));
     if (const auto made = to.find("tool_calls"); made != to.end()) calls += made->size();
     messages.push_back(std::move(to));
   }
@@ -224,7 +234,60 @@ std::string take_begun_answer(const ChatInput& input, Json& messages) {
   return begun;
 }
 
-ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input) {
+namespace {
+
+// The files as rows of the model.
+ApiResult<std::vector<runtime::ReadImage>> look_at(const ServedModel& model,
+                                                   const RequestImages& images,
+                                                   const std::vector<size_t>& shown,
+                                                   const std::string& owner) {
+  std::vector<runtime::ReadImage> out;
+  int64_t tokens = 0;
+  for (const size_t index : shown) {
+    const RequestImages::File& file = images.files()[index];
+    if (tokens >= model.scheduler->capacity()) {
+      return ApiError{400,
+                      fmt::format("the images before '{}' have {} tokens already, the context {}; "
+                                  "send fewer",
+                                  file.where, tokens, model.scheduler->capacity()),
+                      "messages", "context_length_exceeded"};
+    }
+    auto seen = model.viewer->look(std::as_bytes(std::span(file.bytes)), owner);
+    if (!seen)
+      return bad_place(file.where, "has no image that can be read: " + seen.error().message);
+    tokens += seen->tokens;
+    out.push_back(seen.take());
+  }
+  return out;
+}
+
+// The tokens of a prompt; its images stand where the template shows them.
+ApiStatus encode(const ServedModel& model, const std::vector<runtime::ReadImage>& images,
+                 ChatPrompt& prompt) {
+  if (images.empty()) {
+    prompt.ids = model.tokenizer->encode_prompt(prompt.text, prompt.outside);
+    return {};
+  }
+  const plan::ImageFacts& facts = model.facts().image;
+  if (prompt.text.find(facts.mark) == std::string::npos) {
+    return ApiError{400,
+                    fmt::format("the model's chat template shows no image where this conversation "
+                                "has one; it has to write '{}' (--chat-template-file)",
+                                facts.mark),
+                    "messages", "template_error"};
+  }
+  Result<vision::ImagePrompt> shown =
+      vision::with_images(*model.tokenizer, facts, {prompt.text, prompt.outside}, images);
+  if (!shown) return ApiError{400, shown.error().message, "messages", ""};
+  prompt.ids = std::move(shown->ids);
+  prompt.images = std::move(shown->images);
+  return {};
+}
+
+}  // namespace
+
+ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input,
+                                  const std::string& owner) {
   ChatPrompt prompt;
   if (!input.rendered_ids.empty()) {
     prompt.text = input.rendered;
@@ -244,13 +307,19 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   const text::ChatTemplate& chat =
       model.template_for(!input.tools.is_null() || has_tool_messages(input.messages));
   text::RenderInput render;
-  render.messages = input.messages;
   render.tools = input.tools;
-  const std::string begun = take_begun_answer(input, render.messages);
-  convert_developer(render.messages, chat.source());
-  write_out_tools(model, input.forced_call, render.messages, render.tools);
-  if (model.speaks_harmony()) convert_harmony_reasoning(render.messages);
-  convert_arguments(render.messages, wants_objects(chat.source()));
+  Json messages = input.messages;
+  const std::string begun = take_begun_answer(input, messages);
+  convert_developer(messages, chat.source());
+  write_out_tools(model, input.forced_call, messages, render.tools);
+  if (model.speaks_harmony()) convert_harmony_reasoning(messages);
+  convert_arguments(messages, wants_objects(chat.source()));
+  std::vector<size_t> shown;
+  const auto show = [&] {
+    render.messages = messages;
+    if (input.images) shown = input.images->take_marks(render.messages);
+    return chat.render_marked(render);
+  };
   render.extra = input.extra;
   render.add_generation_prompt = input.add_generation_prompt;
   render.bos_token = strings.bos;
@@ -258,10 +327,10 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   if (model.reasoning) {
     render.answer_tags = {std::string(model.reasoning->open), std::string(model.reasoning->close)};
   }
-  Result<text::MarkedText> text = chat.render_marked(render);
+  Result<text::MarkedText> text = show();
   for (const auto& change : {gather_system, join_system}) {
-    if (text || !change(render.messages)) continue;
-    Result<text::MarkedText> changed = chat.render_marked(render);
+    if (text || !change(messages)) continue;
+    Result<text::MarkedText> changed = show();
     if (changed) text = std::move(changed);
   }
   if (!text) return ApiError{400, text.error().message, "messages", "template_error"};
@@ -286,8 +355,26 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   }
   KTX_TRY(check_size(model, "messages", prompt.text.size()));
   if (model.allow_control_tokens) prompt.outside.clear();
-  prompt.ids = model.tokenizer->encode_prompt(prompt.text, prompt.outside);
+  std::vector<runtime::ReadImage> images;
+  if (!shown.empty()) images = KTX_TRY(look_at(model, *input.images, shown, owner));
+  KTX_TRY(encode(model, images, prompt));
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
+  return prompt;
+}
+
+ApiResult<ChatPrompt> make_plain_prompt(const ServedModel& model, std::string text,
+                                        const RequestImages& images, const std::string& owner) {
+  std::vector<size_t> all(images.files().size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  const std::vector<runtime::ReadImage> seen = KTX_TRY(look_at(model, images, all, owner));
+  ChatPrompt prompt;
+  prompt.text = std::move(text);
+  if (prompt.text.find(model.facts().image.mark) == std::string::npos) {
+    std::string marks;
+    for (size_t i = 0; i < seen.size(); ++i) marks += model.facts().image.mark;
+    prompt.text = marks + prompt.text;
+  }
+  KTX_TRY(encode(model, seen, prompt));
   return prompt;
 }
 

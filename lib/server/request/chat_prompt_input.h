@@ -13,6 +13,7 @@
 #include "lib/server/http/json_fields.h"
 #include "lib/server/models/served_model.h"
 #include "lib/server/request/conversation_parts.h"
+#include "lib/server/request/request_images.h"
 
 namespace ktx::server {
 
@@ -34,23 +35,37 @@ struct ChatInput {
   bool forced_call = false;
   bool show_reasoning = true;  // false: the client gets the answer alone
   Notes notes;                 // of what was left out
+  // Of the messages; nothing: the model reads text only.
+  std::optional<RequestImages> images = {};
+  RequestImages* seen() { return images ? &*images : nullptr; }
   // Instead of messages: what they have become, as text and, with what of the answer is
   // there already, as tokens (resumed_slot.h).
   std::string rendered;
   std::vector<int32_t> rendered_ids;
 };
 
+// Empty, and with room for images where the model sees.
+ChatInput input_for(const ServedModel& model);
+
 struct ChatPrompt {
   std::string text;
   text::TextSpans outside;  // of the text, what came with the request: no control tokens there
   std::vector<int32_t> ids;
-  bool reasoning_open = false;  // the prompt ends inside the reasoning
+  std::vector<runtime::ImageTokens> images;  // of these
+  bool reasoning_open = false;               // the prompt ends inside the reasoning
 };
 
 // Renders and tokenises. What the assistant has begun to say stands behind the begin of its
 // message, so that the model goes on with it. A template that refuses the conversation is the
-// client's error (400), with the place in the template.
-ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input);
+// client's error (400), with the place in the template. Images are looked at, which may take
+// seconds; `owner` is whose request it is.
+ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input,
+                                  const std::string& owner);
+
+// A prompt that is no conversation: its author's text. Images stand where the text has the model's
+// mark, or before it.
+ApiResult<ChatPrompt> make_plain_prompt(const ServedModel& model, std::string text,
+                                        const RequestImages& images, const std::string& owner);
 
 // continue_final_message and add_generation_prompt, which exclude each other. Without them a last
 // message of the assistant is continued.
@@ -61,8 +76,8 @@ void read_continuation(FieldReader& in, ChatInput& input);
 void apply_reasoning_default(const ServedModel& model, ChatInput& input);
 
 // OpenAI's messages in our form: content parts become one text (content_parts.h). What was left out
-// is noted in `notes`.
-ApiResult<Json> read_messages(const Json& list, Notes& notes);
+// is noted in `notes`. `images` takes those of users and tools; null: the model has none.
+ApiResult<Json> read_messages(const Json& list, Notes& notes, RequestImages* images = nullptr);
 
 // Messages in our form, from `field` of the request: not empty, within the limits, and no two of
 // the assistant at their end.

@@ -63,8 +63,12 @@ ApiStatus cannot_read(const HeldRow& row, const std::string& type, const Content
   }
   return bad_place(place.where,
                    fmt::format("is of type '{}': {} input is not supported, this model reads text "
-                               "only",
-                               type, row.name));
+                               "only{}",
+                               type, row.name,
+                               row.as == HeldAs::Image
+                                   ? "; where there is a projector for it (mmproj), compile it "
+                                     "with that: ktx-compile --mmproj FILE"
+                                   : ""));
 }
 
 // A document of Anthropic's, a search result, a file of OpenAI's: all with a title and one of a
@@ -87,7 +91,7 @@ ApiStatus read_document(const HeldRow& row, const Json& part, const ContentPlace
     inner.text = string_or(source, "data", "");
   } else if (source.contains("content")) {
     const std::string at = type == "document" ? ".source.content" : ".content";
-    const ContentPlace within = {place.protocol, place.where + at, place.own, false};
+    const ContentPlace within = {place.protocol, place.where + at, place.own, false, place.images};
     KTX_TRY(read_content(source["content"], within, notes, inner));
   } else if (type == "document" && form == "base64") {
     bytes = string_or(source, "data", "");
@@ -188,6 +192,9 @@ ApiStatus read_part(const Json& part, const ContentPlace& place, Notes& notes, C
     case HeldAs::AsJson:
       out.text += as_json(part);
       return {};
+    case HeldAs::Image:
+      if (place.images != nullptr) return place.images->add(part, place.where, out.text);
+      return cannot_read(*row, type, place, out);
     case HeldAs::Media:
       return cannot_read(*row, type, place, out);
     case HeldAs::Replaced:

@@ -2,7 +2,7 @@
 // (conversation_parts.def says what becomes of each type).
 //
 //   [{"type": "text", "text": "See "}, {"type": "image", ...}]
-//   "See [image left out: this model reads text only]"
+//   "See [image left out: this model reads text only]", or a mark (request_images.h)
 //
 // Safe for any JSON.
 #pragma once
@@ -11,14 +11,16 @@
 #include <string>
 
 #include "lib/server/request/conversation_parts.h"
+#include "lib/server/request/request_images.h"
 
 namespace ktx::server {
 
 struct ContentPlace {
   Protocol protocol = Protocol::Chat;
-  std::string where;           // "messages[3].content", of a part "messages[3].content[1]"
-  bool own = false;            // a user's message: what cannot be read is an error
-  bool begins_prompt = false;  // of the first system message (request_headers.h)
+  std::string where;                // "messages[3].content", of a part "messages[3].content[1]"
+  bool own = false;                 // a user's message: what cannot be read is an error
+  bool begins_prompt = false;       // of the first system message (request_headers.h)
+  RequestImages* images = nullptr;  // takes them; null: the model, or this place, has none
 };
 
 struct ContentText {

@@ -24,6 +24,7 @@ enum class HeldAs {
   Document,   // its text, with its title; one that is no text as Media
   ToolName,   // the name of a tool that a search has found
   AsJson,     // its own JSON without what only its server can read
+  Image,      // shown to a model that sees; else as Media
   Media,      // in a user's message an error; elsewhere Replaced
   Replaced,   // by a short text that says what is left out
   Skipped,    // with a note

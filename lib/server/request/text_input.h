@@ -1,6 +1,6 @@
 // OpenAI's `prompt` and `input`: a string, a list of strings, token ids, or a list of lists of
 // token ids. With llama.cpp texts may stand between token ids, and an object with
-// `prompt_string` for a text.
+// `prompt_string` for a text, where `multimodal_data` has an image for each "<__media__>" in it.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ namespace ktx::server {
 
 struct TextInput {
   std::vector<int32_t> ids;
+  std::vector<runtime::ImageTokens> images;  // of these
   std::string text;
   bool of_ids = false;  // token ids came, and the text is what they say
 };
@@ -29,9 +30,11 @@ ApiStatus check_size(const ServedModel& model, const std::string& name, size_t b
 enum class Spelled { Tokens, Text };
 
 // The field `name`; texts get the tokens that a prompt begins with. 400 for anything else, for ids
-// outside of the vocabulary, and for more than `most` texts.
+// outside of the vocabulary, and for more than `most` texts. `owner`: of images that come with a
+// text; null: none may.
 ApiResult<std::vector<TextInput>> read_texts(const Json* value, const std::string& name,
                                              size_t most, const ServedModel& model,
-                                             Spelled spelled = Spelled::Tokens);
+                                             Spelled spelled = Spelled::Tokens,
+                                             const std::string* owner = nullptr);
 
 }  // namespace ktx::server

@@ -12,11 +12,12 @@ const headers = () => ({'Content-Type': 'application/json',
 
 function requestBody(list) {
   const messages = settings.system ? [{role: 'system', content: settings.system}] : [];
-  for (const {role, content} of list) {
+  for (const message of list) {
+    const {role} = message, content = contentOf(message), last = messages.at(-1);
     if (role === 'assistant' && content === '') continue;  // an error and nothing else
     // Templates want turns: two questions in a row, of which the first failed, are one.
-    if (role === 'user' && messages.at(-1)?.role === 'user')
-      messages.at(-1).content += '\n\n' + content;
+    if (role === 'user' && last?.role === 'user')
+      last.content = joinedContent(last.content, content);
     else messages.push({role, content});
   }
   const body = {...modelField(), messages, stream: true, stream_options: {include_usage: true}};

@@ -1,4 +1,5 @@
-// The input box: text typed, dropped or attached, kept per conversation until it is sent.
+// The input box: text typed, dropped or attached, kept per conversation until it is sent. Images:
+// pictures.js.
 'use strict';
 const busy = () => {
   $('send').hidden = answers.has(open);
@@ -16,18 +17,21 @@ const sends = event =>
   event.key === 'Enter' && !event.shiftKey && !composing(event) && !touch.matches;
 
 function ask() {
-  const text = $('input').value.trim();
-  if (!text || answers.has(open)) return;
+  const text = $('input').value.trim(), images = pictures;
+  if (!text && !images.length || answers.has(open)) return;
   $('input').value = '';
+  pictures = [];
   keepDraft();
+  showPictures();
   fit($('input'));
-  askFrom(text, leaf);
+  askFrom(text, leaf, images);
 }
 // A question below `parent`: at the end of what is shown, or beside an edited one.
-function askFrom(text, parent) {
-  const chat = current() ?? newChat(titleOf(text));
+function askFrom(text, parent, images = []) {
+  const chat = current() ?? newChat(titleOf(text || 'Image'));
   const question = {id: newId(), chat: chat.id, parent, seq: tree.nextSeq(), role: 'user',
                     content: text, state: 'done'};
+  if (images.length) question.images = images;
   // A conversation that another tab deleted meanwhile comes back when it is gone on with.
   addMessage(question, {used: nextUse(), trashed: false});
   answer(question);
@@ -41,8 +45,9 @@ function fresh() {
   $('input').focus();
 }
 
-// ---- drafts: of this tab, they outlive a reload ----
+// ---- drafts: of this tab; texts outlive a reload ----
 function keepDraft() {
+  pictureDrafts.set(open ?? '', pictures);
   try {
     const key = 'ktx.draft.' + (open ?? '');
     if ($('input').value) sessionStorage.setItem(key, $('input').value);
@@ -55,6 +60,8 @@ function takeDraft() {
     text = sessionStorage.getItem('ktx.draft.' + (open ?? '')) ?? '';
   } catch { /* forbidden */ }
   $('input').value = text;
+  pictures = pictureDrafts.get(open ?? '') ?? [];
+  showPictures();
   fit($('input'));
 }
 
@@ -62,6 +69,10 @@ function takeDraft() {
 const kLargestFile = 1 << 20;
 async function attachFiles(files) {
   for (const file of files) {
+    if (file.type.startsWith('image/') && file.type !== 'image/svg+xml') {
+      await attachPicture(file);
+      continue;
+    }
     if (file.size > kLargestFile) {
       notice(
         'file',
@@ -75,7 +86,7 @@ async function attachFiles(files) {
       text = '\u0000';
     }
     if (text.includes('\u0000')) {
-      notice('file', `${file.name} is no UTF-8 text; only text can be added`);
+      notice('file', `${file.name} is no UTF-8 text; only text and images can be added`);
       continue;
     }
     // A fence longer than any in the text.

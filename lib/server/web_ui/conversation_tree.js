@@ -30,6 +30,10 @@ function tidyMessage(record) {
                       reasoning: typeof reasoning === 'string' ? reasoning : undefined};
   }
   if (isCount(record.context)) message.context = record.context;
+  if (Array.isArray(record.images)) {
+    const images = record.images.filter(isPicture).slice(0, kMostPictures);
+    if (images.length) message.images = images;
+  }
   if (Array.isArray(record.tool_calls)) {
     message.tool_calls = record.tool_calls.filter(call => isObject(call?.function)).map(call => (
       {id: String(call.id ?? ''), function: {name: String(call.function.name ?? ''),
@@ -111,7 +115,8 @@ class Tree {
 }
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content &&
-  (a.reasoning ?? '') === (b.reasoning ?? '');
+  (a.reasoning ?? '') === (b.reasoning ?? '') &&
+  (a.images ?? []).join() === (b.images ?? []).join();
 
 // What of `incoming` (of one conversation) `tree` lacks, as records to add. A message that is
 // there already stays as it is; one of the same id with another text becomes another version.

@@ -51,7 +51,10 @@ function update(node, message) {
     if (!details.dataset.set) details.open = live && message.content === '';
     details.lastChild.textContent = message.reasoning;
   }
-  if (message.role === 'user') body.textContent = message.content;
+  if (message.role === 'user')
+    body.replaceChildren(
+      ...(message.images ?? []).map((url, at) => pictureNode(url, `Image ${at + 1}`)),
+      message.content);
   else updateBody(node, body, blocks(message.content));
   calls.replaceChildren(
     ...(message.tool_calls ?? [])
@@ -166,7 +169,7 @@ function edit(message) {
     const text = box.value.trim();
     if (!text || answers.has(message.chat)) return;
     end();
-    if (text !== message.content) askFrom(text, message.parent);
+    if (text !== message.content) askFrom(text, message.parent, message.images);
   };
   const editor = element('div', {className: 'editor'}, box, element('div', {className: 'row'},
     button('Cancel', end), button('Send', send, {className: 'main'})));

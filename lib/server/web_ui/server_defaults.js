@@ -14,7 +14,9 @@ async function readDefaults() {
   try {
     const reply = await fetch('props' + modelQuery(), {headers: headers()});
     if (!reply.ok) return;
-    props = (await reply.json()).default_generation_settings ?? {};
+    const all = await reply.json();
+    sees = all.modalities?.vision === true;
+    props = all.default_generation_settings ?? {};
   } catch {
     return;  // the page works without
   }

@@ -110,6 +110,13 @@ $('attach-file').onchange = async () => {
   await attachFiles($('attach-file').files);
   $('attach-file').value = '';
 };
+// Programs that copy a text often add a picture of it.
+$('input').onpaste = event => {
+  const {files} = event.clipboardData;
+  if (!files.length || event.clipboardData.getData('text/plain')) return;
+  event.preventDefault();
+  attachFiles([...files]);
+};
 const hasFiles = event => [...event.dataTransfer?.types ?? []].includes('Files');
 document.ondragover = event => {
   if (!hasFiles(event)) return;

@@ -3,8 +3,8 @@
 
     tests/e2e/clients/run.py BUILD_FOLDER SUITE
 
-Suites: openai, ollama, anthropic, structured, frameworks, agents, page, page_input, page_storage,
-page_trouble.
+Suites: openai, ollama, anthropic, images, structured, frameworks, agents, page, page_input,
+page_storage, page_trouble.
 
 The packages are installed into BUILD_FOLDER/clients-venv (those of `structured`, `frameworks` and
 `agents` into folders of their own) once. Exit status: 0 all passed,
@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from tower_gguf import write_tower
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -68,14 +70,27 @@ def install(folder, packages):
     return python
 
 
+def gguf_of(model):
+    """Some of the tests' models are not in the repository."""
+    for root in (ROOT / "tests/models", ROOT.parent / "shared/models"):
+        path = root / model / f"{model}-q4_k_m.gguf"
+        if path.exists():
+            return path
+    skip(f"no model {model} here")
+
+
 class Server:
     """ktx-run serve with a small model on a free port."""
 
-    def __init__(self, build, *options, model="qwen3moe"):
+    def __init__(self, build, *options, model="qwen3moe", sees=False):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ktx-clients-"))
         plan = self.folder / f"{model}.ktxplan"
-        gguf = ROOT / f"tests/models/{model}/{model}-q4_k_m.gguf"
-        subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plan], check=True)
+        gguf = gguf_of(model)
+        more = []
+        if sees:
+            write_tower(self.folder / "mmproj.gguf", width=256)
+            more = ["--mmproj", self.folder / "mmproj.gguf"]
+        subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plan, *more], check=True)
         self.log = self.folder / "log"
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
@@ -111,7 +126,9 @@ def main():
     if suite == "agents":  # whose models are its own
         environment = dict(os.environ, KTX_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
         sys.exit(subprocess.run([python, HERE / "agents_suite.py"], env=environment).returncode)
-    server = Server(build, "--max-batch", "4", "--max-queue", "64")
+    sees = suite == "images"
+    server = Server(build, "--max-batch", "4", "--max-queue", "64",
+                    model="gemma3" if sees else "qwen3moe", sees=sees)
     # One that asks for a key and is soon full.
     narrow = None
     # One whose model reasons.

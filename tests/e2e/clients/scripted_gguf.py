@@ -82,12 +82,17 @@ def write_scripted(path, template, scripts, ctx, piece=6):
             ("tokenizer.ggml.eos_token_id", U32, end),
             ("tokenizer.ggml.add_bos_token", BOOL, False),
             ("tokenizer.chat_template", STR, template)]
+    write_gguf(path, keys, {name + ".weight": tensor for name, tensor in tensors.items()})
+
+
+def write_gguf(path, keys, tensors):
+    """Keys are (name, type, value); tensors, all F32, are name: (shape, bytes)."""
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     for key, kind, what in keys:
         out += string(key) + struct.pack("<I", kind) + value(kind, what)
     data = b""
     for name, (shape, content) in tensors.items():
-        out += string(name + ".weight") + struct.pack("<I", len(shape))
+        out += string(name) + struct.pack("<I", len(shape))
         out += struct.pack(f"<{len(shape)}Q", *shape) + struct.pack("<IQ", 0, len(data))
         data += content + b"\0" * (-len(content) % 32)
     with open(path, "wb") as file:

@@ -338,7 +338,9 @@ TEST_F(HttpServerLimits, WhereAllAreAnsweredOthersAreToldToComeBack) {
 
 TEST_F(HttpServerLimits, LengthyRequestsHoldUpNoOthers) {
   options_.workers = 1;
-  options_.lengthy = [](const HttpRequest& request) { return request.body == "lengthy"; };
+  options_.work = [](const HttpRequest& request) {
+    return request.body == "lengthy" ? HttpWork::Long : HttpWork::Short;
+  };
   std::promise<void> over;
   const std::shared_future<void> wait = over.get_future().share();
   start([&](const HttpRequest& request, const HttpReplyPtr& reply) {
