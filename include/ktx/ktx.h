@@ -87,11 +87,19 @@ KTX_API void ktx_session_free(ktx_session* session);
 
 /* Appends tokens (at least one) and computes them. */
 KTX_API ktx_status ktx_session_feed(ktx_session* session, const int32_t* ids, size_t count);
+/* Appends an image and computes it: its tokens, between those that the model has around one. The
+ * plan was compiled with its projector (ktx-compile --mmproj), and has a text before it: at least
+ * the first token of ktx_tokenize(). `rgb`: the pixels line by line from the top, 8 bits of red,
+ * green and blue each, 3 * width * height bytes; decoders are the caller's. A session with an image
+ * cannot be saved. */
+KTX_API ktx_status ktx_session_feed_image(ktx_session* session, const uint8_t* rgb, int64_t width,
+                                          int64_t height);
 /* One logit for each token of the vocabulary, for the token after the last one fed. *logits belongs
  * to the session and is valid until its next call. Fails in an empty session. */
 KTX_API ktx_status ktx_session_logits(ktx_session* session, const float** logits, size_t* count);
 KTX_API int64_t ktx_session_length(const ktx_session* session); /* tokens */
-/* Forgets all tokens from `length` on; larger than the length does nothing. */
+/* Forgets all tokens from `length` on; larger than the length does nothing. Of an image all goes.
+ */
 KTX_API void ktx_session_truncate(ktx_session* session, int64_t length);
 
 /* The text with its keys and values, to a file (as a whole or not at all) and back. A file belongs

@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "include/ktx/ktx.h"
+#include "lib/images/decode.h"
+#include "lib/images/patches.h"
 #include "lib/runtime/engine/engine.h"
+#include "lib/runtime/images/image_reader.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/text/tokenizer/tokenizer.h"
@@ -30,7 +33,10 @@ using ktx::runtime::Outcome;
 struct Opened {
   std::unique_ptr<ktx::runtime::Engine> engine;
   ktx::text::Tokenizer tokenizer;
+  std::string path;
+  ktx::runtime::EngineOptions options;
   std::mutex mutex;  // an engine serves one thread at a time
+  std::unique_ptr<ktx::runtime::ImageReader> reader = nullptr;  // with the first image
 };
 
 thread_local std::string last_error;
@@ -98,7 +104,24 @@ Result<std::shared_ptr<Opened>> open_plan(const char* path, const ktx_options* g
   if (!data) return Error{fmt::format("{}: {}", path, data.error().message)};
   auto tokenizer = ktx::text::Tokenizer::create(data.take());
   if (!tokenizer) return Error{fmt::format("{}: {}", path, tokenizer.error().message)};
-  return std::shared_ptr<Opened>(new Opened{std::move(engine), tokenizer.take(), {}});
+  return std::shared_ptr<Opened>(
+      new Opened{std::move(engine), tokenizer.take(), path, options, {}});
+}
+
+// An image of a caller as the model's rows.
+Result<ktx::runtime::ReadImage> read_pixels(Opened& opened, const uint8_t* rgb, int64_t width,
+                                            int64_t height) {
+  if (!opened.engine->plan().facts.takes_images) {
+    return Error{"the plan takes no images; compile the model with its projector (--mmproj FILE)"};
+  }
+  KTX_TRY(ktx::images::check_size(width, height, {}));
+  if (!opened.reader) {
+    ktx::runtime::EngineOptions options = opened.options;
+    options.pool = opened.engine->pool();
+    opened.reader = KTX_TRY(ktx::runtime::ImageReader::open(opened.path, options));
+  }
+  const ktx::images::Image image{width, height, {rgb, rgb + 3 * width * height}};
+  return opened.reader->read(ktx::images::patches_of(image, opened.reader->facts()));
 }
 
 // Copies as much as there is room for, and always stores how much there is.
@@ -122,6 +145,14 @@ struct ktx_session {
   std::shared_ptr<Opened> opened;
   ktx::runtime::Session session;
   bool fresh = false;  // session.logits() follow the last token
+  std::vector<ktx::runtime::ImageTokens> images = {};
+
+  // Those that are in the text as a whole are its.
+  void show_images() {
+    std::erase_if(images, [&](const auto& image) { return image.end() > length(); });
+    session.show_images(images);
+  }
+  int64_t length() const { return std::ssize(session.tokens()); }
 };
 
 const char* ktx_version(void) {
@@ -209,6 +240,32 @@ ktx_status ktx_session_feed(ktx_session* session, const int32_t* ids, size_t cou
   });
 }
 
+ktx_status ktx_session_feed_image(ktx_session* session, const uint8_t* rgb, int64_t width,
+                                  int64_t height) {
+  if (!rgb) return failed("ktx_session_feed_image: no pixels");
+  return guarded([&] {
+    Opened& opened = *session->opened;
+    const std::lock_guard lock(opened.mutex);
+    if (session->length() == 0) return failed("an image needs a text before it: feed one first");
+    const auto image = read_pixels(opened, rgb, width, height);
+    if (!image) return failed(image.error().message);
+    const ktx::plan::ImageFacts& facts = opened.reader->facts();
+    std::vector<int32_t> ids = opened.tokenizer.encode(facts.before, {.parse_special = true});
+    const int64_t first = session->length() + std::ssize(ids);
+    ids.insert(ids.end(), static_cast<size_t>(image->tokens), image->id);
+    const auto behind = opened.tokenizer.encode(facts.behind, {.parse_special = true});
+    ids.insert(ids.end(), behind.begin(), behind.end());
+    session->fresh = false;
+    session->images.push_back({first, image->tokens, image->rows});
+    session->session.show_images(session->images);
+    const Result<Outcome> outcome = session->session.prefill(ids);
+    session->show_images();
+    if (!outcome) return failed(outcome.error().message);
+    session->fresh = *outcome == Outcome::Ok;
+    return status_of(*outcome, *opened.engine);
+  });
+}
+
 ktx_status ktx_session_logits(ktx_session* session, const float** logits, size_t* count) {
   *logits = nullptr;
   *count = 0;
@@ -230,13 +287,17 @@ ktx_status ktx_session_logits(ktx_session* session, const float** logits, size_t
 }
 
 int64_t ktx_session_length(const ktx_session* session) {
-  return static_cast<int64_t>(session->session.tokens().size());
+  return session->length();
 }
 
 void ktx_session_truncate(ktx_session* session, int64_t length) {
   const std::lock_guard lock(session->opened->mutex);
-  if (length < ktx_session_length(session)) session->fresh = false;
+  for (const ktx::runtime::ImageTokens& image : session->images) {
+    if (image.first < length && length < image.end()) length = image.first;
+  }
+  if (length < session->length()) session->fresh = false;
   session->session.truncate(std::max<int64_t>(length, 0));
+  session->show_images();
 }
 
 ktx_status ktx_session_save(ktx_session* session, const char* path) {
@@ -252,6 +313,7 @@ ktx_status ktx_session_restore(ktx_session* session, const char* path) {
     const std::lock_guard lock(session->opened->mutex);
     session->fresh = false;
     const Result<std::string> note = session->session.load(path);
+    session->show_images();
     return note ? KTX_OK : failed(note.error().message);
   });
 }

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "lib/images/decode.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_program.h"
+#include "tests/support/seeing_model.h"
 
 namespace ktx::testing {
 namespace {
@@ -233,6 +236,66 @@ TEST_F(Embedded, TheExampleInPython) {
       "", {"KTX_LIBRARY=" + library});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(run.out, expected());
+}
+
+// The tokens and logits are those of ktx-run generate.
+TEST(CApiImages, AreFedAsPixels) {
+  const TempDir dir;
+  const std::string path = compile_seeing(dir);
+  const Finished run = run_program({ktx_run(), "generate", path, "--json", "--precision", "exact",
+                                    "-n", "1", "--temp", "0", "--prompt",
+                                    "Look<start_of_image>There", "--image", image_file(dir, 0)});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const auto wanted = nlohmann::json::parse(run.out);
+  ktx_options options = {};
+  options.size = sizeof options;
+  options.exact = 1;
+  ktx_plan* plan = nullptr;
+  ASSERT_EQ(ktx_plan_open(path.c_str(), &options, &plan), KTX_OK) << ktx_error_message();
+  ktx_session* session = nullptr;
+  ASSERT_EQ(ktx_session_new(plan, &session), KTX_OK);
+  const std::string file = from_base64(kImageSamples[0].base64);
+  const auto image = images::decode_image(std::as_bytes(std::span(file)));
+  ASSERT_TRUE(image.ok());
+  const auto feed_image = [&] {
+    return ktx_session_feed_image(session, image->rgb.data(), image->width, image->height);
+  };
+  EXPECT_EQ(feed_image(), KTX_FAILED);
+  EXPECT_THAT(ktx_error_message(), HasSubstr("needs a text before it"));
+  const auto ids = wanted["prompt_ids"].get<std::vector<int32_t>>();
+  const auto seen = std::ranges::find_if(ids, [](int32_t id) { return id < 0; }) - ids.begin();
+  const auto best = [&] {
+    const float* logits = nullptr;
+    size_t count = 0;
+    EXPECT_EQ(ktx_session_logits(session, &logits, &count), KTX_OK) << ktx_error_message();
+    return std::max_element(logits, logits + count) - logits;
+  };
+  // The model's own texts around an image are fed with it. How many tokens stand before it shows
+  // where a text ends that is cut within it.
+  ASSERT_EQ(ktx_session_feed(session, ids.data(), 1), KTX_OK);
+  ASSERT_EQ(feed_image(), KTX_OK) << ktx_error_message();
+  const int64_t fed = ktx_session_length(session) - 1;
+  int64_t cut = fed;
+  do {
+    ktx_session_truncate(session, --cut);
+  } while (ktx_session_length(session) == cut);
+  const int64_t before = ktx_session_length(session) - 1, behind = fed - before - kSeenTokens;
+  EXPECT_EQ(cut, before + kSeenTokens) << "all of an image goes";
+  ktx_session_truncate(session, 0);
+
+  const int64_t rest = seen + kSeenTokens + behind;
+  ASSERT_EQ(ktx_session_feed(session, ids.data(), static_cast<size_t>(seen - before)), KTX_OK);
+  ASSERT_EQ(feed_image(), KTX_OK) << ktx_error_message();
+  ASSERT_EQ(ktx_session_length(session), rest);
+  ASSERT_EQ(ktx_session_feed(session, ids.data() + rest, ids.size() - static_cast<size_t>(rest)),
+            KTX_OK)
+      << ktx_error_message();
+  EXPECT_EQ(ktx_session_length(session), std::ssize(ids));
+  EXPECT_EQ(best(), wanted["ids"][0].get<int64_t>());
+  EXPECT_EQ(ktx_session_save(session, dir.path("s").c_str()), KTX_FAILED);
+  EXPECT_THAT(ktx_error_message(), HasSubstr("a text with images cannot be saved"));
+  ktx_session_free(session);
+  ktx_plan_close(plan);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Result<int32_t> ImageReader::id_of(const Digest256& digest) {
     known_.splice(known_.begin(), known_, found->second);
     return known_.front().id;
   }
-  if (last_id_ == INT32_MIN) return Error{"no more images can be told apart; start again"};
+  if (last_id_ == INT32_MIN) return Error{"more images than can be distinguished; start again"};
   if (known_.size() == kMostIds) {
     by_digest_.erase(known_.back().digest);
     known_.pop_back();

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from tower_gguf import write_tower
+from tower_gguf import TEMPLATE, write_tower
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -90,6 +90,8 @@ class Server:
         if sees:
             write_tower(self.folder / "mmproj.gguf", width=256)
             more = ["--mmproj", self.folder / "mmproj.gguf"]
+            (self.folder / "template.jinja").write_text(TEMPLATE)
+            options = [*options, "--chat-template-file", self.folder / "template.jinja"]
         subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plan, *more], check=True)
         self.log = self.folder / "log"
         with open(self.log, "w") as log:

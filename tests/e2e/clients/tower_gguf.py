@@ -7,7 +7,12 @@ import random
 from scripted_gguf import ARRAY, BOOL, F32, STR, U32, floats, write_gguf
 
 IMAGE, PATCH, POOL, HIDDEN, HEADS, INNER = 36, 6, 2, 40, 4, 56
-TOKENS = (IMAGE // PATCH // POOL) ** 2
+# That of the small model shows no images.
+TEMPLATE = ("{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m.role }}\n"
+            "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+            "{% if part.type == 'image' %}<start_of_image>{% else %}{{ part.text }}{% endif %}"
+            "{% endfor %}{% endif %}<end_of_turn>\n{% endfor %}"
+            "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}")
 
 
 def write_tower(path, width):
