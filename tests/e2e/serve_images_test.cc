@@ -256,14 +256,21 @@ TEST_F(ServeImages, ASecondQuestionOnAnImageComputesItNoMore) {
 
 // What a key has sent is not found by another one.
 TEST_F(ServeImages, KeysShareNoImages) {
-  const ServerProcess server(options({"--api-key", "one", "--api-key", "two"}));
+  const TempDir dir;
+  dir.write("keys", "one\ntwo figures=all\n");
   const std::string body = Json{{"messages", messages({0})}}.dump();
-  for (const char* key : {"one", "two", "one"}) {
-    const HttpAnswer got =
-        server.post("/v1/chat/completions", body, fmt::format("Authorization: Bearer {}\r\n", key));
-    EXPECT_EQ(got.status, 200) << got.body;
+  for (const bool shared : {false, true}) {
+    const ServerProcess server(
+        options({"--api-key-file", dir.path("keys"), "--share-prefixes", shared ? "on" : "off"}));
+    for (const char* key : {"one", "two", "one"}) {
+      const HttpAnswer got = server.post("/v1/chat/completions", body,
+                                         fmt::format("Authorization: Bearer {}\r\n", key));
+      EXPECT_EQ(got.status, 200) << got.body;
+    }
+    const auto stats = server.get("/stats", "Authorization: Bearer two\r\n").json();
+    EXPECT_EQ(stats["images_computed_total"], shared ? 1 : 2);
+    EXPECT_EQ(stats["images_total"], 3);
   }
-  EXPECT_THAT(server.log(), HasSubstr("ready"));
 }
 
 TEST_F(ServeImages, WhatCannotBeShownIsSaid) {
