@@ -70,6 +70,13 @@ KTX_CPU_AND_GPU inline float row_unit(const ActivateAttrs& a, float x) {
   }
   if (a.function == static_cast<int32_t>(UnitFunction::Relu)) return positive;
   if (a.function == static_cast<int32_t>(UnitFunction::ReluSquared)) return positive * positive;
+  if (a.function == static_cast<int32_t>(UnitFunction::Xielu)) {
+    const float bent = x > 0 ? a.rise * x * x : a.fall * (expm1f(x < a.limit ? x : a.limit) - x);
+    return bent + a.slope * x;
+  }
+  if (a.function == static_cast<int32_t>(UnitFunction::Clamp)) {
+    return x > a.limit ? a.limit : x < -a.limit ? -a.limit : x;
+  }
   return tanhf(x);
 }
 

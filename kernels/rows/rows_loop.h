@@ -125,7 +125,7 @@ KTX_INLINE typename V::F gelu_erf16(typename V::F x) {
 }
 
 template <class V, UnitFunction function>
-KTX_INLINE typename V::F unit16(typename V::F x) {
+KTX_INLINE typename V::F unit16(const ActivateAttrs& a, typename V::F x) {
   using F = typename V::F;
   if constexpr (function == UnitFunction::Silu) {
     return V::mul(x, sigmoid16<V>(x));
@@ -139,6 +139,18 @@ KTX_INLINE typename V::F unit16(typename V::F x) {
   } else if constexpr (function == UnitFunction::ReluSquared) {
     const F positive = V::max(V::zero(), x);
     return V::mul(positive, positive);
+  } else if constexpr (function == UnitFunction::Xielu) {
+    // Both sides of 0 are computed; each gives 0 on the other one, the lower by a factor.
+    // exp(x) - 1 is 2 t / (1 - t) with t = tanh(x / 2), which is right for small x, too.
+    const F one = V::set1(1.0f);
+    const F above = V::max(V::zero(), x), below = V::min(V::zero(), x);
+    const F is_below = V::sub(one, V::min(one, V::mul(V::set1(1e30f), above)));
+    const F t = tanh16<V>(V::mul(V::set1(0.5f), V::min(V::set1(a.limit), below)));
+    const F grown = V::div(V::add(t, t), V::sub(one, t));
+    const F fall = V::mul(V::mul(V::set1(a.fall), is_below), V::sub(grown, below));
+    return V::fma(V::set1(a.slope), x, V::fma(V::mul(V::set1(a.rise), above), above, fall));
+  } else if constexpr (function == UnitFunction::Clamp) {
+    return V::max(V::set1(-a.limit), V::min(V::set1(a.limit), x));
   } else {
     static_assert(function == UnitFunction::Tanh);
     return tanh16<V>(x);
@@ -147,13 +159,14 @@ KTX_INLINE typename V::F unit16(typename V::F x) {
 
 template <class V, UnitFunction function>
 KTX_INLINE void unit_rows(const RowsArgs& a) {
+  const ActivateAttrs attrs = *std::get_if<ActivateAttrs>(&a.attrs);
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     const float* x = a.in[0].data + t * a.in[0].stride;
     float* y = a.y + t * a.y_stride;
     int64_t i = 0;
-    for (; i + 16 <= a.width; i += 16) V::store(y + i, unit16<V, function>(V::load(x + i)));
+    for (; i + 16 <= a.width; i += 16) V::store(y + i, unit16<V, function>(attrs, V::load(x + i)));
     const int64_t n = a.width - i;
-    if (n > 0) V::store_part(y + i, n, unit16<V, function>(V::load_part(x + i, n)));
+    if (n > 0) V::store_part(y + i, n, unit16<V, function>(attrs, V::load_part(x + i, n)));
   }
 }
 
@@ -172,6 +185,10 @@ void activate(const RowsArgs& a) {
       return unit_rows<V, UnitFunction::ReluSquared>(a);
     case UnitFunction::Tanh:
       return unit_rows<V, UnitFunction::Tanh>(a);
+    case UnitFunction::Xielu:
+      return unit_rows<V, UnitFunction::Xielu>(a);
+    case UnitFunction::Clamp:
+      return unit_rows<V, UnitFunction::Clamp>(a);
   }
 }
 

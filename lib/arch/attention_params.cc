@@ -21,7 +21,9 @@ class AttentionParams : ParamPart {
   void read_gqa() {
     const std::vector<int64_t> heads = by_layer("num_attention_heads", 1, kMaxHeads);
     std::vector<int64_t> kv_heads = heads;
-    if (in_.has("num_key_value_heads")) kv_heads = by_layer("num_key_value_heads", 1, kMaxHeads);
+    const bool usual = family_.find_default("num_key_value_heads") != nullptr;
+    if (usual || in_.has("num_key_value_heads"))
+      kv_heads = by_layer("num_key_value_heads", 1, kMaxHeads);
     if (heads.empty() || kv_heads.empty()) return;
     for (size_t i = 0; i < p_.shapes.size(); ++i) {
       p_.shapes[i].heads = static_cast<int32_t>(heads[i]);
@@ -192,7 +194,7 @@ class AttentionParams : ParamPart {
                                ? 0
                                : in_.integer_or_null("no_rope_layer_interval", 1, kMaxLayers)
                                      .value_or(family_.unrotated_period);
-    if (family_.rotates_windows &&
+    if (family_.rotates_windows && !flags &&
         in_.integer_or_null("sliding_window", 0, kMaxContext).value_or(0) > 0) {
       const std::vector<bool> windowed = windowed_layers();
       for (size_t i = 0; i < windowed.size(); ++i) p_.shapes[i].rotated = windowed[i];

@@ -262,6 +262,8 @@ class Builder {
         return layer > 0;
       case When::MlpNorm:
         return !p.parallel_parts;
+      case When::SideMlpNorm:
+        return p.parallel_parts;
       case When::QkNorm:
         return p.qk_norm;
       case When::CorrectionBias:

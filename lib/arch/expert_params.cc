@@ -48,6 +48,7 @@ class ExpertPart : ParamPart {
     read_limits("swiglu_limits", &LayerShape::glu_limit);
     read_limits("swiglu_limits_shared", &LayerShape::shared_limit);
     read_router();
+    p_.router_reads_stream = family_.router_reads_stream;
     if (!family_.gateless) return;
     p_.glu.activation = static_cast<int32_t>(Activation::Relu);
     if (p_.unit == static_cast<int32_t>(UnitFunction::ReluSquared)) return;

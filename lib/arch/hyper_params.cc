@@ -46,8 +46,9 @@ class Reader : ParamPart {
     p_.parallel_parts = in_.flag("use_parallel_residual").value_or(false);
     p_.qk_norms = family_.qk_norm;
     read_activation();
-    if (in_.number_or_null("clip_qkv", 0, 1e6).value_or(0) != 0) {
-      in_.fail("'clip_qkv' is set: clamped queries, keys and values are not known");
+    p_.qkv_limit = static_cast<float>(in_.number_or_null("clip_qkv", 0, 1e6).value_or(0));
+    if (p_.qkv_limit != 0 && !family_.has_config_key("clip_qkv")) {
+      in_.fail("'clip_qkv' is set: clamped queries, keys and values are not known for this family");
     }
     read_scores();
     read_scales();
@@ -100,13 +101,17 @@ class Reader : ParamPart {
       p_.glu.activation = static_cast<int32_t>(Activation::Silu);
     } else if (act == "gelu_pytorch_tanh") {
       p_.glu.activation = static_cast<int32_t>(Activation::GeluTanh);
-    } else if (act == "gelu" && family_.experts.layers == families::LayerPattern::AllDense) {
+    } else if (act == "relu") {
+      p_.glu.activation = static_cast<int32_t>(Activation::Relu);
+    } else if ((act == "gelu" || act == "relu2") &&
+               family_.experts.layers == families::LayerPattern::AllDense) {
       p_.glu.activation = static_cast<int32_t>(Activation::Product);  // behind that of the gate
-      p_.unit = static_cast<int32_t>(UnitFunction::GeluErf);
+      p_.unit =
+          static_cast<int32_t>(act == "gelu" ? UnitFunction::GeluErf : UnitFunction::ReluSquared);
     } else {
       in_.fail(fmt::format(
-          "'hidden_act' is '{}', expected silu, gelu_pytorch_tanh or, without experts, gelu: other "
-          "activations are not known",
+          "'hidden_act' is '{}', expected silu, gelu_pytorch_tanh, relu or, without experts, gelu or "
+          "relu2: other activations are not known",
           printable(act)));
     }
   }
@@ -139,6 +144,7 @@ class Reader : ParamPart {
     };
     p_.unit = static_cast<int32_t>(family_.unit);
     if (act.empty()) return;
+    if (family_.unit == UnitFunction::Xielu) return read_xielu(act);
     const auto found = std::ranges::find(kKnown, act, [](const auto& row) { return row.name; });
     if (found != std::end(kKnown)) {
       p_.unit = static_cast<int32_t>(found->function);
@@ -148,6 +154,39 @@ class Reader : ParamPart {
         fmt::format("'hidden_act' is '{}', expected gelu, gelu_pytorch_tanh, silu, relu or "
                     "relu2: other activations are not known",
                     printable(act)));
+  }
+
+  // Files have what was trained, of which the factors are softplus: at first 0.8 for both.
+  void read_xielu(const std::string& act) {
+    if (act != "xielu") {
+      return in_.fail(
+          fmt::format("'hidden_act' is '{}', expected xielu: other activations are not known here",
+                      printable(act)));
+    }
+    const double first = std::log(std::expm1(0.8)), first_fall = std::log(std::expm1(0.8 - 0.5));
+    const auto rise = trained("xielu_alpha_p", first), fall = trained("xielu_alpha_n", first_fall),
+               slope = trained("xielu_beta", 0.5), limit = trained("xielu_eps", -1e-6);
+    const auto softplus = [](double x) {
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    };
+    for (size_t i = 0; i < p_.shapes.size(); ++i) {
+      p_.shapes[i].xielu = {
+          p_.unit, static_cast<float>(limit[i]), static_cast<float>(softplus(rise[i])),
+          static_cast<float>(slope[i] + softplus(fall[i])), static_cast<float>(slope[i])};
+    }
+  }
+
+  // A number for each layer, of either sign.
+  std::vector<double> trained(std::string_view key, double otherwise) {
+    std::vector<double> all(p_.shapes.size(), otherwise);
+    const auto list = in_.config().floats(key);
+    if (!list) return all;
+    const bool fit = list->size() >= all.size() &&
+                     std::ranges::all_of(*list, [](double x) { return std::abs(x) <= 1e3; });
+    if (fit) return *list;
+    in_.fail(fmt::format("'{}' is no list of a number from -1000 to 1000 for each of {} layers",
+                         key, all.size()));
+    return all;
   }
 
   // What a text gives instead of logits, and of which of its tokens.
@@ -198,8 +237,11 @@ class Reader : ParamPart {
     const auto cap = [&](std::string_view key) {
       return static_cast<float>(in_.number_or_null(key, 0, 1e6).value_or(0));
     };
+    p_.whole_scale = family_.whole_scale;
     p_.attention_softcap = cap("attn_logit_softcapping");
-    p_.attention_alibi = family_.alibi;
+    p_.attention_alibi = family_.has_config_key("alibi_bias_max")
+                             ? static_cast<float>(in_.number("alibi_bias_max", 1e-6, 1e3))
+                             : family_.alibi;
     p_.logit_softcap = cap("final_logit_softcapping");
     if (const auto scalar = in_.number_or_null("query_pre_attn_scalar", 1e-6, 1e6)) {
       p_.attention_scale = 1 / std::sqrt(*scalar);

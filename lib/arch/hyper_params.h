@@ -66,6 +66,7 @@ struct LayerShape {
   float glu_limit = 0;              // of its own; 0: the model's
   float shared_limit = 0;           // the same of dense parts and of shared experts
   float sparsity = 0;               // share of gates of its dense part that are left out
+  ActivateAttrs xielu = {};         // of its dense part, where its unit is that
   int32_t positions_of_layer = -1;  // that a layer without one takes; -1: it has one
 };
 
@@ -90,12 +91,15 @@ struct HyperParams {
   double attention_scale = 0;  // 0: 1 / sqrt(head_dim)
   float attention_softcap = 0, logit_softcap = 0;
   float attention_alibi = 0;  // AttentionAttrs
+  float qkv_limit = 0;        // AttentionInfo
+  bool whole_scale = false;   // scores are divided by head_dim, else by its root
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   PositionScaleAttrs grown_queries;
   PositionScaleAttrs grown_unrotated;  // of layers that are not rotated, by count_scale
   bool windows_left_out = false;       // the config has a window, the family no rows for it
   bool chunked_windows = false;
   bool router_scales_input = false;
+  bool router_reads_stream = false;
   GluAttrs glu;
   int32_t unit =
       -1;  // enum UnitFunction, of feed-forward parts without a gate, or of the gate; -1: glu

@@ -20,6 +20,10 @@ int64_t attention_input(const HyperParams& p) {
   return p.hidden * (p.given_width > 0 && p.image_size == 0 ? 2 : 1);
 }
 
+int32_t value_head(const LayerShape& layer, const HyperParams& p) {
+  return p.value_head > 0 ? p.value_head : layer.head_dim;
+}
+
 // The indexer has a compressor of its own, or makes pools of positions.
 ir::CompressorInfo compressor(Role role, const LayerShape& layer, const HyperParams& p) {
   if (p.index_pool > 0) return {p.index_dim, p.index_pool, false};
@@ -31,7 +35,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
   const int64_t heads = layer.heads;
   const int64_t q_width = heads * (mla ? p.nope_dim + p.rope_dim : layer.head_dim);
   const int64_t kv_width = int64_t{layer.kv_heads} * layer.head_dim;
-  const int32_t value_dim = p.value_head > 0 ? p.value_head : layer.head_dim;
+  const int32_t value_dim = value_head(layer, p);
   const int64_t mlp_width = parent == Role::SharedMlp ? p.shared_width : layer.mlp_width;
   if (parent == Role::DeltaNet && p.delta_net.by_channel) {
     const bool projects = role == Role::QProj || role == Role::KProj || role == Role::VProj;
@@ -176,6 +180,8 @@ ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperPa
     return {role == Role::QANorm ? p.q_lora_rank : p.kv_lora_rank,
             p.latent_norm_eps > 0 ? p.latent_norm_eps : p.norm_eps};
   }
+  if (role == Role::AttentionInnerNorm) width = int64_t{layer.heads} * value_head(layer, p);
+  if (role == Role::MlpInnerNorm) width = layer.mlp_width;
   if (role == Role::DeltaNorm) width = p.delta_net.head_dim;
   if (role == Role::LatentNorm) width = p.expert_io();
   if (role == Role::GivenNorm) width = p.given_width;
@@ -259,10 +265,13 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.heads = layer.heads;
     info.kv_heads = layer.kv_heads;
     info.head_dim = layer.head_dim;
-    info.scale = static_cast<float>(p.attention_scale > 0 ? p.attention_scale : usual);
+    info.scale = static_cast<float>(p.attention_scale > 0 ? p.attention_scale
+                                    : p.whole_scale       ? usual * usual
+                                                          : usual);
     info.window = layer.window;
     info.softcap = p.attention_softcap;
     info.alibi = p.attention_alibi;
+    info.qkv_limit = p.qkv_limit;
     info.rotated = layer.rotated;
     info.keys_of_layer = layer.keys_of_layer;
     info.keys_as_values = layer.keys_as_values;
@@ -345,10 +354,17 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     case ir::Kind::Attention:
       return attention(role, shape, p, rope);
     case ir::Kind::Mlp:
-      return ir::MlpInfo{p.hidden, role == Role::SharedMlp ? p.shared_width : shape.mlp_width,
-                         glu_of(p, shape.shared_limit), p.unit, shape.sparsity};
+      return ir::MlpInfo{p.hidden,
+                         role == Role::SharedMlp ? p.shared_width : shape.mlp_width,
+                         glu_of(p, shape.shared_limit),
+                         p.unit,
+                         shape.sparsity,
+                         shape.xielu.limit,
+                         shape.xielu.rise,
+                         shape.xielu.fall,
+                         shape.xielu.slope};
     case ir::Kind::Router:
-      return ir::RouterInfo{p.router, p.router_scales_input};
+      return ir::RouterInfo{p.router, p.router_scales_input, p.router_reads_stream};
     case ir::Kind::Experts:
       return ir::ExpertsInfo{p.experts, p.router.top_k, p.expert_io(), p.expert_width,
                              glu_of(p, shape.glu_limit)};

@@ -52,6 +52,27 @@ constexpr ConfigSign kNoShared[] = {
 
 constexpr ConfigSign kEarlierStreams[] = {{.key = "attn_res_block_size", .min = 1, .max = kAny}};
 
+// Falcon 40B and 180B, which say nothing of the number of norms; 11B says that it has one.
+constexpr ConfigSign kFalcon40[] = {
+    {.key = "new_decoder_architecture", .min = 1, .max = 1},
+    {.key = "num_ln_in_parallel_attn"},
+};
+constexpr ConfigSign kFalcon40Said[] = {
+    {.key = "new_decoder_architecture", .min = 1, .max = 1},
+    {.key = "num_ln_in_parallel_attn", .min = 2, .max = 2},
+};
+constexpr ConfigSign kFalcon11[] = {{.key = "new_decoder_architecture", .min = 1, .max = 1}};
+constexpr ConfigAlias kFalconHeads[] = {{"num_kv_heads", "num_key_value_heads"}};
+
+// PLaMo, of whose heads so many share a key; what it calls key heads are all of them.
+constexpr ConfigSign kSharedHeads[] = {{.key = "n_shared_head", .min = 1, .max = kAny}};
+constexpr ConfigAlias kSharedHeadKeys[] = {
+    {"n_shared_head", "num_key_value_heads", "num_attention_heads",
+     [](double shared, double heads) { return heads / shared; }}};
+
+// Baichuan 13B, whose scores fall with the distance.
+constexpr ConfigSign kDeepBaichuan[] = {{.key = "num_hidden_layers", .min = 33, .max = kAny}};
+
 // jina-embeddings-v2.
 constexpr ConfigSign kAlibi[] = {{.key = "position_embedding_type", .text = "alibi"}};
 
@@ -72,6 +93,11 @@ constexpr ConfigForm kForms[] = {
     {.model_type = "gemma3_text", .signs = kBothWays, .becomes = "gemma3_embedding"},
     {.model_type = "bert", .signs = kAlibi, .becomes = "jina_bert_v2"},
     {.model_type = "bailing_moe", .signs = kLing1, .becomes = "bailing_moe_v1"},
+    {.model_type = "falcon", .signs = kFalcon40, .becomes = "falcon_40b"},
+    {.model_type = "falcon", .signs = kFalcon40Said, .becomes = "falcon_40b"},
+    {.model_type = "falcon", .signs = kFalcon11, .becomes = "falcon", .aliases = kFalconHeads},
+    {.model_type = "plamo", .signs = kSharedHeads, .becomes = "plamo", .aliases = kSharedHeadKeys},
+    {.model_type = "baichuan", .signs = kDeepBaichuan, .becomes = "baichuan_13b"},
     {.model_type = "stablelm_epoch", .becomes = "stablelm"},
     {.model_type = "Yi", .becomes = "llama"},
     {.model_type = "glm4v_text", .becomes = "glm4"},

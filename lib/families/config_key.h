@@ -23,6 +23,7 @@ enum class KeyKind {
   Positive,     // above 0
   Amount,       // 0 or above
   Amounts,      // one for each layer
+  Numbers,      // for each layer one of either sign
   Flag,
   Text,
   Texts,  // one for each layer

@@ -54,6 +54,7 @@ enum class When {
   MlpBias,
   BehindFirst,      // layers but the first one
   MlpNorm,          // the feed-forward part does not read attention's norm (use_parallel_residual)
+  SideMlpNorm,      // it has a norm of its own of what attention reads (use_parallel_residual)
   QkNorm,           // config: use_qk_norm, true when absent
   CorrectionBias,   // routing with a correction bias
   FullAttention,    // layers with attention over all positions, where others have a delta net or a
@@ -234,12 +235,14 @@ struct Family {
   // (not where the config's "gating" is "per-element").
   HeadGate attention_gate = HeadGate::Sigmoid;
   bool head_gates = false;
-  float alibi = 0;                 // of attention's scores (AttentionAttrs); 0: none
-  float latent_norm_eps = 0;       // of latent attention's norms, in the models' code; 0: of all
-  bool interleaved_index = false;  // pairs that an indexer of sparse attention rotates
-  bool one_part = false;           // a layer mixes tokens or is a feed-forward part
-  bool beside_attention = false;   // each layer has a state space beside its attention
-  bool tiled_value_heads = false;  // of delta nets: value head h goes with key head h % key heads
+  float alibi = 0;                   // of attention's scores (AttentionAttrs); 0: none
+  bool whole_scale = false;          // these are divided by head_dim, else by its root
+  bool router_reads_stream = false;  // before attention, without a norm
+  float latent_norm_eps = 0;         // of latent attention's norms, in the models' code; 0: of all
+  bool interleaved_index = false;    // pairs that an indexer of sparse attention rotates
+  bool one_part = false;             // a layer mixes tokens or is a feed-forward part
+  bool beside_attention = false;     // each layer has a state space beside its attention
+  bool tiled_value_heads = false;    // of delta nets: value head h goes with key head h % key heads
   // Yarn's range of frequencies is rounded to whole indices where the config does not say
   // (rope_scaling.truncate).
   bool yarn_truncate = true;

@@ -33,6 +33,11 @@ inline constexpr ConfigKey kKvHeadKeys[] = {
     {"num_key_value_heads", "attention.head_count_kv", KeyRead::Ints, KeyKind::Counts,
      KeyWeight::Structural, "=num_attention_heads", "=num_attention_heads"},
 };
+// One key head for all where nothing says more.
+inline constexpr ConfigKey kOneKeyHeadKeys[] = {
+    {"num_key_value_heads", "attention.head_count_kv", KeyRead::Ints, KeyKind::Counts,
+     KeyWeight::Structural, "1", "1"},
+};
 // MLA: 1 in files with attn_k_b, all heads in older ones; both mean all heads.
 inline constexpr ConfigKey kMlaKvHeadKeys[] = {
     {"num_key_value_heads", "attention.head_count_kv", KeyRead::MlaKvHeads, KeyKind::Count,

@@ -2,11 +2,11 @@
 // and those of queries and keys take all heads together. Rotary exists at model level only.
 // OLMo 3, which is stored under the same GGUF architecture, has windows besides, in all but every
 // fourth layer; layers with a window are rotated without scaling. OLMoE has norms
-// before the parts, and in every layer experts whose weights are not normalised.
-#include "lib/families/key_rows.h"
-
+// before the parts, and in every layer experts whose weights are not normalised. The first OLMo has
+// layer norms without weights, and clamps queries, keys and values, as OLMoE may.
 #include <cstdint>
-#include "lib/families/tree_rows.h"
+
+#include "lib/families/layer_norm_rows.h"
 
 namespace ktx::families {
 namespace {
@@ -28,6 +28,15 @@ constexpr ModuleRow kExperts[] = {
 constexpr std::span<const ModuleRow> kTreeMoe[] = {kCausalStem,  kGqaAttention, kQkNorms, kExperts,
                                                    kExpertParts, kLayerNorms,   kTreeEnd};
 
+constexpr ClassRow kPlainNorm{"{P}LayerNorm"};
+constexpr ModuleRow kPlainNorms[] = {
+    {Role::AttentionNorm, "L.input_layernorm", &kPlainNorm},
+    {Role::MlpNorm, "L.post_attention_layernorm", &kPlainNorm},
+    {Role::FinalNorm, "model.norm", &kPlainNorm},
+};
+constexpr std::span<const ModuleRow> kTree1[] = {kCausalStem, kGqaAttention, kDenseMlp,
+                                                 kPlainNorms, kModelRotary,  kHead};
+
 constexpr GgufSign kSigns3[] = {
     {.key = "attention.sliding_window", .min = 1, .max = UINT64_MAX, .always_written = true},
 };
@@ -47,6 +56,11 @@ constexpr ConfigKey kClampKeys[] = {
 constexpr std::span<const ConfigKey> kKeysMoe[] = {
     kLlamaKeys,      kAttentionBiasKeys, kClampKeys,        kRopeScalingKeys,
     kNumExpertsKeys, kUsedExpertKeys,    kNotNormalisedKeys};
+constexpr std::span<const ConfigKey> kKeys1[] = {
+    kSizeKeys, kKvHeadKeys,        kMlpKeys,   kLayerNormModelKeys, kHeadKeys,
+    kTiedKeys, kAttentionBiasKeys, kClampKeys, kRopeScalingKeys};
+constexpr ConfigDefault kDefaults1[] = {
+    {"attention_bias", "false"}, {"layer_norm_eps", "1e-5"}, {"rope_theta", "10000"}};
 constexpr ConfigDefault kDefaultsMoe[] = {
     {"attention_bias", "false"}, {"num_experts", "64"},    {"num_experts_per_tok", "8"},
     {"norm_topk_prob", "false"}, {"rms_norm_eps", "1e-5"}, {"rope_theta", "10000"},
@@ -58,6 +72,16 @@ constexpr ConfigDefault kDefaults[] = {
 };
 
 }  // namespace
+
+const Family kOlmo = {
+    .architecture = "OlmoForCausalLM",
+    .model_types = "olmo",
+    .gguf_arch = "olmo",
+    .bias = BiasKind::Config,
+    .interleaved_rope = true,
+    .layer_norms = true,
+    .rows = {kTree1, kKeys1, kDefaults1},
+};
 
 const Family kOlmo2 = {
     .architecture = "Olmo2ForCausalLM",

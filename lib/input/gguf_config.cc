@@ -96,6 +96,8 @@ std::string_view expected_of(KeyKind kind) {
       return "a finite number, 0 or above";
     case KeyKind::Amounts:
       return "a finite number, 0 or above, for each layer";
+    case KeyKind::Numbers:
+      return "a finite number for each layer";
     case KeyKind::Flag:
       return "true or false";
     case KeyKind::Text:
@@ -135,10 +137,10 @@ std::optional<ConfigScalar> as_kind(const ConfigScalar& value, KeyKind kind) {
     const auto texts = holder.strings("x");
     return texts ? std::optional<ConfigScalar>(*texts) : std::nullopt;
   }
-  if (kind == KeyKind::Amounts) {
+  if (kind == KeyKind::Amounts || kind == KeyKind::Numbers) {
     const auto list = holder.floats("x");
-    const bool fit = list && std::ranges::all_of(*list, [](double amount) {
-                       return std::isfinite(amount) && amount >= 0;
+    const bool fit = list && std::ranges::all_of(*list, [&](double amount) {
+                       return std::isfinite(amount) && (amount >= 0 || kind == KeyKind::Numbers);
                      });
     return fit ? std::optional<ConfigScalar>(*list) : std::nullopt;
   }

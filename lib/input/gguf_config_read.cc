@@ -113,8 +113,8 @@ std::optional<ConfigScalar> read_ints(GgufKeys& keys, std::string_view key) {
 }
 
 // A number that need not be whole for each layer.
-std::optional<ConfigScalar> read_amounts(GgufKeys& keys, std::string_view key) {
-  const GgufValue* value = keys.gguf.value(keys.full(key));
+std::optional<ConfigScalar> amounts_of(GgufKeys& keys, const std::string& full_key) {
+  const GgufValue* value = keys.gguf.value(full_key);
   const auto numbers = value ? value->floats() : std::nullopt;
   if (!numbers || numbers->empty()) return std::nullopt;
   const auto layers = read_layers(keys, "block_count");
@@ -123,6 +123,14 @@ std::optional<ConfigScalar> read_amounts(GgufKeys& keys, std::string_view key) {
   for (const float number : *numbers) all.push_back(shortest_decimal(number));
   if (count && *count > 0 && *count < std::ssize(all)) all.resize(static_cast<size_t>(*count));
   return all;
+}
+
+std::optional<ConfigScalar> read_amounts(GgufKeys& keys, std::string_view key) {
+  return amounts_of(keys, keys.full(key));
+}
+// Of a key that has no architecture in front.
+std::optional<ConfigScalar> read_bare_amounts(GgufKeys& keys, std::string_view key) {
+  return amounts_of(keys, std::string(key));
 }
 
 // A list of its own length.
@@ -138,6 +146,15 @@ std::optional<ConfigScalar> read_numbers(GgufKeys& keys, std::string_view key) {
 std::optional<ConfigScalar> read_magnitude(GgufKeys& keys, std::string_view key) {
   const auto number = keys.number(key);
   return as_scalar(number ? std::optional(std::fabs(*number)) : std::nullopt);
+}
+
+// Of a file that has the width of gate and up together.
+std::optional<ConfigScalar> read_half_count(GgufKeys& keys, std::string_view key) {
+  const auto number = keys.integer(key);
+  if (!number || *number % 2 == 0)
+    return number ? as_scalar(std::optional(*number / 2)) : std::nullopt;
+  keys.wrong(keys.full(key), "an even number");
+  return std::nullopt;
 }
 
 // A window that does not count the token itself.

@@ -33,7 +33,8 @@ std::optional<ByKind> by_kind(const HfConfig& config, std::string_view key) {
 
 // Which layers have a window, as a number for each.
 void spell_window_layers(HfConfig& config) {
-  const auto flags = config.ints("hybrid_layer_pattern");
+  auto flags = config.ints("hybrid_layer_pattern");
+  if (!flags) flags = config.ints("sliding_window_layout");
   if (!flags || config.has("layer_types")) return;
   std::vector<std::string> kinds;
   for (const int64_t flag : *flags) {

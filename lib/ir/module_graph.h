@@ -136,6 +136,7 @@ struct AttentionInfo {
   int32_t index_local = 0;
   int32_t value_dim = 0;  // of a value head; 0: head_dim
   float alibi = 0;        // as in AttentionAttrs
+  float qkv_limit = 0;    // of queries, keys and values, before their rotation; 0: none
   int32_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 // As in DeltaRuleAttrs and CausalConvAttrs.
@@ -260,10 +261,13 @@ struct MlpInfo {
   GluAttrs glu;
   int32_t unit = -1;   // enum UnitFunction, of a part without a gate, or of the gate before glu
   float sparsity = 0;  // the share of gates that are left out (GaussianTopKAttrs); 0: none
+  float limit = 0, rise = 0, fall = 0, slope = 0;  // of the unit, as in ActivateAttrs
+  ActivateAttrs activate() const { return {unit, limit, rise, fall, slope}; }
 };
 struct RouterInfo {
   RouterAttrs attrs;
   bool scales_input = false;  // of the one chosen expert, instead of its output
+  bool reads_stream = false;  // before the layer's attention, without a norm
 };
 struct ExpertsInfo {
   int32_t experts = 0;

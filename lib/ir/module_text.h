@@ -57,7 +57,7 @@ void fields(AttentionInfo& x, F&& f) {
   f("grown_by_count", x.grown_by_count), f("gated", x.gated), f("whole_text", x.whole_text);
   f("top_k", x.top_k), f("index_dim", x.index_dim), f("index_block", x.index_block);
   f("index_local", x.index_local), f("gate", x.gate), f("value_dim", x.value_dim);
-  f("alibi", x.alibi);
+  f("alibi", x.alibi), f("qkv_limit", x.qkv_limit);
 }
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
@@ -123,11 +123,12 @@ void fields(MlpInfo& x, F&& f) {
   f("hidden", x.hidden), f("width", x.width);
   x.glu.fields(f);
   f("unit", x.unit), f("sparsity", x.sparsity);
+  f("unit_limit", x.limit), f("rise", x.rise), f("fall", x.fall), f("slope", x.slope);
 }
 template <class F>
 void fields(RouterInfo& x, F&& f) {
   x.attrs.fields(f);
-  f("scales_input", x.scales_input);
+  f("scales_input", x.scales_input), f("reads_stream", x.reads_stream);
 }
 template <class F>
 void fields(ExpertsInfo& x, F&& f) {

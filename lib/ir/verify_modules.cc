@@ -161,6 +161,9 @@ class Verifier {
           if (!(x->sparsity >= 0 && x->sparsity < 1)) {
             fail(fmt::format("sparsity is {}", x->sparsity));
           }
+          for (const float factor : {x->limit, x->rise, x->fall, x->slope}) {
+            if (!std::isfinite(factor)) fail(fmt::format("a factor of the unit is {}", factor));
+          }
         }
         return;
       case Kind::Router:
@@ -236,6 +239,9 @@ class Verifier {
       fail(fmt::format("softcap is {}", x->softcap));
     }
     if (!std::isfinite(x->alibi) || x->alibi < 0) fail(fmt::format("alibi is {}", x->alibi));
+    if (!std::isfinite(x->qkv_limit) || x->qkv_limit < 0) {
+      fail(fmt::format("qkv_limit is {}", x->qkv_limit));
+    }
     check(x->grown);
     if (x->top_k != 0) check_blocks(*x);
   }

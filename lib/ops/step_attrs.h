@@ -493,7 +493,7 @@ struct GluAttrs {
   }
 };
 
-// Of units without a gate, and of heads that score texts.
+// Of units without a gate, of heads that score texts, and of queries, keys and values.
 enum class UnitFunction : int32_t {
   Silu = 0,         // x * sigmoid(x)
   GeluTanh = 1,     // gelu by tanh, as in Activation
@@ -501,14 +501,22 @@ enum class UnitFunction : int32_t {
   Relu = 3,         // max(x, 0)
   ReluSquared = 4,  // max(x, 0)^2
   Tanh = 5,
+  // rise * x^2 + slope * x above 0, else fall * (exp(min(x, limit)) - 1 - x) + slope * x    xIELU
+  Xielu = 6,
+  Clamp = 7,  // x between -limit and limit
 };
-inline constexpr int32_t kUnitFunctions = 6;
+inline constexpr int32_t kUnitFunctions = 8;
 
 struct ActivateAttrs {
   int32_t function = 0;  // enum UnitFunction
+  float limit = 0;       // of Clamp and Xielu
+  float rise = 0;        // these are of Xielu
+  float fall = 0;
+  float slope = 0;
+  static constexpr uint32_t kFirstBytes = 4;  // function
   template <class F>
   void fields(F&& f) {
-    f("function", function);
+    f("function", function), f("limit", limit), f("rise", rise), f("fall", fall), f("slope", slope);
   }
 };
 

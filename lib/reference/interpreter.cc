@@ -64,8 +64,9 @@ std::vector<float> glu(const GluAttrs& attrs, std::span<const float> gate,
 }
 
 // The activation of a unit without a gate.
-float unit(UnitFunction function, double x) {
-  switch (function) {
+float unit(const ActivateAttrs& attrs, double x) {
+  const double slope = attrs.slope * x;
+  switch (static_cast<UnitFunction>(attrs.function)) {
     case UnitFunction::Silu:
       return static_cast<float>(x / (1 + std::exp(-x)));
     case UnitFunction::GeluTanh:
@@ -79,8 +80,19 @@ float unit(UnitFunction function, double x) {
       return static_cast<float>(std::max(x, 0.0) * std::max(x, 0.0));
     case UnitFunction::Tanh:
       return static_cast<float>(std::tanh(x));
+    case UnitFunction::Xielu:
+      if (x > 0) return static_cast<float>(attrs.rise * x * x + slope);
+      x = std::expm1(std::min<double>(x, attrs.limit)) - x;
+      return static_cast<float>(attrs.fall * x + slope);
+    case UnitFunction::Clamp:
+      return std::clamp(static_cast<float>(x), -attrs.limit, attrs.limit);
   }
   return NAN;
+}
+
+// 0: as it is.
+void clamp(float limit, std::span<float> x) {
+  for (float& value : x) value = limit > 0 ? std::clamp(value, -limit, limit) : value;
 }
 
 // What is below a quantile of the normal distribution that has the elements' mean and deviation.
@@ -457,6 +469,7 @@ void Interpreter::store_keys(const ir::Module& module, std::span<const float> x)
                  : part_linear(module, Role::VProj, Role::QkvProj, q_width + kv_width, v_width, x);
   k = optional_norm(module, Role::KNorm, std::move(k));
   v = optional_norm(module, Role::VNorm, std::move(v));
+  clamp(info.qkv_limit, k), clamp(info.qkv_limit, v);
   for (size_t at = 0; info.rotated && at < k.size(); at += info.head_dim) {
     rotate(rotary_of(module), std::span(k).subspan(at, info.head_dim));
   }
@@ -479,6 +492,7 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
   }
   if (const ir::Module* own = graph_.child(module, Role::AttentionGateProj)) gate = linear(*own, x);
   q = optional_norm(module, Role::QNorm, std::move(q));
+  clamp(info.qkv_limit, q);
   for (size_t at = 0; info.rotated && at < q.size(); at += info.head_dim) {
     rotate(rotary_of(module), std::span(q).subspan(at, info.head_dim));
   }
@@ -496,7 +510,7 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
     const float g = gate[i / (out.size() / gate.size())];
     out[i] *= softplus ? std::log1p(std::exp(g)) : 1 / (1 + std::exp(-g));
   }
-  return linear(need(module, Role::OProj), out);
+  return linear(need(module, Role::OProj), optional_norm(module, Role::AttentionInnerNorm, out));
 }
 
 // The blocks that each KV head reads, rising, as ChooseBlocksAttrs says it.
@@ -1234,18 +1248,19 @@ Interpreter::Vector Interpreter::mlp(const ir::Module& module, std::span<const f
   const GluAttrs& attrs = info.glu;
   const size_t width = info.width;
   const auto bend = [&](Vector& inner) {
-    for (float& value : inner) value = unit(static_cast<UnitFunction>(info.unit), value);
+    for (float& value : inner) value = unit(info.activate(), value);
   };
   if (!graph_.child(module, Role::GateProj) && !graph_.child(module, Role::GateUpProj)) {
     Vector inner = linear(need(module, Role::UpProj), x);
     bend(inner);
-    return linear(need(module, Role::DownProj), inner);
+    return linear(need(module, Role::DownProj), optional_norm(module, Role::MlpInnerNorm, inner));
   }
   Vector gate = part_linear(module, Role::GateProj, Role::GateUpProj, 0, width, x);
   if (info.sparsity > 0) leave_out(info.sparsity, gate);
   if (info.unit >= 0) bend(gate);
   const Vector up = part_linear(module, Role::UpProj, Role::GateUpProj, width, width, x);
-  return linear(need(module, Role::DownProj), glu(attrs, gate, up));
+  return linear(need(module, Role::DownProj),
+                optional_norm(module, Role::MlpInnerNorm, glu(attrs, gate, up)));
 }
 
 // `scored`: what the router reads.
@@ -1288,8 +1303,11 @@ Interpreter::Vector Interpreter::routed(const ir::Module& router, const ir::Modu
 
 Interpreter::Vector Interpreter::moe(const ir::Module& module, std::span<const float> x) const {
   const ir::Module* down = graph_.child(module, Role::LatentDownProj);
-  const Vector read = down != nullptr ? linear(*down, x) : Vector(x.begin(), x.end());
-  Vector y = routed(need(module, Role::Router), need(module, Role::Experts), x, read);
+  const Vector in(x.begin(), x.end());
+  const Vector read = down != nullptr ? linear(*down, x) : in;
+  const ir::Module& router = need(module, Role::Router);
+  const bool early = std::get<ir::RouterInfo>(router.info).reads_stream;
+  Vector y = routed(router, need(module, Role::Experts), early ? streams_.back() : in, read);
   if (down != nullptr) {
     y = linear(need(module, Role::LatentUpProj), optional_norm(module, Role::LatentNorm, y));
   }
@@ -1348,6 +1366,9 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   Vector x(row.begin(), row.end());
   const float scale = std::get<ir::EmbeddingInfo>(need(model, Role::Embedding).info).scale;
   for (float& value : x) value *= scale;
+  if (const ir::Module* positions = graph_.child(model, Role::PositionEmbedding)) {
+    add_to(x, rows(*positions, "weight", static_cast<int64_t>(position_), 1));
+  }
   x = optional_norm(model, Role::EmbeddingNorm, std::move(x));
   x = optional_norm(need(model, Role::Embedding), Role::EmbeddingNorm, std::move(x));
   const ir::Module& first = graph_.modules[need(model, Role::LayerList).children.front()];
@@ -1416,9 +1437,10 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     // Where one norm stands before both parts, the feed-forward part reads what attention does.
     const bool beside = graph_.child(layer, Role::MlpNorm) == nullptr &&
                         graph_.child(layer, Role::MlpPostNorm) == nullptr;
+    const ir::Module* side = graph_.child(layer, Role::SideMlpNorm);
     if (graph_.child(layer, Role::Mlp) || graph_.child(layer, Role::Moe)) {
-      add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, beside ? a : x)),
-             residual);
+      const Vector in = side != nullptr ? norm(*side, streams_.back()) : beside ? a : x;
+      add_to(x, optional_norm(layer, Role::MlpPostNorm, feed_forward(layer, in)), residual);
     }
     if (!inputs.empty()) add_to(x, layer_input(layer, inputs, x));
     const auto* info = std::get_if<ir::LayerInfo>(&layer.info);

@@ -16,32 +16,14 @@ struct FamilyInfo {
   std::string k_module;              // where KTransformers has its classes; may be empty
   std::string_view t_module;         // where transformers has them; may be empty
   std::vector<std::string> classes;  // without module
-  std::string_view config_keys;      // of a family that is not compiled
-  const families::Family* compiled = nullptr;
-};
-
-struct UncompiledRow {
-  std::string_view architecture, prefix, k_module, t_module, classes, config_keys;
-};
-constexpr UncompiledRow kUncompiled[] = {
-#define KTX_UNCOMPILED_FAMILY(...) {__VA_ARGS__},
-#include "lib/families/uncompiled_families.def"
-#undef KTX_UNCOMPILED_FAMILY
+  const families::Family* family;
 };
 
 std::vector<FamilyInfo> make_families() {
   std::vector<FamilyInfo> all;
   for (const families::Family* family : families::all_families()) {
     all.push_back({family->architecture, family->class_module(), family->module_t,
-                   families::own_classes(*family), "", family});
-  }
-  for (const UncompiledRow& row : kUncompiled) {
-    all.push_back({row.architecture, std::string(row.k_module), row.t_module,
-                   std::vector<std::string>(), row.config_keys});
-    FamilyInfo& info = all.back();
-    for (std::string_view word : split(row.classes, ' ')) {
-      info.classes.push_back(fmt::format("{}{}", row.prefix, word));
-    }
+                   families::own_classes(*family), family});
   }
   return all;
 }
@@ -49,11 +31,6 @@ std::vector<FamilyInfo> make_families() {
 const std::vector<FamilyInfo>& known_families() {
   static const std::vector<FamilyInfo> kFamilies = make_families();
   return kFamilies;
-}
-
-bool has_key(const FamilyInfo& family, std::string_view key) {
-  if (family.compiled) return family.compiled->has_config_key(key);
-  return std::ranges::count(split(family.config_keys, ' '), key) > 0;
 }
 
 bool has_class(const FamilyInfo& family, std::string_view name) {
@@ -80,7 +57,7 @@ std::vector<std::string_view> families_of(std::string_view class_name) {
 std::vector<std::string_view> families_with_key(std::string_view config_key) {
   std::vector<std::string_view> families;
   for (const FamilyInfo& family : known_families()) {
-    if (has_key(family, config_key)) families.push_back(family.architecture);
+    if (family.family->has_config_key(config_key)) families.push_back(family.architecture);
   }
   return families;
 }

@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(Models, LongTexts,
                                            "lfm2_moe", "jamba", "mamba", "falcon_mamba",
                                            "kimi_linear", "kimi_k3", "bailing_hybrid",
                                            "deepseek_v4", "minimax_m3", "gemma3n", "phimoe",
-                                           "glm5_next"),
+                                           "glm5_next", "gpt2", "gpt_neox", "mpt", "apertus",
+                                           "smallthinker"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -100,8 +100,8 @@ TEST_P(ElementwiseTest, EveryGatedUnitIsRight) {
   }
 }
 
-double unit_in_double(UnitFunction function, double x) {
-  switch (function) {
+double unit_in_double(const ActivateAttrs& a, double x) {
+  switch (static_cast<UnitFunction>(a.function)) {
     case UnitFunction::Silu:
       return x / (1 + std::exp(-x));
     case UnitFunction::GeluTanh:
@@ -114,6 +114,11 @@ double unit_in_double(UnitFunction function, double x) {
       return std::max(x, 0.0) * std::max(x, 0.0);
     case UnitFunction::Tanh:
       return std::tanh(x);
+    case UnitFunction::Xielu:
+      if (x > 0) return a.rise * x * x + a.slope * x;
+      return a.fall * (std::expm1(std::min<double>(x, a.limit)) - x) + a.slope * x;
+    case UnitFunction::Clamp:
+      return std::clamp<double>(x, -a.limit, a.limit);
   }
   return NAN;
 }
@@ -125,14 +130,16 @@ TEST_P(ElementwiseTest, EveryUnitWithoutAGateIsRight) {
   for (int32_t function = 0; function < kUnitFunctions; ++function) {
     std::vector<float> y(x.size());
     RowsArgs a;
-    a.attrs = ActivateAttrs{function};
+    const bool clamps = function == static_cast<int32_t>(UnitFunction::Clamp);
+    const ActivateAttrs attrs{function, clamps ? 7.5f : -1e-6f, 1.25f, 0.75f, 0.5f};
+    a.attrs = attrs;
     a.in[0].data = x.data();
     a.y = y.data();
     a.width = static_cast<int64_t>(x.size());
     a.token_end = 1;
     (*find_rows("activate", isa))(a);
     for (size_t i = 0; i + 1 < x.size(); ++i) {
-      const double want = unit_in_double(static_cast<UnitFunction>(function), x[i]);
+      const double want = unit_in_double(attrs, x[i]);
       ASSERT_NEAR(y[i], want, 3e-6 * std::fabs(want) + 2e-7 * std::min(std::fabs(x[i]), 12.0f))
           << function << " of " << x[i];
     }

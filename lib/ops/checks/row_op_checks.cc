@@ -90,7 +90,10 @@ void check_glu(OpCheck& s) {
 }
 
 void check_activate(OpCheck& s) {
-  s.in_range("function", s.attrs<ActivateAttrs>().function, 0, kUnitFunctions - 1);
+  const auto& a = s.attrs<ActivateAttrs>();
+  s.in_range("function", a.function, 0, kUnitFunctions - 1);
+  s.require(a.function != static_cast<int32_t>(UnitFunction::Clamp) || a.limit > 0, "limit is {}",
+            a.limit);
   check_same_rows(s);
 }
 

@@ -83,6 +83,7 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   }
   KTX_TRY(optional_norm(attention, Role::QNorm, q));
   if (own_keys) KTX_TRY(norm_keys(attention, *a, k, v));
+  for (const View& one : {q, k, v}) clamp(attention, *a, one);
   q = grown(attention, q, a->grown, a->grown_by_count);
   if (a->rotated) {
     KTX_TRY(rope(attention, q, q,
@@ -113,7 +114,14 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
     emit(attention, StepOp::Attention, {q}, {out}, {sinks}, attrs);
   }
   if (a->gated || own_gate) apply_gate(attention, *a, gate, out);
+  KTX_TRY(optional_norm(attention, Role::AttentionInnerNorm, out));
   return term(attention, Role::OProj, out, "attn_out");
+}
+
+void Lowering::clamp(const Module& attention, const ir::AttentionInfo& a, View x) {
+  if (a.qkv_limit == 0 || x.width == 0) return;
+  emit(attention, StepOp::Activate, {x}, {x}, {},
+       ActivateAttrs{static_cast<int32_t>(UnitFunction::Clamp), a.qkv_limit});
 }
 
 // A number for each element, or for each head.

@@ -41,7 +41,8 @@ Result<Lowering::Terms> Lowering::lower_moe(const Module& layer, const Module& m
   const Module& experts = *KTX_TRY(child(moe, Role::Experts));
   const bool latent = modules_.child(moe, Role::LatentDownProj) != nullptr;
   const View read = latent ? KTX_TRY(linear(moe, Role::LatentDownProj, in, "experts_latent")) : in;
-  Terms terms = KTX_TRY(lower_routed(router, experts, in, read));
+  Terms terms =
+      KTX_TRY(lower_routed(router, experts, router_input_.width > 0 ? router_input_ : in, read));
   if (latent) {
     gather_host_experts();
     const View sum = terms[0].view;
@@ -56,6 +57,17 @@ Result<Lowering::Terms> Lowering::lower_moe(const Module& layer, const Module& m
   }
   gather_host_experts();
   return terms;
+}
+
+// A copy of the stream before attention, where the layer's router reads that.
+void Lowering::keep_router_input(const Module& layer) {
+  router_input_ = {};
+  const Module* moe = modules_.child(layer, Role::Moe);
+  const Module* router = moe ? modules_.child(*moe, Role::Router) : nullptr;
+  const auto* info = router ? std::get_if<ir::RouterInfo>(&router->info) : nullptr;
+  if (!info || !info->reads_stream) return;
+  router_input_ = value("router_in", x_.width);
+  emit(*router, StepOp::Scale, {x_}, {router_input_}, {}, ScaleAttrs{1});
 }
 
 // `scored`: what the router reads.

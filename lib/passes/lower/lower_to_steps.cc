@@ -278,13 +278,19 @@ Status Lowering::lower_layer(const Module& layer) {
   keep_stream(layer.layer, *first, first->decision.device);
   layer_ = layer.layer;
   KTX_TRY(predict_streams(layer));
+  keep_router_input(layer);
   View in;
+  if (const Module* side = modules_.child(layer, Role::SideMlpNorm)) {
+    in = value("mlp_norm", x_.width);
+    KTX_TRY(norm(*side, x_, in));
+  }
   if (mixes(layer)) {
-    in = KTX_TRY(part_input(layer, Role::AttentionNorm, "attn_norm"));
-    const Terms mixed = KTX_TRY(lower_mixers(layer, in));
+    const View read = KTX_TRY(part_input(layer, Role::AttentionNorm, "attn_norm"));
+    if (in.width == 0) in = read;
+    const Terms mixed = KTX_TRY(lower_mixers(layer, read));
     KTX_TRY(add_to_stream(layer, Role::AttentionPostNorm, mixed));
     KTX_TRY(optional_norm(layer, Role::AttentionSumNorm, x_));
-    KTX_TRY(add_laurel(layer, in));
+    KTX_TRY(add_laurel(layer, read));
   }
   if (feeds_forward(layer)) KTX_TRY(lower_feed_forward(layer, in));
   KTX_TRY(modules_.child(layer, Role::AltUp) ? correct_streams(layer) : add_layer_input(layer));
@@ -306,7 +312,7 @@ bool Lowering::feeds_forward(const Module& layer) const {
   return std::ranges::any_of(kParts, [&](Role role) { return modules_.child(layer, role); });
 }
 
-// `in`: what attention read.
+// `in`: what attention read, or what a norm of its own makes of the same.
 Status Lowering::lower_feed_forward(const Module& layer, View in) {
   const Module* moe = modules_.child(layer, Role::Moe);
   Terms terms;
@@ -398,7 +404,7 @@ Result<View> Lowering::mlp_hidden(const Module& mlp, View in) {
   const bool gated = modules_.child(mlp, Role::GateProj) || modules_.child(mlp, Role::GateUpProj);
   if (!gated) {
     const View inner = KTX_TRY(linear(mlp, Role::UpProj, in, (prefix + "up").c_str()));
-    emit(mlp, StepOp::Activate, {inner}, {inner}, {}, ActivateAttrs{m->unit});
+    emit(mlp, StepOp::Activate, {inner}, {inner}, {}, m->activate());
     return inner;
   }
   const View gate = KTX_TRY(part_linear(mlp, Role::GateProj, Role::GateUpProj, 0, m->width, in,
@@ -409,7 +415,7 @@ Result<View> Lowering::mlp_hidden(const Module& mlp, View in) {
     const auto deviations = static_cast<float>(normal_quantile(m->sparsity));
     emit(mlp, StepOp::GaussianTopK, {gate}, {gate}, {}, GaussianTopKAttrs{deviations});
   }
-  if (m->unit >= 0) emit(mlp, StepOp::Activate, {gate}, {gate}, {}, ActivateAttrs{m->unit});
+  if (m->unit >= 0) emit(mlp, StepOp::Activate, {gate}, {gate}, {}, m->activate());
   emit(mlp, StepOp::Glu, {gate, up}, {up}, {}, m->glu);
   return up;
 }
@@ -417,6 +423,7 @@ Result<View> Lowering::mlp_hidden(const Module& mlp, View in) {
 Result<Lowering::Terms> Lowering::lower_mlp(const Module& layer, View in) {
   const Module& mlp = *KTX_TRY(child(layer, Role::Mlp));
   const View up = KTX_TRY(mlp_hidden(mlp, in));
+  KTX_TRY(optional_norm(mlp, Role::MlpInnerNorm, up));
   const Term out = KTX_TRY(term(mlp, Role::DownProj, up, "mlp_out"));
   KTX_TRY(optional_norm(layer, Role::DensePostNorm, out.view));
   return Terms{out};

@@ -150,6 +150,7 @@ class Lowering {
                       int32_t window = 0);
   Status norm_keys(const Module& attention, const ir::AttentionInfo& a, View& k, View& v);
   Result<int32_t> slot_of(const Module& attention, const ir::AttentionInfo& a);
+  void clamp(const Module& attention, const ir::AttentionInfo& a, View x);
   void apply_gate(const Module& attention, const ir::AttentionInfo& a, View gate, View out);
   Result<View> head_halves(const Module& attention, const ir::AttentionInfo& a, int32_t half,
                            View in, const char* value_name);
@@ -225,6 +226,7 @@ class Lowering {
 
   // lower_experts.cc
   Result<Terms> lower_moe(const Module& layer, const Module& moe, View in);
+  void keep_router_input(const Module& layer);
   Result<Term> lower_experts_beside(const Module& layer, const Module& block);
   Result<Terms> lower_routed(const Module& router, const Module& experts, View scored, View in);
   Result<View> scaled_input(const Module& router, RouterAttrs attrs, View scores, View in);
@@ -258,6 +260,7 @@ class Lowering {
   View streams_;                    // all of AltUp's, while x_ is the one that a layer computes
   std::vector<View> earlier_;       // streams that ended, where later layers read them
   View layer_inputs_;               // of all layers, where the embedding has parts for them
+  View router_input_;               // of the layer, where its router does not read what experts do
   std::optional<View> head_input_;  // of a draft head's attention
   int32_t layer_ = -1;
   struct Deferred {

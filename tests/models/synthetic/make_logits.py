@@ -24,7 +24,7 @@ from gguf.quants import dequantize
 config_file, gguf_file, graph_file, tokens = sys.argv[1:5]
 # Files of these have rows of q and k in the order of pairs; transformers has halves.
 PAIRED_ROWS = {"granite", "granitemoehybrid", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral",
-               "mixtral", "smollm3", "arcee", "muse_glimmer"}
+               "mixtral", "smollm3", "arcee", "muse_glimmer", "olmo"}
 
 config_json = json.load(open(config_file))
 OTHER_NAMES = {}
@@ -38,6 +38,13 @@ in_halves = config_json["model_type"] == "PanguEmbedded"
 if config_json["model_type"] in ("internlm2", "xverse", "PanguEmbedded"):  # Llamas by other names
     config_json.update(model_type="llama", architectures=["LlamaForCausalLM"],
                        attention_bias=config_json.get("bias", False))
+if config_json["model_type"] == "baichuan":
+    config_json.update(model_type="llama", architectures=["LlamaForCausalLM"])
+if config_json["model_type"] == "qwen":
+    config_json.update(model_type="qwen2", architectures=["Qwen2ForCausalLM"],
+                       intermediate_size=config_json["intermediate_size"] // 2,
+                       num_key_value_heads=config_json["num_attention_heads"],
+                       rms_norm_eps=config_json["layer_norm_epsilon"])
 if config_json["model_type"] == "minicpm":
     heads = config_json["num_attention_heads"]
     config_json.update(model_type="granite", architectures=["GraniteForCausalLM"],
@@ -45,6 +52,13 @@ if config_json["model_type"] == "minicpm":
                        residual_multiplier=config_json["scale_depth"] / config_json["num_hidden_layers"] ** 0.5,
                        logits_scaling=config_json["hidden_size"] / config_json["dim_model_base"],
                        attention_multiplier=(config_json["hidden_size"] / heads) ** -0.5)
+if config_json["model_type"] == "dbrx":
+    OTHER_NAMES = {"model.layers.": "transformer.blocks.", "model.embed_tokens": "transformer.wte",
+                   "model.norm": "transformer.norm_f", "input_layernorm": "norm_attn_norm.norm_1",
+                   "post_attention_layernorm": "norm_attn_norm.norm_2",
+                   "self_attn.o_proj": "norm_attn_norm.attn.out_proj",
+                   "self_attn.Wqkv": "norm_attn_norm.attn.Wqkv",
+                   "mlp.gate.": "ffn.router.layer.", "mlp.experts.": "ffn.experts.mlp."}
 if config_json["model_type"] == "gemma4_text":  # what files have elsewhere
     OTHER_NAMES = {".router.norm.weight": ".router.scale",
                    ".router.proj.factors": ".router.per_expert_scale"}
@@ -69,14 +83,15 @@ if config_json["model_type"] == "nemotron_h":  # nemotron_h.cc says why
             layer.mixer.time_step_limit = (0.0, float("inf"))
 state = dict(model.state_dict())
 state.update(model.named_buffers())
-left = {n for n in state if not n.endswith(("inv_freq", "embed_scale", "mup_vector", "input_scale",
+left = {n for n in state if n != "transformer.bias" and not n.endswith(("inv_freq", "embed_scale", "mup_vector", "input_scale",
                                             "per_layer_projection_scale"))
         and not n.startswith("model.visual.")}
 if any(n.startswith("model.language_model.") for n in state):
     left = {n for n in left if n.startswith(("model.language_model.", "lm_head."))}
 
 tensors = {}
-for tensor in GGUFReader(gguf_file).tensors:
+reader = GGUFReader(gguf_file)
+for tensor in reader.tensors:
     numbers = tensor.tensor_type.name == "I32"  # of experts
     rows = tensor.data if numbers else dequantize(tensor.data, tensor.tensor_type)
     rows = rows.astype(np.float32)
@@ -113,7 +128,15 @@ def put(name, value):
         name = name.replace("hc_head.", "hc_head.hc_")
     if name.endswith(".gate.table"):
         name = name.replace(".table", ".tid2eid")
-    if "query_key_value" in name and config.model_type == "bloom":  # by heads there
+    if config.model_type == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+        value = value.T  # there
+    if "query_key_value" in name and config.model_type == "falcon":  # by key heads there
+        if text.new_decoder_architecture:
+            size, keys = text.hidden_size // text.num_attention_heads, text.num_kv_heads
+            parts = torch.split(value, [text.hidden_size, keys * size, keys * size])
+            value = torch.cat([part.reshape(keys, -1, *value.shape[1:]) for part in parts], 1)
+            value = value.flatten(0, 1)
+    elif "query_key_value" in name and config.model_type in ("bloom", "gpt_neox"):  # by heads there
         heads = value.reshape(3, text.num_attention_heads, -1, *value.shape[1:])
         value = heads.transpose(0, 1).reshape(value.shape)
     elif "query_key_value" in name:
@@ -184,6 +207,11 @@ for path, params in modules.items():
             put(path + ".gate_up_proj_bias", both)
             put(path + ".down_proj_bias", params["down_bias"])
             continue
+        if config.model_type == "dbrx":  # all experts in one matrix each, the last transposed
+            for part, value in zip(("w1", "v1", "w2"), (params["gate"], params["up"],
+                                                        params["down"].transpose(1, 2))):
+                put(f"{path}.{part}", value.flatten(0, 1))
+            continue
         both, down = torch.cat([params["gate"], params["up"]], dim=1), params["down"]
         if config.model_type == "llama4_text":  # transposed
             both, down = both.transpose(1, 2), down.transpose(1, 2)
@@ -235,6 +263,10 @@ for path, params in modules.items():
         if config.model_type in one_more and "norm" in path and name == "weight" and not plain:
             value = value - 1
         put(key, value)
+for factor in ("alpha_p", "alpha_n", "beta", "eps"):  # which are no tensors
+    if config.model_type == "apertus":
+        for layer, value in enumerate(reader.fields["xielu." + factor].contents()):
+            put(f"model.layers.{layer}.mlp.act_fn.{factor}", torch.tensor([value]))
 if tied:
     left.discard("lm_head.weight")
 left = {name for name in left if not (config.model_type == "falcon_mamba" and "_layernorm" in name)}

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lib/arch/build_graph.h"
@@ -234,6 +235,26 @@ TEST(HyperParams, BlockAttentionSaysWhatDoesNotFit) {
       read(config, {{"layer_types", json::array({"full_attention"})}}).messages,
       "'layer_types' has 1 entries for 4 layers: it says in which ones attention reads chosen "
       "blocks\n");
+}
+
+TEST(HyperParams, XieluSaysWhatDoesNotFit) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/apertus/config.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_NEAR(params->shape(0).xielu.rise, std::log1p(std::exp(0.3)), 1e-6) << "softplus of 0.3";
+  EXPECT_NEAR(params->shape(1).xielu.fall, 0.5 + std::log1p(std::exp(0.2)), 1e-6);
+  EXPECT_EQ(params->shape(1).xielu.limit, -1e-6F);
+  // What the model begins with before it is trained.
+  const auto usual =
+      read(config, {{"xielu_alpha_p", "absent"}, {"xielu_alpha_n", "absent"}}).params;
+  ASSERT_TRUE(usual.has_value());
+  EXPECT_NEAR(usual->shape(0).xielu.rise, 0.8, 1e-6);
+  EXPECT_NEAR(usual->shape(0).xielu.fall, 0.8, 1e-6);
+  EXPECT_EQ(read(config, {{"hidden_act", "silu"}}).messages,
+            "'hidden_act' is 'silu', expected xielu: other activations are not known here\n");
+  EXPECT_EQ(read(config, {{"xielu_alpha_p", {1.0}}}).messages,
+            "'xielu_alpha_p' is no list of a number from -1000 to 1000 for each of 2 layers\n");
 }
 
 TEST(HyperParams, AttentionResidualsSayWhatDoesNotFit) {
@@ -484,7 +505,8 @@ TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
       {llama(), {{"num_hidden_layers", -1}}, "'num_hidden_layers' is -1"},
       {llama(), {{"rms_norm_eps", 0}}, "'rms_norm_eps' is 0"},
       {llama(), {{"rope_theta", -5}}, "'rope_theta' is -5"},
-      {llama(), {{"hidden_act", "relu"}}, "'hidden_act' is 'relu', expected silu"},
+      {llama(), {{"hidden_act", "tanh"}}, "'hidden_act' is 'tanh', expected silu"},
+      {llama(), {{"clip_qkv", 8}}, "'clip_qkv' is set"},
       {qwen3_moe(), {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu', expected silu"},
       {llama(),
        {{"rope_scaling", {{"rope_type", "llama4"}, {"factor", 2}}}},

@@ -192,6 +192,30 @@ TEST(HfConfig, FormsAsFirstPublishedBecomeTheirFamilys) {
   EXPECT_EQ(glm.f64("rope_theta"), 5e6);
 }
 
+TEST(HfConfig, OneModelTypeIsSeveralFamiliesByWhatElseItSays) {
+  const auto falcon = [](const char* more) {
+    return parse(std::string(R"({"model_type": "falcon", "num_kv_heads": 8)") + more + "}");
+  };
+  EXPECT_EQ(falcon("").model_type(), "falcon");
+  EXPECT_FALSE(falcon("").has("num_key_value_heads")) << "one, whatever it says";
+  EXPECT_EQ(falcon(R"(, "new_decoder_architecture": true)").model_type(), "falcon_40b");
+  EXPECT_EQ(falcon(R"(, "new_decoder_architecture": true)").i64("num_key_value_heads"), 8);
+  const auto one_norm =
+      falcon(R"(, "new_decoder_architecture": true, "num_ln_in_parallel_attn": 1)");
+  EXPECT_EQ(one_norm.model_type(), "falcon");
+  EXPECT_EQ(one_norm.i64("num_key_value_heads"), 8);
+  for (const int layers : {32, 40}) {
+    const auto baichuan =
+        parse(R"({"model_type": "baichuan", "num_hidden_layers": )" + std::to_string(layers) + "}");
+    EXPECT_EQ(baichuan.model_type(), layers == 32 ? "baichuan" : "baichuan_13b");
+  }
+  HfConfig plamo = parse(R"({"model_type": "plamo", "n_shared_head": 8, "num_attention_heads": 40,
+      "num_key_value_heads": 40})");
+  EXPECT_EQ(plamo.i64("num_key_value_heads"), 5);
+  plamo.normalise();
+  EXPECT_EQ(plamo.i64("num_key_value_heads"), 5) << "once";
+}
+
 TEST(HfConfig, RobertasPositionsBeginBehindThePadding) {
   for (const char* type : {"xlm-roberta", "roberta", "camembert"}) {
     const std::string name = std::string(R"({"model_type": ")") + type + "\"";

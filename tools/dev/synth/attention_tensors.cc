@@ -56,6 +56,7 @@ void add_attention(const ModelShape& s, TensorMaker& t, int64_t layer, const std
     if (idle || s.has_own_values(layer)) t.matrix(blk + "attn_v.weight", layer, {s.hidden, v});
   }
   t.matrix(blk + "attn_output.weight", layer, {read, s.hidden}, kResidualSigma);
+  t.norm(ir::Role::AttentionInnerNorm, layer, read);
   if (s.has_qkv_bias() && fused) {
     t.noise(blk + "attn_qkv.bias", q + 2 * kv, kSigma);
     if (s.always_has(ir::Role::OProj, "bias")) t.noise(blk + "attn_output.bias", s.hidden, kSigma);

@@ -271,6 +271,18 @@ void add_window_metadata(const ModelShape& s, Metadata& m) {
   number("logits_scaling", "logit_scale");
   number("logit_scale", "logit_scale");
   number("attention_multiplier", "attention.scale");
+  number("alibi_bias_max", "attention.max_alibi_bias");
+  number("clip_qkv", "attention.clamp_kqv");
+  for (const char* key : {"xielu_alpha_p", "xielu_alpha_n", "xielu_beta", "xielu_eps"}) {
+    const families::ConfigKey* const row = s.family->find_config_key(key);
+    const auto list = s.config.floats(key);
+    if (row && list)
+      m.writer.add_f32s(row->gguf_key, std::vector<float>(list->begin(), list->end()));
+  }
+  if (s.family->has_gguf_key("use_parallel_residual")) {
+    m.writer.add_bool(s.arch + ".use_parallel_residual",
+                      s.flag("use_parallel_residual").value_or(true));
+  }
 }
 
 }  // namespace
@@ -291,7 +303,12 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     }
     m.writer.add_u32s(s.arch + ".feed_forward_length", widths);
   } else {
-    m.u32s("feed_forward_length", s.ffn);
+    const families::ConfigKey* const width = s.family->find_gguf_key("feed_forward_length");
+    std::vector<int64_t> widths = s.ffn;
+    for (int64_t& one : widths) {
+      one *= width && width->read == families::KeyRead::HalfCount ? 2 : 1;
+    }
+    m.u32s("feed_forward_length", widths);
   }
   m.u32s("attention.head_count", s.heads);
   const bool one_kv_head = s.is_mla() && !s.options.unsplit_kv;

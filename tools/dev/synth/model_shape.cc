@@ -199,6 +199,9 @@ Status ModelShape::read_sizes() {
   heads.assign(layers, 0);
   if (attends()) heads = KTX_TRY(by_layer("num_attention_heads"));
   kv_heads = heads;
+  if (const std::string usual = default_of("num_key_value_heads"); !usual.empty()) {
+    kv_heads.assign(layers, std::stoll(usual));
+  }
   if (config.has("num_key_value_heads")) kv_heads = KTX_TRY(by_layer("num_key_value_heads"));
   head_dim = config.i64("head_dim").value_or(hidden / std::max<int64_t>(heads[0], 1));
   const bool no_dense = family->experts.layers == LayerPattern::AllMoe;

@@ -12,10 +12,6 @@ namespace {
 
 // What an encoder has in the place of a head.
 void add_encoder_tensors(const ModelShape& s, TensorMaker& t) {
-  if (s.family->has_role(ir::Role::PositionEmbedding)) {
-    const int64_t positions = s.config.i64("max_position_embeddings").value_or(1);
-    t.matrix("position_embd.weight", -1, {s.hidden, positions}, kEmbeddingSigma);
-  }
   if (const auto types = s.config.i64("type_vocab_size").value_or(0); types > 0) {
     t.matrix("token_types.weight", -1, {s.hidden, types}, kEmbeddingSigma);
   }
@@ -93,6 +89,8 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
   t.norm(ir::Role::AttentionPostNorm, layer, s.hidden);
   t.norm(ir::Role::AttentionSumNorm, layer, s.hidden);
   if (!s.family->one_part) t.norm(ir::Role::MlpNorm, layer, s.hidden);
+  t.norm(ir::Role::SideMlpNorm, layer, s.hidden);
+  t.norm(ir::Role::MlpInnerNorm, layer, s.of_layer(s.ffn, layer));
   if (s.is_moe(layer)) add_experts(s, t, layer, blk);
   if (s.has_feed_forward(layer) && (!s.is_moe(layer) || s.beside_dense())) {
     const int64_t width = s.of_layer(s.ffn, layer);
@@ -100,6 +98,7 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
     if (!fused && !s.family->gateless) t.matrix(blk + "ffn_gate.weight", layer, {s.hidden, width});
     t.matrix(blk + "ffn_up.weight", layer, {s.hidden, fused ? 2 * width : width});
     t.matrix(blk + "ffn_down.weight", layer, {width, s.hidden}, kResidualSigma);
+    if (s.always_has(ir::Role::GateProj, "bias")) t.noise(blk + "ffn_gate.bias", width, kSigma);
     if (s.always_has(ir::Role::UpProj, "bias")) t.noise(blk + "ffn_up.bias", width, kSigma);
     if (s.always_has(ir::Role::DownProj, "bias")) t.noise(blk + "ffn_down.bias", s.hidden, kSigma);
   }
@@ -144,12 +143,17 @@ void add_mtp(const ModelShape& s, TensorMaker& t, int64_t layer) {
 }
 
 void add_tensors(const ModelShape& s, TensorMaker& t) {
+  if (s.family->has_role(ir::Role::PositionEmbedding)) {
+    const int64_t positions = s.config.i64("max_position_embeddings").value_or(1);
+    t.matrix("position_embd.weight", -1, {s.hidden, positions}, kEmbeddingSigma);
+  }
   if (s.family->encoder) {
     add_encoder_tensors(s, t);
   } else {
     if (!s.tied && s.scores() == 0) t.matrix("output.weight", -1, {s.hidden, s.vocab});
     if (s.always_has(ir::Role::Head, "bias")) t.noise("output.bias", s.vocab, kSigma);
-    t.ones(s.conv_taps > 0 ? "token_embd_norm.weight" : "output_norm.weight", s.hidden);
+    const bool plain = !s.has_param(ir::Role::FinalNorm, "weight") && s.conv_taps == 0;
+    if (!plain) t.ones(s.conv_taps > 0 ? "token_embd_norm.weight" : "output_norm.weight", s.hidden);
     if (s.always_has(ir::Role::FinalNorm, "bias")) t.norm_bias("output_norm.weight", s.hidden);
     if (s.always_has(ir::Role::EmbeddingNorm, "bias")) {
       t.ones("token_embd_norm.weight", s.hidden);

@@ -52,9 +52,9 @@ void TensorMaker::noise(const std::string& name, std::vector<int64_t> shape, flo
 void TensorMaker::norm(ir::Role role, int64_t layer, int64_t size) {
   const families::ModuleRow* row = s_.family->find_row(role);
   if (!row || row->params[0].name == nullptr) return;  // none, or one without weights
-  if (row->when == families::When::MlpNorm && s_.flag("use_parallel_residual").value_or(false)) {
-    return;
-  }
+  const bool parallel = s_.flag("use_parallel_residual").value_or(false);
+  if (row->when == families::When::MlpNorm && parallel) return;
+  if (row->when == families::When::SideMlpNorm && !parallel) return;
   if (row->when == families::When::BehindFirst && layer == 0) return;
   std::string_view leaf = row->params[0].tensors;  // "B.attn_norm."
   leaf.remove_prefix(std::string_view("B.").size());
