@@ -71,8 +71,11 @@ Result<PullEnd> pull_model(const std::string& word, std::vector<std::string> mor
   }
   more.insert(more.begin(), word);
   const ChildEnd end = KTX_TRY(run_child({*program, more, -1, true}));
-  PullEnd pulled{"", end.status, end.signal};
-  if (end.status == 0 && end.signal == 0) pulled.path = trim(end.output);
+  PullEnd pulled{"", false, end.status, end.signal};
+  if (end.status != 0 || end.signal != 0) return pulled;
+  constexpr std::string_view kMove = "\nmove\n";
+  pulled.moves = end.output.ends_with(kMove);
+  pulled.path = trim(end.output.substr(0, end.output.size() - (pulled.moves ? kMove.size() : 0)));
   return pulled;
 }
 

@@ -29,9 +29,10 @@ struct HubModel {
 Result<HubModel> parse_hub_model(std::string_view word);
 
 struct PullEnd {
-  std::string path;  // what it printed: of the GGUF, of shards the first; "" where it failed
-  int status = 0;    // of ktx-pull, which has said why
-  int signal = 0;    // that ended it
+  std::string path;    // what it printed: of the GGUF, of shards the first; "" where it failed
+  bool moves = false;  // it was fetched to be moved into its plan (ktx-pull --for-plan)
+  int status = 0;      // of ktx-pull, which has said why
+  int signal = 0;      // that ended it
 };
 // Where a model was pulled before, no network is asked. `more`: options of ktx-pull.
 Result<PullEnd> pull_model(const std::string& word, std::vector<std::string> more = {});

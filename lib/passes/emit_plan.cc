@@ -427,7 +427,12 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
   plan::WriterOptions options;
   options.moves = !how.move.empty();
   if (options.moves) {
-    KTX_TRY(plan::check_movable(contents, pack.files));
+    const Status movable = plan::check_movable(contents, pack.files);
+    if (!movable && !how.move_if_possible) return movable.error();
+    options.moves = movable.ok();
+  }
+  packed_weights.moved = options.moves;
+  if (options.moves) {
     options.given_back = bytes_given_back(path, how.move);
   } else {
     options.source_key = plan::source_key(files);
@@ -445,7 +450,9 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
   }
   KTX_TRY(writer.complete());
   // The last one first: that of a model's name has what a next run looks for.
-  for (MovedFile& file : std::views::reverse(how.move)) KTX_TRY(file.remove());
+  if (options.moves) {
+    for (MovedFile& file : std::views::reverse(how.move)) KTX_TRY(file.remove());
+  }
   KTX_TRY(writer.put_in_place());
   return packed_weights;
 }

@@ -51,6 +51,7 @@ struct PackWeights {
   const lora::Merge* merge = nullptr;     // that of EmitOptions
   // The source's shards, which are moved into the plan and removed (move_blobs.h); empty: none are.
   std::span<MovedFile> move = {};
+  bool move_if_possible = false;  // a model that cannot be moved is copied
 };
 
 // The weights that were rounded to another format, or to their own with adapters in them.
@@ -63,6 +64,7 @@ struct RoundedWeights {
 struct PackedWeights {
   std::vector<RoundedWeights> rounded;
   plan::ReusedBlobs reused;
+  bool moved = false;
 };
 
 // Writes the whole plan to `path`: tables, weights on all cores, rename. A failure of a move leaves

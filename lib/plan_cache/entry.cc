@@ -11,6 +11,7 @@
 
 #include "lib/support/hash.h"
 #include "lib/support/mapped_file.h"
+#include "lib/support/moved_file.h"
 #include "lib/support/write_failure.h"
 #include "lib/support/write_file.h"
 
@@ -91,6 +92,8 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
     plan.recipe = text_of(json, "recipe");
     plan.note = text_of(json, "note");
     plan.content = text_of(json, "content");
+    plan.hub = text_of(json, "hub");
+    plan.moved = json.contains("moved") && json["moved"] == true;
     for (const auto& key : json.value("seen", ordered_json::array())) {
       if (key.is_string()) plan.seen.push_back(key.get<std::string>());
     }
@@ -104,6 +107,7 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
     if (file.name == kLockName) plan.last_use = file.written;
     if (!known && is_plan_part(file.name)) plan.name = file.name.substr(0, file.name.find(kSuffix));
     if (known && file.name == plan.name + kSuffix) plan.complete = true;
+    if (known && file.name == plan.name + kSuffix + kMovingSuffix) plan.moving = true;
   }
   if (!ours) return std::nullopt;
   if (plan.name.empty()) plan.name = "unknown";
@@ -111,10 +115,10 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
 }
 
 Status write_entry(const std::string& folder, const CachedPlan& plan) {
-  const ordered_json json = {{"name", plan.name},       {"source", plan.source},
-                             {"content", plan.content}, {"compiler", plan.compiler},
-                             {"recipe", plan.recipe},   {"note", plan.note},
-                             {"seen", plan.seen}};
+  const ordered_json json = {
+      {"name", plan.name},         {"source", plan.source}, {"content", plan.content},
+      {"compiler", plan.compiler}, {"recipe", plan.recipe}, {"note", plan.note},
+      {"hub", plan.hub},           {"moved", plan.moved},   {"seen", plan.seen}};
   const std::string text = json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
   return replace_file(folder + "/" + kEntryName, "", text + "\n", 0600);
 }

@@ -10,6 +10,7 @@
 #include "lib/plan_cache/cache_folder.h"
 #include "lib/plan_cache/entry.h"
 #include "lib/plan_cache/model_files.h"
+#include "lib/support/moved_file.h"
 
 namespace ktx::plan_cache {
 namespace {
@@ -37,6 +38,17 @@ bool before(const CachedPlan& a, const CachedPlan& b) {
 
 }  // namespace
 
+CachedPlan renewed(const CachedPlan& plan, const std::string& compiler, const std::string& recipe,
+                   const std::string& note) {
+  CachedPlan next = plan;
+  next.compiler = compiler;
+  next.recipe = recipe;
+  next.note = note;
+  next.id = entry_name(plan.content, compiler, recipe);
+  next.complete = next.moving = false;
+  return next;
+}
+
 Result<PlanCache> PlanCache::open() {
   const std::string folder = KTX_TRY(cache_folder());
   KTX_TRY(make_private_folder(folder));
@@ -44,7 +56,7 @@ Result<PlanCache> PlanCache::open() {
   return PlanCache(folder + "/plans");
 }
 
-// Under a lock of this process, of either kind.
+// Under a lock of this process, of either kind. `quick` and the hub's name are noted.
 Result<std::optional<KeptPlan>> PlanCache::use(const CachedPlan& plan,
                                                const std::string& quick) const {
   const std::string folder = path_of(plan.id);
@@ -53,37 +65,44 @@ Result<std::optional<KeptPlan>> PlanCache::use(const CachedPlan& plan,
   auto now = read_entry(folder, plan.id);
   if (!now || !now->complete) return std::optional<KeptPlan>();
   lock->touch();
-  if (!has_seen(*now, quick)) {
-    now->seen.push_back(quick);
+  const bool seen = quick.empty() || has_seen(*now, quick);
+  if (!seen || now->hub != plan.hub) {
+    if (!seen) now->seen.push_back(quick);
     if (now->seen.size() > kMostSeen) now->seen.erase(now->seen.begin());
+    if (!plan.hub.empty()) now->hub = plan.hub;
     (void)write_entry(folder, *now);  // only spares the next start some reading
   }
   return std::optional<KeptPlan>(KeptPlan(plan_path(folder, *now), std::move(*lock)));
 }
 
-Status PlanCache::make(const CachedPlan& plan, const WantedPlan& wanted, const MakePlan& make,
-                       const EntryLock& lock) const {
+Status PlanCache::make(CachedPlan plan, const MakePlan& make, const EntryLock& lock) const {
   const std::string folder = path_of(plan.id);
   KTX_TRY(write_entry(folder, plan));
   const std::string path = plan_path(folder, plan);
   if (const Status made = make(path, lock.fd()); !made) {
     // Nothing to continue from: no reason to be listed.
-    if (!is_file(path + ".work")) (void)remove_entry(folder);
+    const bool begun = is_file(path + ".work") || is_file(path + kMovingSuffix);
+    if (!begun && !is_file(plan.source + kMovingSuffix)) (void)remove_entry(folder);
     return made;
   }
   if (!is_file(path)) return Error{fmt::format("{}: the compiler has written no plan", path)};
-  if (KTX_TRY(content_key(wanted.files)) == plan.content) return {};
+  if (!is_file(plan.source)) {
+    plan.moved = true;
+    return write_entry(folder, plan);
+  }
+  if (KTX_TRY(content_key(files_of_model(plan.source))) == plan.content) return {};
   KTX_TRY(remove_entry(folder));
-  return Error{fmt::format("{}: the file was changed while it was compiled; start again",
-                           wanted.files.front())};
+  return Error{
+      fmt::format("{}: the file was changed while it was compiled; start again", plan.source)};
 }
 
 Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
                                 const std::function<void(const std::string&)>& tell) const {
   const std::string quick = KTX_TRY(quick_key(wanted.files));
-  for (const CachedPlan& plan : list()) {
+  for (CachedPlan& plan : list()) {
     const bool same = plan.recipe == wanted.recipe && plan.compiler == wanted.compiler;
     if (!plan.complete || !same || !has_seen(plan, quick)) continue;
+    if (!wanted.hub.empty()) plan.hub = wanted.hub;
     if (auto found = KTX_TRY(use(plan, quick))) return std::move(*found);
   }
   CachedPlan plan;
@@ -93,10 +112,21 @@ Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
   plan.id = entry_name(plan.content, plan.compiler, plan.recipe);
   plan.name = wanted.name;
   plan.note = wanted.note;
+  plan.hub = wanted.hub;
   plan.seen = {quick};
   std::error_code unknown;
   plan.source = fs::absolute(wanted.files.front(), unknown).lexically_normal().string();
+  return make_or_wait(plan, quick, make, tell);
+}
 
+Result<KeptPlan> PlanCache::get(const CachedPlan& plan, const MakePlan& make,
+                                const std::function<void(const std::string&)>& tell) const {
+  return make_or_wait(plan, "", make, tell);
+}
+
+Result<KeptPlan> PlanCache::make_or_wait(
+    const CachedPlan& plan, const std::string& quick, const MakePlan& make,
+    const std::function<void(const std::string&)>& tell) const {
   using Kind = EntryLock::Kind;
   using Wait = EntryLock::Wait;
   const std::string folder = path_of(plan.id);
@@ -106,19 +136,37 @@ Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
       // The last owner of the lock may have made it.
       const auto there = read_entry(folder, plan.id);
       if (!there || !there->complete) {
-        KTX_TRY(this->make(plan, wanted, make, *lock));
+        KTX_TRY(this->make(plan, make, *lock));
         remove_older(plan);
       }
       KTX_TRY(lock->share());
       if (auto found = KTX_TRY(use(plan, quick))) return std::move(*found);
     }
     if (tries == kQuietTries) {
-      tell(fmt::format("another ktx-run compiles {}; waiting for its plan", wanted.name));
+      tell(fmt::format("another ktx-run compiles {}; waiting for its plan", plan.name));
       // Its compiler holds the lock alone; those that run the plan then share it.
       KTX_TRY(EntryLock::take(folder, Kind::Shared, Wait::Yes));
     }
     std::this_thread::sleep_for(kBetweenTries);
   }
+}
+
+std::optional<CachedPlan> PlanCache::find_of_hub(
+    const std::string& hub, const std::string& compiler,
+    const std::function<std::string(const std::string& source)>& recipe) const {
+  for (const CachedPlan& plan : list()) {
+    if (plan.hub != hub || plan.compiler != compiler || is_file(plan.source)) continue;
+    const bool begun = plan.moving || is_file(plan.source + kMovingSuffix);
+    if ((plan.complete || begun) && recipe(plan.source) == plan.recipe) return plan;
+  }
+  return std::nullopt;
+}
+
+std::optional<CachedPlan> PlanCache::find_moved(const std::string& hub) const {
+  for (const CachedPlan& plan : list()) {
+    if (plan.hub == hub && plan.complete && plan.moved && !is_file(plan.source)) return plan;
+  }
+  return std::nullopt;
 }
 
 void PlanCache::remove_older(const CachedPlan& than) const {
@@ -152,18 +200,50 @@ Result<bool> PlanCache::remove(const CachedPlan& plan) const {
   return true;
 }
 
-Result<std::vector<CachedPlan>> PlanCache::keep_below(uint64_t bytes) const {
-  std::vector<CachedPlan> plans = list(), removed;
+Result<std::vector<Removed>> PlanCache::keep_below(uint64_t bytes) const {
+  std::vector<CachedPlan> plans = list();
+  // What a killed compiler has left goes first, but for the one place that a model has.
+  std::ranges::stable_partition(
+      plans, [](const CachedPlan& plan) { return plan.complete || plan.moving; });
+  const std::vector<PulledModel> models = pulled_models(models_folder());
   uint64_t sum = 0;
   for (const CachedPlan& plan : plans) sum += plan.bytes;
-  // What a killed compiler has left goes first.
-  std::ranges::stable_partition(plans, [](const CachedPlan& plan) { return plan.complete; });
-  for (auto plan = plans.rbegin(); plan != plans.rend() && sum > bytes; ++plan) {
-    if (!KTX_TRY(remove(*plan))) continue;
-    sum -= plan->bytes;
-    removed.push_back(*plan);
+  for (const PulledModel& model : models) sum += model.bytes;
+  std::vector<Removed> removed;
+  const auto remove_one = [&](const std::string& name, uint64_t size, Result<bool> done) -> Status {
+    if (!KTX_TRY(std::move(done))) return {};
+    sum -= size;
+    removed.push_back({name, size});
+    return {};
+  };
+  auto model = models.rbegin();
+  for (auto plan = plans.rbegin(); sum > bytes;) {
+    const bool unfinished = plan != plans.rend() && !plan->complete && !plan->moving;
+    const bool older = model != models.rend() && !unfinished &&
+                       (plan == plans.rend() || model->last_use <= plan->last_use);
+    if (older) {
+      KTX_TRY(remove_one(model->name, model->bytes, remove_model(*model)));
+      ++model;
+    } else if (plan != plans.rend()) {
+      KTX_TRY(remove_one(plan->name, plan->bytes, remove(*plan)));
+      ++plan;
+    } else {
+      break;
+    }
   }
   return removed;
+}
+
+// A model whose plan is being compiled is read.
+Result<bool> PlanCache::remove_model(const PulledModel& model) const {
+  for (const CachedPlan& plan : list()) {
+    if (plan.source == model.files.front() && !plan.complete && in_use(plan)) return false;
+  }
+  return remove_pulled(model);
+}
+
+std::string PlanCache::models_folder() const {
+  return (fs::path(folder_).parent_path() / "models").string();
 }
 
 }  // namespace ktx::plan_cache

@@ -11,7 +11,11 @@
 //   entry.json        what it is made of; written first, so that every plan is explained
 //   NAME.ktxplan      there when it is complete, and not before: the compiler renames it
 //   NAME.ktxplan.*    of a compiler that runs, or was killed: the next one continues from it
+//                     (NAME.ktxplan.moving: the model is being moved into it)
 //   lock              entry_lock.h; its time is that of the last use
+//
+// A model that a first start has fetched from a hub is moved into its plan: its GGUF is gone then,
+// and the plan is found by the model's name at the hub (find_of_hub).
 //
 // A process that is killed at any moment leaves nothing that the next one takes for a plan. Only
 // files of these names in folders of such names are ever removed. Processes may use one cache at
@@ -25,6 +29,7 @@
 #include <vector>
 
 #include "lib/plan_cache/entry_lock.h"
+#include "lib/plan_cache/pulled_files.h"
 #include "lib/support/result.h"
 
 namespace ktx::plan_cache {
@@ -35,17 +40,31 @@ struct WantedPlan {
   std::string compiler;            // its version
   std::string recipe;              // text
   std::string note;                // for people: the options, ""
+  std::string hub = "";            // "hf:OWNER/NAME:QUANT", as which it was fetched; "": a file
 };
 
 // What a folder says of itself.
 struct CachedPlan {
   std::string id;  // the folder's name
   std::string name, source, compiler, recipe, note, content;
+  std::string hub;                // as which the model was fetched last; "": it is a file
+  bool moved = false;             // the plan has the model, whose files are gone
   std::vector<std::string> seen;  // quick keys of the files that it is known to be made of
   uint64_t bytes = 0;             // on the disk
   int64_t last_use = 0;           // seconds since 1970
   bool complete = false;          // else a compiler works on it, or was killed
+  bool moving = false;            // by a compiler that moves the model into it
 };
+
+// What keep_below() has removed.
+struct Removed {
+  std::string name;
+  uint64_t bytes = 0;
+};
+
+// That of the same model, by another compiler or recipe.
+CachedPlan renewed(const CachedPlan& plan, const std::string& compiler, const std::string& recipe,
+                   const std::string& note);
 
 class KeptPlan {
  public:
@@ -72,24 +91,39 @@ class PlanCache {
   Result<KeptPlan> get(const WantedPlan& wanted, const MakePlan& make,
                        const std::function<void(const std::string&)>& tell) const;
 
+  // A plan of this name at a hub whose GGUF is not in its place any more, made or begun by this
+  // compiler; `recipe` gives the recipe for the place that the GGUF had. Nothing: there is none.
+  std::optional<CachedPlan> find_of_hub(
+      const std::string& hub, const std::string& compiler,
+      const std::function<std::string(const std::string& source)>& recipe) const;
+  // One that has its model and was made by another compiler or recipe. Nothing: there is none.
+  std::optional<CachedPlan> find_moved(const std::string& hub) const;
+  // That plan, held; `make` finishes it where it was begun. Nothing where it is gone.
+  Result<KeptPlan> get(const CachedPlan& plan, const MakePlan& make,
+                       const std::function<void(const std::string&)>& tell) const;
+
   // The last used ones first.
   std::vector<CachedPlan> list() const;
   // A process runs it now, or compiles it.
   bool in_use(const CachedPlan& plan) const;
   // False where it is in use.
   Result<bool> remove(const CachedPlan& plan) const;
-  // Removes the ones that were not used for longest until no more than this is left, or all that is
-  // left is in use. What was removed.
-  Result<std::vector<CachedPlan>> keep_below(uint64_t bytes) const;
+  // Removes plans, and models that were fetched from hubs, until no more than this is left, or all
+  // that is left is in use: what was not used for longest first.
+  Result<std::vector<Removed>> keep_below(uint64_t bytes) const;
 
   const std::string& folder() const { return folder_; }
+  std::string models_folder() const;  // of what was fetched, beside it
 
  private:
   std::string path_of(const std::string& id) const { return folder_ + "/" + id; }
   Result<std::optional<KeptPlan>> use(const CachedPlan& plan, const std::string& quick) const;
-  Status make(const CachedPlan& plan, const WantedPlan& wanted, const MakePlan& make,
-              const EntryLock& lock) const;
+  Status make(CachedPlan plan, const MakePlan& make, const EntryLock& lock) const;
+  Result<KeptPlan> make_or_wait(const CachedPlan& plan, const std::string& quick,
+                                const MakePlan& make,
+                                const std::function<void(const std::string&)>& tell) const;
   void remove_older(const CachedPlan& than) const;
+  Result<bool> remove_model(const PulledModel& model) const;
 
   std::string folder_;
 };

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +30,7 @@ namespace ktx::testing {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -366,6 +370,180 @@ TEST_F(Pull, AWholeFileThatWasNotRenamedIsNotFetchedAgain) {
   std::ofstream(place(first) + ".work") << std::string(fs::file_size(place(first)), 'x');
   fs::remove(place(first));
   expect_pulled(pull(from, {"hf:o/large-GGUF"}), kLarge);
+}
+
+// Bytes of all files on the disk.
+uint64_t disk_bytes(const std::string& folder) {
+  uint64_t sum = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    struct stat info = {};
+    if (lstat(at->path().c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+      sum += static_cast<uint64_t>(info.st_blocks) * 512;
+    }
+  }
+  return sum;
+}
+
+std::vector<std::string> files_below(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// From a name to an answer, and then the plan is all there is.
+class HubStart : public Pull {
+ protected:
+  std::vector<std::string> words(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {ktx_run(), "generate", "hf:o/small-GGUF", "--prompt", "Hi", "-n",
+                               "8", "--temp", "0"});
+    return more;
+  }
+  Finished start(const FakeHub& from, std::vector<std::string> more = {}) const {
+    return run_program(words(std::move(more)), "", environment(from, ""));
+  }
+  const std::string model = cache + "/models/o/small-GGUF/small-Q4_K_M.gguf";
+};
+
+TEST_F(HubStart, MovesTheModelIntoItsPlan) {
+  const FakeHub from(hub, {"--slow", "0.01"});
+  std::atomic<bool> done = false;
+  uint64_t most = 0;
+  std::thread watch([&] {
+    while (!done) {
+      most = std::max(most, disk_bytes(cache));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const Finished first = start(from);
+  done = true;
+  watch.join();
+  ASSERT_EQ(first.status, 0) << first.err;
+  const uint64_t size = fs::file_size(hub + "/o/small-GGUF/small-Q4_K_M.gguf");
+  EXPECT_GT(most, size);
+  EXPECT_LT(most, size + size / 4);  // tables and blocks count in one as small
+  EXPECT_THAT(files_below(cache),
+              ElementsAre("entry.json", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
+  const size_t asked = from.requests().size();
+  const Finished second = start(from);
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(second.err, "");
+  // Other options are another plan, made of this one.
+  const Finished other = start(from, {"--target", source_dir() + "/targets/zen4.yaml"});
+  EXPECT_EQ(other.out, first.out) << other.err;
+  EXPECT_THAT(other.err, HasSubstr(".ktxplan"));
+  EXPECT_EQ(start(from, {"--target", source_dir() + "/targets/zen4.yaml"}).err, "");
+  EXPECT_EQ(from.requests().size(), asked);
+  EXPECT_THAT(run_program({ktx_run(), "plans"}, "", environment(from, "")).out,
+              HasSubstr("hf:o/small-GGUF"));
+  const std::string plan = json::parse(
+      run_program({ktx_run(), "plans", "--json"}, "", environment(from, "")).out)["plans"][0]["id"];
+  const std::string back = dir.path("back.gguf");
+  ASSERT_EQ(run_program({ktx_run(), "inspect", cache + "/plans/" + plan + "/small-Q4_K_M.ktxplan",
+                         "--export-gguf", back})
+                .status,
+            0);
+  EXPECT_TRUE(read_file(back) == read_file(hub + "/o/small-GGUF/small-Q4_K_M.gguf"));
+}
+
+TEST_F(HubStart, LeavesAModelThatWasPulledForItself) {
+  const FakeHub from(hub);
+  expect_pulled(pull(from, {"hf:o/small-GGUF"}), "o/small-GGUF/small-Q4_K_M.gguf");
+  const Finished first = start(from);
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_TRUE(fs::exists(model));
+  EXPECT_EQ(start(from).err, "");
+  // Without the GGUF the plan is found by the name.
+  const size_t asked = from.requests().size();
+  fs::remove(model);
+  const Finished second = start(from);
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(second.err, "");
+  EXPECT_EQ(from.requests().size(), asked);
+}
+
+TEST_F(HubStart, CopiesWhatCannotBeMoved) {
+  // Bytes between tensors, which no plan holds.
+  std::string bytes = read_file(hub + "/o/small-GGUF/small-Q4_K_M.gguf");
+  const auto gguf = input::GgufFile::open(hub + "/o/small-GGUF/small-Q4_K_M.gguf");
+  ASSERT_TRUE(gguf.ok());
+  bytes += "more";
+  dir.write("hub/o/small-GGUF/small-Q4_K_M.gguf", bytes);
+  const FakeHub from(hub);
+  const Finished first = start(from);
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_TRUE(fs::exists(model));
+  EXPECT_EQ(start(from).out, first.out);
+}
+
+TEST_F(HubStart, GoesOnAfterKills) {
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  const std::string expected =
+      run_program({ktx_run(), "generate", hub + "/o/small-GGUF/small-Q4_K_M.gguf", "--prompt", "Hi",
+                   "-n", "8", "--temp", "0"},
+                  "", {"KTX_CACHE=" + dir.path("other")})
+          .out;
+  ASSERT_NE(expected, "");
+  const FakeHub from(hub);
+  for (int round = 0; round < 30; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setpgid(0, 0);
+      const int null = open("/dev/null", O_RDWR);
+      for (const int fd : {0, 1, 2}) dup2(null, fd);
+      for (const std::string& value : environment(from, "")) putenv(strdup(value.c_str()));
+      std::vector<char*> argv;
+      for (const std::string& word : words()) argv.push_back(strdup(word.c_str()));
+      argv.push_back(nullptr);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 400'000));
+    kill(random() % 2 == 0 ? -child : child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    if (random() % 6 == 0) {
+      run_program({ktx_run(), "plans", "--keep-below", random() % 2 == 0 ? "1" : "3m"}, "",
+                  environment(from, ""));
+    }
+  }
+  Finished last = start(from);
+  for (int tries = 0; last.status != 0 && tries < 100; ++tries) {  // one of them may still run
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    last = start(from);
+  }
+  EXPECT_EQ(last.status, 0) << last.err;
+  EXPECT_EQ(last.out, expected);
+  EXPECT_THAT(files_below(cache),
+              ElementsAre("entry.json", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
+}
+
+TEST_F(HubStart, ModelsCountForTheLimit) {
+  const FakeHub from(hub);
+  expect_pulled(pull(from, {"hf:o/small-GGUF"}), "o/small-GGUF/small-Q4_K_M.gguf");
+  ASSERT_EQ(start(from).status, 0);
+  const auto plans = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> line = {ktx_run(), "plans"};
+    line.insert(line.end(), more.begin(), more.end());
+    return run_program(line, "", environment(from, ""));
+  };
+  const json before = json::parse(plans({"--json"}).out);
+  EXPECT_GE(before["pulled_bytes"], fs::file_size(model));
+  const uint64_t limit = before["bytes"].get<uint64_t>() + before["pulled_bytes"].get<uint64_t>();
+  EXPECT_THAT(plans({"--keep-below", fmt::format("{}", limit)}).err, Not(HasSubstr("removed")));
+  EXPECT_TRUE(fs::exists(model));
+  const Finished less = plans({"--keep-below", fmt::format("{}", limit - 1)});
+  EXPECT_EQ(less.status, 0) << less.err;
+  EXPECT_THAT(less.err, HasSubstr("removed small-Q4_K_M ("));
+  EXPECT_FALSE(fs::exists(model));
+  EXPECT_EQ(json::parse(plans({"--json"}).out)["plans"].size(), 1u);
+  EXPECT_EQ(plans({"--keep-below", "1"}).status, 0);
+  EXPECT_EQ(files_below(cache), (std::vector<std::string>{"pulled.json"}));
 }
 
 TEST_F(Pull, ANameIsCompiledAndRunAsAFile) {

@@ -193,6 +193,7 @@ void check_compile(const Options& options, Mistakes& mistakes) {
 Options read_options(const ParsedLine& line, Mistakes& mistakes) {
   Options options;
   for (const Given& given : line.given) set_option(options, given, mistakes);
+  options.consume = options.consume || options.consume_if_possible;
   options.check = options.check || options.list_unruled || options.coverage || options.estimate ||
                   options.fix || !options.explain.empty() || !options.report.empty() ||
                   !options.quants.empty();

@@ -39,6 +39,7 @@ struct Options {
   int64_t self_tests = 0;  // prompts
   std::string reuse;       // an older plan whose packed weights may be taken over; "": none
   bool consume = false;    // the model's files go into the plan
+  bool consume_if_possible = false;  // likewise, or are copied
   bool bf16_inputs = false;
   bool strict_numerics = false;
   std::string prefer_text;  // as given

@@ -237,8 +237,8 @@ int run_compile(const Options& options) {
       return 0;
     }
     auto opened = ConsumedModel::open(options.model);
-    if (!opened) return reporter.fail(opened.error().message);
-    consumed = opened.take();
+    if (!opened && !options.consume_if_possible) return reporter.fail(opened.error().message);
+    if (opened) consumed = opened.take();
   }
   Result<input::ModelSource> source =
       input::open_model(model_inputs(options, consumed.begun()), reporter.sink());
@@ -386,13 +386,15 @@ int run_compile(const Options& options) {
        .progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); },
        .reuse = reuse ? &*reuse : nullptr,
        .merge = merge->get(),
-       .move = consumed.files});
+       .move = consumed.files,
+       // What was begun has no copy of its own any more.
+       .move_if_possible = options.consume_if_possible && !consumed.begun()});
   progress.finish();
   if (!packed) return reporter.fail(packed.error().message + consumed.how_to_go_on(options.output));
   report_rounding(reporter, packed->rounded);
   if (reuse) report_reuse(reporter, options.reuse, packed->reused);
   summarize(reporter, options.output, summary, timer.seconds());
-  if (options.consume) {
+  if (packed->moved) {
     reporter.say(
         fmt::format("{0} was moved into it; ktx-run inspect {1} --export-gguf {0} gives "
                     "it back",

@@ -8,6 +8,7 @@
 
 #include "lib/input/gguf.h"
 #include "lib/plan_cache/cache_folder.h"
+#include "lib/support/moved_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
 #include "tools/finish.h"
@@ -31,7 +32,12 @@ class Puller {
 
   Status run() {
     if (!options_.update && !options_.list && !options_.header) {
-      if (const auto known = models_.find(options_.model)) return print_first(*known);
+      if (const auto known = models_.find(options_.model)) {
+        // Pulled for itself, it stays from now on.
+        const bool for_plan = options_.for_plan && models_.is_for_plan(options_.model);
+        if (!options_.for_plan) KTX_TRY(models_.keep(options_.model));
+        return print_first(*known, for_plan);
+      }
     }
     const std::string json =
         KTX_TRY(hub_.get(hub_.listing_url(options_.model), options_.model.text()));
@@ -45,9 +51,11 @@ class Puller {
     say(fmt::format("{} at {}: {} file{}, {}\n{}", options_.model.text(),
                     listing_.commit.substr(0, 10), files_.size(), files_.size() == 1 ? "" : "s",
                     human_bytes(bytes_of(files_)), list_text(files_, "  ")));
+    const bool fetches = !std::ranges::all_of(files_, [&](auto& f) { return models_.has(f); });
     KTX_TRY(fetch_files());
-    KTX_TRY(models_.remember(options_.model, listing_.commit, files_));
-    return print_first(files_);
+    const bool for_plan = options_.for_plan && (fetches || models_.is_for_plan(options_.model));
+    KTX_TRY(models_.remember(options_.model, listing_.commit, files_, for_plan));
+    return print_first(files_, for_plan);
   }
 
  private:
@@ -58,8 +66,8 @@ class Puller {
     return hub_.file_url(options_.model, listing_.commit, file.path);
   }
 
-  Status print_first(const std::vector<HubFile>& files) const {
-    fmt::print("{}\n", KTX_TRY(models_.place(files.front())));
+  Status print_first(const std::vector<HubFile>& files, bool for_plan) const {
+    fmt::print("{}\n{}", KTX_TRY(models_.place(files.front())), for_plan ? "move\n" : "");
     return {};
   }
 
@@ -82,6 +90,8 @@ class Puller {
       missing.push_back(&file);
       const std::string path = KTX_TRY(models_.place(file));
       std::error_code none;
+      // The rest of one whose plan is gone: had there been one, it would have been finished.
+      std::filesystem::remove(path + kMovingSuffix, none);
       if (!std::filesystem::exists(path + ".work", none)) needed += file.bytes;
     }
     if (missing.empty()) return {};

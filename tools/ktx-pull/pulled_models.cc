@@ -28,6 +28,11 @@ ordered_json read_notes(const std::string& folder) {
   return notes.is_object() ? notes : ordered_json::object();
 }
 
+Status write_notes(const std::string& folder, const ordered_json& notes) {
+  const std::string text = notes.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  return replace_file(folder + kNotes, "", text + "\n", 0600);
+}
+
 // Nothing where a note is damaged.
 std::optional<HubFile> file_of(const ordered_json& note) {
   if (!note.is_object() || !note.contains("path") || !note.contains("bytes") ||
@@ -95,8 +100,22 @@ std::optional<std::vector<HubFile>> PulledModels::find(const HubModel& model) co
   return files.empty() ? std::nullopt : std::optional(std::move(files));
 }
 
+bool PulledModels::is_for_plan(const HubModel& model) const {
+  const ordered_json notes = read_notes(folder_);
+  const auto found = notes.find(key_of(model));
+  return found != notes.end() && found->is_object() && found->contains("for_plan") &&
+         (*found)["for_plan"] == true;
+}
+
+Status PulledModels::keep(const HubModel& model) const {
+  if (!is_for_plan(model)) return {};
+  ordered_json notes = read_notes(folder_);
+  notes[key_of(model)]["for_plan"] = false;
+  return write_notes(folder_, notes);
+}
+
 Status PulledModels::remember(const HubModel& model, const std::string& commit,
-                              const std::vector<HubFile>& files) const {
+                              const std::vector<HubFile>& files, bool for_plan) const {
   ordered_json notes = read_notes(folder_);
   ordered_json list = ordered_json::array();
   for (const HubFile& file : files) {
@@ -108,9 +127,8 @@ Status PulledModels::remember(const HubModel& model, const std::string& commit,
       }
     }
   }
-  notes[key_of(model)] = {{"commit", commit}, {"files", list}};
-  const std::string text = notes.dump(2, ' ', false, ordered_json::error_handler_t::replace);
-  return replace_file(folder_ + kNotes, "", text + "\n", 0600);
+  notes[key_of(model)] = {{"commit", commit}, {"files", list}, {"for_plan", for_plan}};
+  return write_notes(folder_, notes);
 }
 
 }  // namespace ktx::tools

@@ -25,8 +25,13 @@ class PulledModels {
   std::optional<std::vector<HubFile>> find(const HubModel& model) const;
   // Whether the file that is there is this one, by what was noted of it.
   bool has(const HubFile& file) const;
+  // `for_plan`: they may be moved into their plan.
   Status remember(const HubModel& model, const std::string& commit,
-                  const std::vector<HubFile>& files) const;
+                  const std::vector<HubFile>& files, bool for_plan) const;
+  // From now on they may not.
+  Status keep(const HubModel& model) const;
+  // Whether what was pulled under this name may be.
+  bool is_for_plan(const HubModel& model) const;
 
   // Of a file's beginning, for --header.
   Result<std::string> header_place(const std::string& commit, const HubFile& file) const;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "lib/plan_cache/cache_folder.h"
 #include "lib/plan_cache/model_files.h"
@@ -63,14 +64,23 @@ std::string about_room(const std::string& folder, uint64_t needed) {
       human_bytes(free), folder);
 }
 
-Status compile(const std::string& model, const PlanRecipe& recipe, uint64_t bytes,
-               const std::string& plan, int lock, CompilerEnd& ended) {
+// What is compiled, into which plan.
+struct FirstCompile {
+  std::string model;  // or a plan that has it
+  uint64_t bytes = 0;
+  bool moves = false;  // the model goes into its plan
+  const PlanRecipe* recipe = nullptr;
+};
+
+Status compile(const FirstCompile& what, const std::string& plan, int lock, CompilerEnd& ended) {
   const std::string compiler = KTX_TRY(find_program("ktx-compile"));
   KTX_TRY(check_version(compiler));
-  note(fmt::format("compiling {} ({}); the plan is kept for the next time (ktx-run plans)", model,
-                   human_bytes(bytes)));
-  std::vector<std::string> arguments = {model, "-q", "--progress", "-o", plan};
-  arguments.insert(arguments.end(), recipe.arguments.begin(), recipe.arguments.end());
+  note(fmt::format("compiling {} ({}); the plan is kept for the next time (ktx-run plans)",
+                   what.model, human_bytes(what.bytes)));
+  std::vector<std::string> arguments = {what.model, "-q", "--progress", "-o", plan};
+  if (what.moves) arguments.emplace_back("--consume-if-possible");
+  const std::vector<std::string>& more = what.recipe->arguments;
+  arguments.insert(arguments.end(), more.begin(), more.end());
   const Timer timer;
   const ChildEnd end = KTX_TRY(run_child({compiler, arguments, lock, false}));
   if (end.status == 0 && end.signal == 0) {
@@ -81,11 +91,11 @@ Status compile(const std::string& model, const PlanRecipe& recipe, uint64_t byte
   if (end.signal != 0) return Error{kStopped};
   if (end.status > 128) {
     return Error{fmt::format("{}: ktx-compile was ended by signal {}; the next start continues",
-                             model, end.status - 128)};
+                             what.model, end.status - 128)};
   }
   const auto plans = std::filesystem::path(plan).parent_path().parent_path();
-  return Error{fmt::format("{}: not compiled; the lines above say why{}", model,
-                           about_room(plans.string(), bytes))};
+  return Error{fmt::format("{}: not compiled; the lines above say why{}", what.model,
+                           about_room(plans.string(), what.bytes))};
 }
 
 class Models {
@@ -96,16 +106,21 @@ class Models {
   const CompilerEnd& end() const { return end_; }
   bool any() const { return any_; }
 
-  // `path`: a file from now on, where it was a hub's name.
+  // `path`: a file from now on, where it was a hub's name; a plan, where it has the model alone.
   Status pull(std::string& path) {
     if (!is_hub_model(path)) return {};
-    const PullEnd pulled = KTX_TRY(pull_model(path));
+    const std::string hub = KTX_TRY(parse_hub_model(path)).text();
+    if (KTX_TRY(take_moved(hub, path))) return {};
+    std::vector<std::string> more;
+    if (moves()) more.emplace_back("--for-plan");
+    const PullEnd pulled = KTX_TRY(pull_model(path, std::move(more)));
     if (pulled.path.empty()) {
       end_ = {pulled.status == 2 ? 2 : 1, pulled.signal};
       if (pulled.signal != 0) return Error{kStopped};
       return Error{fmt::format("{}: not pulled; the lines above say why", path)};
     }
     path = pulled.path;
+    pulled_[path] = {hub, pulled.moves};
     return {};
   }
 
@@ -126,20 +141,74 @@ class Models {
     wanted.compiler = own_version();
     wanted.recipe = recipe.text;
     wanted.note = recipe.note;
+    const auto pulled = pulled_.find(path);
+    FirstCompile what = {path, plan_cache::size_of(wanted.files), false, &recipe};
+    if (pulled != pulled_.end()) {
+      wanted.hub = pulled->second.hub;
+      what.moves = pulled->second.moves && !drafts;
+    }
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
     kept_.push_back(KTX_TRY(cache.get(
-        wanted,
-        [&](const std::string& plan, int lock) {
-          return compile(path, recipe, plan_cache::size_of(wanted.files), plan, lock, end_);
-        },
+        wanted, [&](const std::string& plan, int lock) { return compile(what, plan, lock, end_); },
         note)));
     path = kept_.back().path();
     return {};
   }
 
  private:
+  struct Pulled {
+    std::string hub;
+    bool moves = false;
+  };
+
+  // With these options the model may be read again, or must stay as it is.
+  bool moves() const {
+    return options_.draft.plan.empty() && options_.compile.rules.empty() &&
+           options_.compile.more.empty();
+  }
+
+  // The plan of a hub's model that is nowhere else; one of an older ktx is compiled anew from it.
+  Result<bool> take_moved(const std::string& hub, std::string& path) {
+    const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
+    Status failed;
+    const auto recipe_of = [&](const std::string& source) -> std::string {
+      const auto recipe = plan_recipe(options_, source, false);
+      if (!recipe) failed = recipe.error();
+      return recipe ? recipe->text : "";
+    };
+    auto plan = cache.find_of_hub(hub, own_version(), recipe_of);
+    const auto old = plan ? std::nullopt : cache.find_moved(hub);
+    KTX_TRY(std::move(failed));
+    if (!plan && !old) return false;
+    const std::string source = plan ? plan->source : old->source;
+    const PlanRecipe recipe = KTX_TRY(plan_recipe(options_, source, false));
+    FirstCompile what = {source, plan ? plan->bytes : old->bytes, true, &recipe};
+    std::vector<plan_cache::KeptPlan> held;
+    if (old) {
+      const auto gone = [&](const std::string&, int) -> Status {
+        return Error{fmt::format("{}: its plan was removed just now; start again", hub)};
+      };
+      held.push_back(KTX_TRY(cache.get(*old, gone, note)));
+      plan = plan_cache::renewed(*old, own_version(), recipe.text, recipe.note);
+      what.model = held.back().path();
+      what.moves = false;
+    }
+    any_ = true;
+    kept_.push_back(KTX_TRY(cache.get(
+        *plan,
+        [&](const std::string& to, int lock) {
+          const Status compiled = compile(what, to, lock, end_);
+          held.clear();  // may be removed
+          return compiled;
+        },
+        note)));
+    path = kept_.back().path();
+    return true;
+  }
+
   Options& options_;
   std::vector<plan_cache::KeptPlan>& kept_;
+  std::map<std::string, Pulled> pulled_;  // by path
   CompilerEnd end_;
   bool any_ = false;
 };

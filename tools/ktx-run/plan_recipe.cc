@@ -96,8 +96,17 @@ class Recipe {
 
 // With it the cache could not name the plan, or there would be none.
 Status check_words(const std::vector<std::string>& words) {
-  constexpr std::string_view kNot[] = {"-o",     "--o",     "--check",    "--estimate", "--emit",
-                                       "--help", "--quant", "--tokenize", "--coverage"};
+  constexpr std::string_view kNot[] = {"-o",
+                                       "--o",
+                                       "--check",
+                                       "--estimate",
+                                       "--emit",
+                                       "--help",
+                                       "--quant",
+                                       "--tokenize",
+                                       "--coverage",
+                                       "--consume",
+                                       "--consume-if-possible"};
   for (const std::string& word : words) {
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
     for (const std::string_view no : kNot) {

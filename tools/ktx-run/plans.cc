@@ -7,7 +7,6 @@
 #include <sys/statvfs.h>
 
 #include <ctime>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -67,7 +66,8 @@ std::string use_of(const PlanCache& cache, const CachedPlan& plan) {
 
 std::string source_of(const CachedPlan& plan) {
   if (plan.source.empty()) return "unknown";
-  return plan.note.empty() ? plan.source : fmt::format("{} ({})", plan.source, plan.note);
+  const std::string& source = plan.moved ? plan.hub : plan.source;
+  return plan.note.empty() ? source : fmt::format("{} ({})", source, plan.note);
 }
 
 uint64_t sum_of(const std::vector<Named>& plans) {
@@ -76,9 +76,19 @@ uint64_t sum_of(const std::vector<Named>& plans) {
   return sum;
 }
 
+// Of ktx-pull, beside the plans.
+uint64_t pulled_bytes(const PlanCache& cache) {
+  uint64_t sum = 0;
+  for (const plan_cache::PulledModel& model : plan_cache::pulled_models(cache.models_folder())) {
+    sum += model.bytes;
+  }
+  return sum;
+}
+
 void print_json(const PlanCache& cache, const std::vector<Named>& plans) {
   nlohmann::ordered_json json = {{"folder", cache.folder()},
                                  {"bytes", sum_of(plans)},
+                                 {"pulled_bytes", pulled_bytes(cache)},
                                  {"plans", nlohmann::ordered_json::array()}};
   for (const auto& [plan, name] : plans) {
     json["plans"].push_back({{"name", name},
@@ -88,24 +98,11 @@ void print_json(const PlanCache& cache, const std::vector<Named>& plans) {
                              {"in_use", cache.in_use(plan)},
                              {"complete", plan.complete},
                              {"source", plan.source},
+                             {"hub", plan.hub},
                              {"options", plan.note},
                              {"compiler", plan.compiler}});
   }
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
-
-// Of ktx-pull, beside the plans.
-uint64_t pulled_bytes(const PlanCache& cache) {
-  namespace fs = std::filesystem;
-  uint64_t sum = 0;
-  std::error_code error;
-  fs::recursive_directory_iterator at(fs::path(cache.folder()).parent_path() / "models", error);
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    std::error_code unknown;
-    const uint64_t bytes = at->is_regular_file(unknown) ? at->file_size(unknown) : 0;
-    if (!unknown) sum += bytes;
-  }
-  return sum;
 }
 
 void print_table(const PlanCache& cache, const std::vector<Named>& plans) {
@@ -166,10 +163,10 @@ Status remove(const PlanCache& cache, const std::vector<std::string>& names) {
 }
 
 Status keep_below(const PlanCache& cache, uint64_t limit) {
-  for (const CachedPlan& plan : KTX_TRY(cache.keep_below(limit))) {
-    note(fmt::format("removed {} ({})", printable(plan.name), human_bytes(plan.bytes)));
+  for (const plan_cache::Removed& one : KTX_TRY(cache.keep_below(limit))) {
+    note(fmt::format("removed {} ({})", printable(one.name), human_bytes(one.bytes)));
   }
-  const uint64_t left = sum_of(named_plans(cache));
+  const uint64_t left = sum_of(named_plans(cache)) + pulled_bytes(cache);
   if (left <= limit) {
     note(fmt::format("{} are left in {}", human_bytes(left), cache.folder()));
     return {};

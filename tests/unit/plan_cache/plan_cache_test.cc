@@ -205,6 +205,82 @@ TEST_F(Plans, ThatWereNotUsedForLongestGoFirst) {
   EXPECT_THAT(names(), ElementsAre("c", "a"));
 }
 
+TEST_F(Plans, ModelsOfHubsGoWithThem) {
+  ASSERT_TRUE(get(wanted("a")).ok());
+  ASSERT_TRUE(get(wanted("b")).ok());
+  used_at("a", 1000);
+  used_at("b", 3000);
+  const auto model = [&](const std::string& name, time_t time) {
+    const std::string path = dir.write("models/o/n/" + name, std::string(64 << 10, 'x'));
+    const utimbuf times = {time, time};
+    EXPECT_EQ(utime(path.c_str(), &times), 0);
+  };
+  model("old.gguf", 500);
+  model("shards-00001-of-00002.gguf", 2000);
+  model("shards-00002-of-00002.gguf", 2000);
+  model("broken.gguf.work", 4000);
+  model("mine.bin", 1);
+  const auto names_of = [&](uint64_t bytes) {
+    const auto removed = cache.keep_below(bytes);
+    EXPECT_TRUE(removed.ok());
+    std::vector<std::string> out;
+    for (const Removed& one : *removed) out.push_back(one.name);
+    return out;
+  };
+  EXPECT_THAT(names_of(1 << 20), IsEmpty());
+  EXPECT_THAT(names_of(1), ElementsAre("old", "a", "shards", "b", "broken"));
+  EXPECT_TRUE(fs::exists(dir.path("models/o/n/mine.bin")));
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir.path("models/o/n")), {}), 1);
+}
+
+TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
+  WantedPlan plan = wanted("a", "r");
+  plan.hub = "hf:o/a";
+  const auto recipe = [](const std::string&) { return std::string("r"); };
+  const MakePlan moves = [&](const std::string& path, int lock) -> Status {
+    fs::remove(plan.files[0]);
+    return writer()(path, lock);
+  };
+  ASSERT_TRUE(cache.get(plan, moves, tell).ok());
+  const auto found = cache.find_of_hub("hf:o/a", "1.0", recipe);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->moved);
+  ASSERT_TRUE(cache.get(*found, writer(), tell).ok());
+  EXPECT_EQ(made, 1);
+  EXPECT_FALSE(cache.find_of_hub("hf:o/b", "1.0", recipe));
+  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "2.0", recipe));
+  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "1.0", [](auto&) { return std::string("q"); }));
+  // Of another version one is made of it.
+  const auto old = cache.find_moved("hf:o/a");
+  ASSERT_TRUE(old);
+  ASSERT_TRUE(cache.get(renewed(*old, "2.0", "r", ""), writer(), tell).ok());
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(cache.list().size(), 1u) << "the older one goes";
+  EXPECT_TRUE(cache.find_of_hub("hf:o/a", "2.0", recipe));
+  // Where the file is there, it counts.
+  dir.write("a.gguf", "GGUF of a");
+  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "2.0", recipe));
+  EXPECT_FALSE(cache.find_moved("hf:o/a"));
+}
+
+TEST_F(Plans, WhoseModelIsBeingMovedStay) {
+  WantedPlan plan = wanted("a", "r");
+  plan.hub = "hf:o/a";
+  const MakePlan breaks = [&](const std::string& path, int) -> Status {
+    std::ofstream(path + ".moving") << "half";
+    fs::rename(plan.files[0], plan.files[0] + ".moving");
+    return Error{"no more"};
+  };
+  EXPECT_FALSE(cache.get(plan, breaks, tell).ok());
+  const auto begun = cache.find_of_hub("hf:o/a", "1.0", [](auto&) { return std::string("r"); });
+  ASSERT_TRUE(begun);
+  EXPECT_TRUE(begun->moving);
+  EXPECT_FALSE(begun->complete);
+  EXPECT_FALSE(cache.find_moved("hf:o/a"));
+  ASSERT_TRUE(cache.get(*begun, writer(), tell).ok());
+  EXPECT_TRUE(cache.list()[0].complete);
+}
+
 // The engine's note of hot experts (lib/runtime/experts/expert_note.h), and what a killed write
 // left.
 TEST_F(Plans, GoWithWhatARunHasNotedBesideThem) {
