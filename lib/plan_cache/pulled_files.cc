@@ -64,8 +64,8 @@ std::vector<PulledModel> pulled_models(const std::string& folder) {
       model.name = name_of_model(first);
     }
     model.bytes += static_cast<uint64_t>(info.st_blocks) * 512;
-    model.last_use = std::max({model.last_use, int64_t{info.st_mtim.tv_sec},
-                               int64_t{info.st_atim.tv_sec}});
+    model.last_use =
+        std::max({model.last_use, int64_t{info.st_mtim.tv_sec}, int64_t{info.st_atim.tv_sec}});
   }
   std::vector<PulledModel> all;
   for (auto& [first, model] : models) all.push_back(std::move(model));
