@@ -113,6 +113,9 @@ Result<AltUpWeightsFn> find_altup_weights(std::string_view family, Isa isa) {
 Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa) {
   return find<CollapseStreamsArgs>(family, isa);
 }
+Result<DotStreamsFn> find_dot_streams(std::string_view family, Isa isa) {
+  return find<DotStreamsArgs>(family, isa);
+}
 Result<MixStreamsFn> find_mix_streams(std::string_view family, Isa isa) {
   return find<MixStreamsArgs>(family, isa);
 }

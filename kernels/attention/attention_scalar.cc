@@ -106,7 +106,8 @@ void position_scores_scalar(const PositionScoresArgs& a) {
         const float* q = a.q + t * a.q_stride + h * dim;
         double score = 0;
         for (int64_t d = 0; d < dim; ++d) score += double{q[d]} * element(a.kv.layout.type, key, d);
-        total += std::max(0.0, score * a.attrs.scale) * a.weights[t * a.weights_stride + h];
+        const double weight = a.weights != nullptr ? a.weights[t * a.weights_stride + h] : 1.0;
+        total += std::max(0.0, score * a.attrs.scale) * weight;
       }
       scores[p - a.position_begin] = static_cast<float>(total);
     }

@@ -2,8 +2,8 @@
 // last one of an entry makes of the rows and scores of its positions, before norm and rotation.
 //
 // Rows and scores stand in a slot with a head for each kCompressedChannels channels: keys are rows,
-// values scores. Those of all positions of the entry, and of the entry before where they overlap,
-// must have been stored.
+// values scores, of which there are none without a bias. Those of all positions of the entry, and
+// of the entry before where they overlap, must have been stored.
 //
 // Numerics: each channel by itself, its positions rising, in F32 (double in the scalar variant): an
 // entry does not depend on how a text was cut into passes.
@@ -22,7 +22,7 @@ namespace ktx::kernels {
 struct CompressArgs {
   KvView kv;  // of attrs.slot; types F32 and F16
   CompressAttrs attrs;
-  const float* bias = nullptr;  // [every][channels()]
+  const float* bias = nullptr;  // [every][channels()]; null: an entry is the mean of its own rows
   int64_t token = 0;            // (position + 1) % every == 0
   float* entry = nullptr;       // [dim]
 };

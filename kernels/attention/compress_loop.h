@@ -44,7 +44,22 @@ KTX_INLINE void add_rows(const CompressArgs& a, const EntryPart& part, int64_t c
 }
 
 template <class V, KvType type>
+KTX_INLINE void mean_of_rows(const CompressArgs& a) {
+  const int64_t begin = parts_of_entry(a.attrs, a.kv.position[a.token] / a.attrs.every).own.begin;
+  const auto share = V::set1(1.0f / static_cast<float>(a.attrs.every));
+  for (int64_t c = 0; c < a.attrs.dim; c += 16) {
+    auto sum = V::zero();
+    for (int64_t p = begin; p < begin + a.attrs.every; ++p) {
+      const std::byte* row = key_row(a.kv, a.kv.sequence[a.token], c / 16, p);
+      sum = V::add(sum, columns<V, type>(row, 0, 16));
+    }
+    V::store(a.entry + c, V::mul(sum, share));
+  }
+}
+
+template <class V, KvType type>
 KTX_INLINE void compress_rows(const CompressArgs& a) {
+  if (a.bias == nullptr) return mean_of_rows<V, type>(a);
   const EntryParts parts = parts_of_entry(a.attrs, a.kv.position[a.token] / a.attrs.every);
   for (int64_t c = 0; c < a.attrs.dim; c += 16) {
     CompressSum<V> sum;

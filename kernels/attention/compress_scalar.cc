@@ -17,6 +17,7 @@ struct Sum {
 
   double score(int64_t position, int64_t channel) const {
     const int64_t head = channel / kCompressedChannels, at = channel % kCompressedChannels;
+    if (args.bias == nullptr) return 0;
     const std::byte* row = value_row(args.kv, args.kv.sequence[args.token], head, position);
     const int64_t bias = position % args.attrs.every * args.attrs.channels() + channel;
     return element(args.kv.layout.type, row, at) + args.bias[bias];

@@ -24,7 +24,7 @@ namespace ktx::kernels {
 struct PositionScoresArgs {
   const float* q = nullptr;        // [T, heads * key_dim]
   int64_t q_stride = 0;            // elements
-  const float* weights = nullptr;  // [T, heads]
+  const float* weights = nullptr;  // [T, heads]; null: all are 1
   int64_t weights_stride = 0;
   ChoosePositionsAttrs attrs;
   KvView kv;

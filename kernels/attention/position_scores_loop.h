@@ -73,8 +73,9 @@ void position_scores(const PositionScoresArgs& a) {
   const int64_t count = a.position_end - a.position_begin;
   score_heads<V>(a, a.attrs.scale, a.position_begin, count,
                  [&](int64_t t, int64_t head, const float* scores) KTX_ALWAYS_INLINE {
-                   add_weighted<V>(a.scores + (t - a.token_begin) * kSpan, scores, count,
-                                   a.weights[t * a.weights_stride + head]);
+                   const float weight =
+                       a.weights != nullptr ? a.weights[t * a.weights_stride + head] : 1.0f;
+                   add_weighted<V>(a.scores + (t - a.token_begin) * kSpan, scores, count, weight);
                  });
 }
 

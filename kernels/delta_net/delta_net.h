@@ -27,7 +27,7 @@ struct CausalConvArgs {
   const float* weight = nullptr;  // [taps, channels], the oldest input's first
   const float* bias = nullptr;    // [channels] or null
   CausalConvAttrs attrs;
-  const float* state_in = nullptr;  // [taps - 1, channels], the oldest input first
+  const float* state_in = nullptr;  // [attrs.past(), channels], the oldest input first
   float* state_out = nullptr;
   int64_t tokens = 0;  // > 0
   int64_t channel_begin = 0;

@@ -15,7 +15,8 @@ namespace {
 
 template <class V>
 void causal_conv(const CausalConvArgs& a) {
-  const int64_t past = a.attrs.taps - 1, channels = a.attrs.channels;
+  const int64_t past = a.attrs.past(), channels = a.attrs.channels;
+  const int64_t taps = a.attrs.taps, step = a.attrs.dilation;
   for (int64_t c = a.channel_begin; c < a.channel_end; c += 16) {
     const int64_t n = a.channel_end - c;  // 16, or the rest
     const auto input = [&](int64_t t) __attribute__((always_inline)) {
@@ -25,8 +26,8 @@ void causal_conv(const CausalConvArgs& a) {
     };
     for (int64_t t = 0; t < a.tokens; ++t) {
       typename V::F sum = V::zero();
-      for (int64_t j = 0; j <= past; ++j) {
-        sum = V::fma(load16<V>(a.weight + j * channels + c, n), input(t - past + j), sum);
+      for (int64_t j = 0; j < taps; ++j) {
+        sum = V::fma(load16<V>(a.weight + j * channels + c, n), input(t - past + j * step), sum);
       }
       if (a.bias != nullptr) sum = V::add(sum, load16<V>(a.bias + c, n));
       if (a.attrs.plain == 0) sum = V::mul(sum, sigmoid16<V>(sum));

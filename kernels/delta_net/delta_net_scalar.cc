@@ -11,7 +11,7 @@ void causal_conv_scalar(const CausalConvArgs& a);
 void delta_rule_scalar(const DeltaRuleArgs& a);
 
 void causal_conv_scalar(const CausalConvArgs& a) {
-  const int64_t past = a.attrs.taps - 1, channels = a.attrs.channels;
+  const int64_t past = a.attrs.past(), channels = a.attrs.channels;
   for (int64_t c = a.channel_begin; c < a.channel_end; ++c) {
     // The input at token t; before this pass from the state.
     const auto input = [&](int64_t t) {
@@ -20,7 +20,9 @@ void causal_conv_scalar(const CausalConvArgs& a) {
     };
     for (int64_t t = 0; t < a.tokens; ++t) {
       float sum = 0;
-      for (int64_t j = 0; j <= past; ++j) sum += a.weight[j * channels + c] * input(t - past + j);
+      for (int64_t j = 0; j < a.attrs.taps; ++j) {
+        sum += a.weight[j * channels + c] * input(t - past + j * a.attrs.dilation);
+      }
       if (a.bias != nullptr) sum += a.bias[c];
       a.y[t * a.y_stride + c] = a.attrs.plain != 0 ? sum : sum / (1 + std::exp(-sum));
     }

@@ -77,6 +77,11 @@ KTX_CPU_AND_GPU inline float row_unit(const ActivateAttrs& a, float x) {
   if (a.function == static_cast<int32_t>(UnitFunction::Clamp)) {
     return x > a.limit ? a.limit : x < -a.limit ? -a.limit : x;
   }
+  if (a.function == static_cast<int32_t>(UnitFunction::SignedRoot)) {
+    const float size = x < 0 ? -x : x;
+    const float root = sqrtf(size < kLeastRooted ? kLeastRooted : size);
+    return x < 0 ? -root : x == 0 ? 0.0f : root;
+  }
   return tanhf(x);
 }
 

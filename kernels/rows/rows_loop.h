@@ -170,6 +170,19 @@ KTX_INLINE void unit_rows(const RowsArgs& a) {
   }
 }
 
+// Of a few numbers a token: one by one.
+inline void signed_root_rows(const RowsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    const float* const in = a.in[0].data + t * a.in[0].stride;
+    float* const y = a.y + t * a.y_stride;
+    for (int64_t i = 0; i < a.width; ++i) {
+      const float x = in[i], size = __builtin_fabsf(x);
+      const float root = __builtin_sqrtf(size < kLeastRooted ? kLeastRooted : size);
+      y[i] = x < 0 ? -root : x == 0 ? 0.0f : root;
+    }
+  }
+}
+
 template <class V>
 void activate(const RowsArgs& a) {
   switch (static_cast<UnitFunction>(std::get_if<ActivateAttrs>(&a.attrs)->function)) {
@@ -189,6 +202,8 @@ void activate(const RowsArgs& a) {
       return unit_rows<V, UnitFunction::Xielu>(a);
     case UnitFunction::Clamp:
       return unit_rows<V, UnitFunction::Clamp>(a);
+    case UnitFunction::SignedRoot:
+      return signed_root_rows(a);
   }
 }
 

@@ -5,8 +5,10 @@
 //   collapse_streams   y[h] = sum over s of weights[s] * x[s][h]
 //   altup_weights      weights = [post | comb] of a row of coefficients (AltUpWeightsAttrs)
 //   attend_streams     y[h] = sum over s of share[s] * x[s][h] (AttendStreamsAttrs)
+//   dot_streams        y[s] = factor * sum over h of a[s][h] * b[s][h]
 //   mix_streams        y[d][h] = post[d] * part[h] + sum over s of comb[s][d] * x[s][h],
-//                      weights = [post | comb], comb row by row
+//                      weights = [post | comb], comb row by row; of weights = post that sum is
+//                      x[d][h]
 //
 // Sums rise over s and are F32 (weights: double, rounded once at the end); an output depends on its
 // own row alone. weights may be mixes, y of mix_streams x. The shares of attend_streams are made in
@@ -71,8 +73,9 @@ struct MixStreamsArgs {
   int64_t x_stride = 0;
   const float* part = nullptr;  // [T, part_width]
   int64_t part_stride = 0;
-  const float* weights = nullptr;  // [T, streams * (streams + 1)]
+  const float* weights = nullptr;  // [T, streams * (streams + 1)], or [T, streams]
   int64_t weights_stride = 0;
+  bool keeps = false;  // there is post alone
   float* y = nullptr;  // [T, width]
   int64_t y_stride = 0;
   int64_t width = 0;    // of all streams
@@ -81,6 +84,21 @@ struct MixStreamsArgs {
   int64_t token_end = 0;
 };
 using MixStreamsFn = void (*)(const MixStreamsArgs&);
+
+struct DotStreamsArgs {
+  const float* a = nullptr;  // [T, width * row_width]
+  int64_t a_stride = 0;
+  const float* b = nullptr;  // likewise
+  int64_t b_stride = 0;
+  float* y = nullptr;  // [T, width]
+  int64_t y_stride = 0;
+  int64_t width = 0;      // streams
+  int64_t row_width = 0;  // of one
+  float factor = 1;
+  int64_t token_begin = 0;
+  int64_t token_end = 0;
+};
+using DotStreamsFn = void (*)(const DotStreamsArgs&);
 
 struct AttendStreamsArgs {
   const float* x[kMaxStreams] = {};  // each [T, width]
@@ -97,11 +115,12 @@ struct AttendStreamsArgs {
 using AttendStreamsFn = void (*)(const AttendStreamsArgs&);
 
 // Families: "stream_weights", "altup_weights", "collapse_streams", "mix_streams",
-// "attend_streams".
+// "attend_streams", "dot_streams".
 Result<StreamWeightsFn> find_stream_weights(std::string_view family, Isa isa);
 Result<AltUpWeightsFn> find_altup_weights(std::string_view family, Isa isa);
 Result<CollapseStreamsFn> find_collapse_streams(std::string_view family, Isa isa);
 Result<MixStreamsFn> find_mix_streams(std::string_view family, Isa isa);
 Result<AttendStreamsFn> find_attend_streams(std::string_view family, Isa isa);
+Result<DotStreamsFn> find_dot_streams(std::string_view family, Isa isa);
 
 }  // namespace ktx::kernels

@@ -8,6 +8,7 @@ namespace ktx::kernels {
 void collapse_streams_avx2(const CollapseStreamsArgs& a);
 void mix_streams_avx2(const MixStreamsArgs& a);
 void attend_streams_avx2(const AttendStreamsArgs& a);
+void dot_streams_avx2(const DotStreamsArgs& a);
 
 void collapse_streams_avx2(const CollapseStreamsArgs& a) {
   collapse_streams<Avx2>(a);
@@ -17,6 +18,9 @@ void mix_streams_avx2(const MixStreamsArgs& a) {
 }
 void attend_streams_avx2(const AttendStreamsArgs& a) {
   attend_streams<Avx2>(a);
+}
+void dot_streams_avx2(const DotStreamsArgs& a) {
+  dot_streams<Avx2>(a);
 }
 
 }  // namespace ktx::kernels

@@ -8,6 +8,7 @@ namespace ktx::kernels {
 void collapse_streams_avx512(const CollapseStreamsArgs& a);
 void mix_streams_avx512(const MixStreamsArgs& a);
 void attend_streams_avx512(const AttendStreamsArgs& a);
+void dot_streams_avx512(const DotStreamsArgs& a);
 
 void collapse_streams_avx512(const CollapseStreamsArgs& a) {
   collapse_streams<Avx512>(a);
@@ -17,6 +18,9 @@ void mix_streams_avx512(const MixStreamsArgs& a) {
 }
 void attend_streams_avx512(const AttendStreamsArgs& a) {
   attend_streams<Avx512>(a);
+}
+void dot_streams_avx512(const DotStreamsArgs& a) {
+  dot_streams<Avx512>(a);
 }
 
 }  // namespace ktx::kernels

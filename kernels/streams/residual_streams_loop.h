@@ -56,7 +56,8 @@ void mix_streams(const MixStreamsArgs& a) {
           const auto part = load_some<V>(a.part + t * a.part_stride + h, n);
           for (int64_t d = 0; d < streams; ++d) {
             auto sum = V::mul(V::set1(post[d]), part);
-            for (int64_t s = 0; s < streams; ++s) {
+            if (a.keeps) sum = V::add(sum, row[d]);
+            for (int64_t s = 0; s < streams && !a.keeps; ++s) {
               sum = V::fma(V::set1(comb[s * streams + d]), row[s], sum);
             }
             store_some<V>(a.y + t * a.y_stride + d * width + h, n, sum);
@@ -73,6 +74,17 @@ KTX_INLINE float product_of(const float* x, const float* w, int64_t n) {
         sum = V::fma(load_some<V>(x + h, count), load_some<V>(w + h, count), sum);
       });
   return V::sum(sum);
+}
+
+template <class V>
+void dot_streams(const DotStreamsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    for (int64_t s = 0; s < a.width; ++s) {
+      a.y[t * a.y_stride + s] =
+          a.factor * product_of<V>(a.a + t * a.a_stride + s * a.row_width,
+                                   a.b + t * a.b_stride + s * a.row_width, a.row_width);
+    }
+  }
 }
 
 template <class V>

@@ -13,6 +13,7 @@ void altup_weights_scalar(const AltUpWeightsArgs& a);
 void collapse_streams_scalar(const CollapseStreamsArgs& a);
 void mix_streams_scalar(const MixStreamsArgs& a);
 void attend_streams_scalar(const AttendStreamsArgs& a);
+void dot_streams_scalar(const DotStreamsArgs& a);
 
 namespace {
 
@@ -111,9 +112,22 @@ void mix_streams_scalar(const MixStreamsArgs& a) {
       for (int64_t s = 0; s < n; ++s) x[s] = a.x[t * a.x_stride + s * width + h];
       for (int64_t d = 0; d < n; ++d) {
         float sum = post[d] * a.part[t * a.part_stride + h];
-        for (int64_t s = 0; s < n; ++s) sum += comb[s * n + d] * x[s];
+        if (a.keeps) sum += x[d];
+        for (int64_t s = 0; s < n && !a.keeps; ++s) sum += comb[s * n + d] * x[s];
         a.y[t * a.y_stride + d * width + h] = sum;
       }
+    }
+  }
+}
+
+void dot_streams_scalar(const DotStreamsArgs& a) {
+  for (int64_t t = a.token_begin; t < a.token_end; ++t) {
+    for (int64_t s = 0; s < a.width; ++s) {
+      const float* const x = a.a + t * a.a_stride + s * a.row_width;
+      const float* const y = a.b + t * a.b_stride + s * a.row_width;
+      double sum = 0;
+      for (int64_t h = 0; h < a.row_width; ++h) sum += double{x[h]} * y[h];
+      a.y[t * a.y_stride + s] = static_cast<float>(sum * a.factor);
     }
   }
 }

@@ -43,7 +43,11 @@ class AttentionParams : ParamPart {
     if (family_.has_role(ir::Role::StateSpace)) arch::read_state_spaces(*this);
     if (family_.has_role(ir::Role::SelectiveScan)) arch::read_selective_scans(*this);
     if (family_.has_role(ir::Role::ShortConv)) arch::read_short_convs(*this);
-    if (family_.has_role(ir::Role::Indexer)) read_block_indexers();
+    if (family_.has_config_key("index_kpool")) {
+      read_pool_indexers();
+    } else if (family_.has_role(ir::Role::Indexer)) {
+      read_block_indexers();
+    }
     read_window();
     read_sinks();
     read_rotated_layers();
@@ -320,6 +324,18 @@ class AttentionParams : ParamPart {
           "'index_kpool_always_select_tail' is false: attention without the positions behind the "
           "last whole pool is not known");
     }
+  }
+
+  // Pools of positions that all heads read, in every layer with attention.
+  void read_pool_indexers() {
+    p_.index_heads = small("index_n_heads", 1, kMaxHeads);
+    p_.index_dim = small("index_head_dim", 2, kMaxHeadDim);
+    p_.index_top_k = small("index_topk", 1, kMaxChosenPositions);
+    read_index_pools();
+    if (in_.integer_or_null("indexer_kv_heads", 1, kMaxHeads).value_or(1) != 1) {
+      in_.fail("'indexer_kv_heads' is not 1: indexers with several keys are not known");
+    }
+    for (LayerShape& shape : p_.shapes) shape.indexer = !shape.delta_net;
   }
 
   // Block attention, in the layers that the config lists by kind.

@@ -318,6 +318,8 @@ class Builder {
         return p.image_bias;
       case When::GivenNorm:
         return p.given_norm;
+      case When::Ngrams:
+        return p.shape(layer).ngrams;
     }
     return false;
   }

@@ -60,6 +60,10 @@ class CompressedParams : ParamPart {
 
   void read_streams() {
     p_.streams = small("hc_mult", 1, kMaxStreams);
+    if (family_.has_role(ir::Role::StreamsDownProj)) {
+      p_.stream_rank = small("hc_lowrank", 1, kMaxRank);
+      return;
+    }
     p_.stream_iterations = small("hc_sinkhorn_iters", 1, 1000);
     p_.stream_eps = static_cast<float>(in_.number("hc_eps", 1e-20, 1));
     const families::ModuleRow* head = family_.find_row(ir::Role::HeadStreams);

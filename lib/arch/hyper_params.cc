@@ -67,11 +67,17 @@ class Reader : ParamPart {
     if (family_.has_role(ir::Role::AltUp)) arch::read_altup(*this);
     if (family_.has_role(ir::Role::AttentionStreams)) arch::read_streams(*this);
     if (family_.has_role(ir::Role::HeadSources)) arch::read_sources(*this);
+    if (family_.has_role(ir::Role::NgramPart)) arch::read_ngrams(*this);
     read_biases();
     if (family_.has_role(ir::Role::Rotary) || family_.has_role(ir::Role::GridRotary)) {
       arch::read_rope(*this);
     } else {
       for (LayerShape& shape : p_.shapes) shape.rotated = false;
+    }
+    if (family_.attention == AttentionKind::Gqa && p_.index_pool > 0 &&
+        p_.index_dim < p_.rotary_dim) {
+      in_.fail(fmt::format("'index_head_dim' {} is below the {} rotated elements of a head",
+                           p_.index_dim, p_.rotary_dim));
     }
     if (family_.experts.layers != LayerPattern::AllDense) arch::read_experts(*this);
     read_dense_width();

@@ -63,6 +63,7 @@ struct LayerShape {
   bool indexer = false;             // of sparse attention
   int32_t every = 0;                // of compressed attention: positions of an entry; 0: none
   bool expert_table = false;        // experts by token id
+  bool ngrams = false;              // a table of n-grams before it
   float glu_limit = 0;              // of its own; 0: the model's
   float shared_limit = 0;           // the same of dense parts and of shared experts
   float sparsity = 0;               // share of gates of its dense part that are left out
@@ -127,7 +128,7 @@ struct HyperParams {
   int32_t index_top_k = 0;  // positions, or blocks where they have a size
   int32_t index_block = 0;  // positions of a block
   int32_t index_local = 0;  // blocks
-  int32_t index_pool = 0;   // positions that latent attention's indexer chooses together; 0: one
+  int32_t index_pool = 0;   // positions that an indexer chooses together; 0: one
   bool interleaved_index = false;
 
   int32_t output_groups = 0;  // of compressed attention's output; 0: it is none
@@ -136,9 +137,14 @@ struct HyperParams {
   int32_t stream_iterations = 0;
   float stream_eps = 0;
   bool mean_of_streams = false;  // is what the head reads
+  int32_t stream_rank = 0;       // of their gates; 0: they have weights
   int32_t active_stream = 0;     // of AltUp
   int32_t source_block = 0;      // layers between streams that later layers read; 0: none
   int32_t laurel_rank = 0;
+
+  ir::NgramsInfo ngrams;                    // of a layer that has them
+  int64_t ngram_rows = 0, ngram_width = 0;  // of their table
+  int32_t ngram_taps = 0;
 
   int32_t layer_input_width = 0;  // of each layer's part of the token embedding; 0: none
   bool gated_attention = false;

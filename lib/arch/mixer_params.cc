@@ -25,6 +25,7 @@ class MixerParams : ParamPart {
     net.head_dim = small("linear_key_head_dim", 1, kMaxDeltaHead);
     net.taps = small("linear_conv_kernel_dim", 2, 64);
     net.tiled = family_.tiled_value_heads;
+    read_output_gate(net);
     if (net.key_heads > 0 && net.value_heads % net.key_heads != 0) {
       in_.fail(fmt::format("'linear_num_key_heads' {} does not divide 'linear_num_value_heads' {}",
                            net.key_heads, net.value_heads));
@@ -156,6 +157,17 @@ class MixerParams : ParamPart {
   }
 
  private:
+  // Where the config does not say it, the gate of the output is a unit as others are.
+  void read_output_gate(ir::DeltaNetInfo& net) {
+    if (!family_.has_config_key("output_gate_type")) return;
+    const bool own = in_.has("output_gate_type");
+    const std::string type = own ? in_.text("output_gate_type") : in_.text("hidden_act");
+    net.sigmoid_gate = type == "sigmoid";
+    if (net.sigmoid_gate || type == "silu" || type.empty()) return;
+    in_.fail(fmt::format("'{}' is '{}', expected sigmoid or silu: other gates are not known",
+                         own ? "output_gate_type" : "hidden_act", printable(type)));
+  }
+
   // Which layers have state spaces, and what they have beside them.
   void read_layers() {
     if (!family_.has_role(ir::Role::Attention)) {

@@ -66,6 +66,7 @@ void read_selective_scans(const ParamPart& part);
 void read_short_convs(const ParamPart& part);
 void read_altup(const ParamPart& part);    // altup_params.cc
 void read_sources(const ParamPart& part);  // altup_params.cc
+void read_ngrams(const ParamPart& part);   // ngram_params.cc
 void read_images(const ParamPart& part);   // image_params.cc, of towers
 void read_rope(const ParamPart& part);     // rope_params.cc, behind attention
 void read_experts(const ParamPart& part);  // expert_params.cc

@@ -48,6 +48,16 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::DeltaForgetBProj:
     case Role::DeltaGateBProj:
       return {p.delta_net.head_dim, p.delta_net.width()};
+    case Role::StreamsDownProj:
+      return {p.streams * p.hidden, p.stream_rank};
+    case Role::StreamsUpProj:
+      return {p.stream_rank, p.streams * p.hidden};
+    case Role::StreamsGiveProj:
+      return {p.streams * p.hidden, p.streams};
+    case Role::NgramKeyProj:
+      return {p.ngrams.rows() * p.ngram_width, p.streams * p.hidden};
+    case Role::NgramValueProj:
+      return {p.ngrams.rows() * p.ngram_width, p.hidden};
     case Role::AltUpRouter:
       return {p.hidden, p.streams};
     case Role::AltUpPredictProj:
@@ -97,7 +107,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::QAProj:
       return {p.hidden, p.q_lora_rank};
     case Role::IndexQProj:
-      return {p.index_block > 0 ? p.hidden : p.q_lora_rank, int64_t{p.index_heads} * p.index_dim};
+      return {mla || p.output_groups > 0 ? p.q_lora_rank : p.hidden,
+              int64_t{p.index_heads} * p.index_dim};
     case Role::CompressorKvProj:
     case Role::CompressorGateProj:
       return {p.hidden, compressor(parent, layer, p).channels()};
@@ -169,7 +180,11 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
 ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   int64_t width = p.hidden;
   if (role == Role::CompressorNorm) width = compressor(parent, layer, p).dim;
-  if (role == Role::StreamsNorm) width = p.hidden * p.streams;
+  if (role == Role::StreamsNorm && p.stream_rank == 0) width = p.hidden * p.streams;
+  if ((role == Role::StreamsNorm && p.stream_rank > 0) || role == Role::NgramKeyNorm ||
+      role == Role::NgramQueryNorm || role == Role::NgramConvNorm) {
+    return {p.hidden, p.norm_eps, 1, false, p.streams};
+  }
   if (role == Role::QNorm || role == Role::KNorm) {
     const int32_t heads = role == Role::QNorm ? layer.heads : layer.kv_heads;
     width = layer.head_dim * (p.qk_norms == QkNormKind::Row ? int64_t{heads} : 1);
@@ -201,7 +216,7 @@ ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperPa
   if (role == Role::RouterNorm) return {width, p.norm_eps, inverse_root(p.hidden)};
   if (role == Role::IndexQNorm) width = p.index_dim;
   if (role == Role::IndexKNorm) {
-    if (p.index_block == 0) return {p.index_dim, kIndexNormEps, 1, true};
+    if (p.kv_lora_rank > 0) return {p.index_dim, kIndexNormEps, 1, true};
     width = p.index_dim;
   }
   // The sum of this and the layer's embedding is divided by the root of two.
@@ -223,6 +238,7 @@ ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
   if (role == Role::Embedding) return {p.vocab, p.hidden, p.embedding_scale};
   if (role == Role::PositionEmbedding) return {p.context, p.hidden};
   if (role == Role::TypeEmbedding) return {p.text_types, p.hidden};
+  if (role == Role::NgramTable) return {p.ngram_rows, p.ngram_width};
   const double half = p.layer_input_width / 2.0;
   return {p.vocab, int64_t{p.layers} * p.layer_input_width, static_cast<float>(std::sqrt(half))};
 }
@@ -253,8 +269,8 @@ ir::CompressedAttentionInfo compressed_attention(const LayerShape& layer, const 
 
 ir::StreamsInfo streams(Role role, const HyperParams& p) {
   const bool head = role == Role::HeadStreams;
-  return {p.streams, head ? 0 : p.stream_iterations, p.stream_eps, p.hidden,
-          head && p.mean_of_streams};
+  return {p.streams, head ? 0 : p.stream_iterations, p.stream_eps,
+          p.hidden,  head && p.mean_of_streams,      p.stream_rank};
 }
 
 ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& p,
@@ -287,8 +303,9 @@ ir::ModuleInfo attention(Role role, const LayerShape& layer, const HyperParams& 
     info.whole_text = p.encoder;
     if (layer.indexer) {
       info.top_k = p.index_top_k;
+      info.index_heads = p.index_pool > 0 ? p.index_heads : 0;
       info.index_dim = p.index_dim;
-      info.index_block = p.index_block;
+      info.index_block = p.index_pool > 0 ? p.index_pool : p.index_block;
       info.index_local = p.index_local;
     }
     return info;
@@ -331,6 +348,10 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
     return streams(role, p);
   }
   if (role == Role::ImageProjector) return ir::PoolInfo{p.image_pool, p.image_unfold};
+  if (role == Role::NgramPart) {
+    return ir::NgramPartInfo{p.streams, p.hidden, p.ngram_taps, p.ngrams.size};
+  }
+  if (role == Role::Ngrams) return p.ngrams;
   if (role == Role::AltUp) return ir::AltUpInfo{p.streams, p.active_stream, p.hidden};
   if (role == Role::AttentionSources || role == Role::MlpSources || role == Role::HeadSources) {
     return ir::SourcesInfo{p.source_block, p.norm_eps, p.hidden};
@@ -415,6 +436,9 @@ ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t l
   }
   if (const auto* x = std::get_if<ir::AltUpInfo>(&info)) return {x->hidden};
   if (const auto* x = std::get_if<ir::SourcesInfo>(&info)) return {x->hidden};
+  if (const auto* x = std::get_if<ir::NgramPartInfo>(&info)) {
+    return {x->taps, x->streams * x->hidden};
+  }
   if (const auto* x = std::get_if<ir::StreamsInfo>(&info)) {
     const StreamWeightsAttrs attrs = x->attrs();
     if (name == "fn") return {x->streams * x->hidden, attrs.width()};

@@ -98,10 +98,13 @@ bool TensorBinder::check_shape(const input::GgufTensor& tensor, const ParamShape
       ne[0] == shape.cols && ne[1] == 1 && ne[2] == shape.rows && shape.matrices == 1 && ne[3] == 1;
   const bool upright = ne[0] == 1 && ne[1] == shape.cols && shape.rows == 1 &&
                        shape.matrices == 1 && ne[2] == 1 && ne[3] == 1;
+  // Norms side by side.
+  const bool flat = ne[0] == shape.cols * shape.rows && ne[1] == 1 && ne[2] == 1 && ne[3] == 1 &&
+                    shape.matrices == 1 && tensor.dtype == DType::F32;
   // A convolution over patches: of each output all channels, row by row.
   const bool patches = ne[0] * ne[1] * ne[2] == shape.cols && ne[3] == shape.rows && ne[3] > 1 &&
                        shape.matrices == 1;
-  if (exact || stacked || apart || upright || patches) return true;
+  if (exact || stacked || apart || upright || flat || patches) return true;
   fail(fmt::format("tensor '{}' ({}) is {}, the config says {}", printable(tensor.name), purpose,
                    print_shape(tensor), print_shape(shape)));
   return false;

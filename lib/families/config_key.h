@@ -36,7 +36,8 @@ enum class KeyWeight {
 
 // What absence means: "" unknown, else a value, "=key" (the value of another, earlier
 // key), "=head_dim" (of that key itself: hidden_size / num_attention_heads),
-// "=hidden_size/num_attention_heads" or "=windows" (the layers that have a window by the family).
+// "=hidden_size/num_attention_heads", "=windows" (the layers that have a window by the family) or
+// "=file" (of a config: what files alone say, and configs in other words).
 // Where one side lacks the key and the other has just that value, nothing is reported.
 struct ConfigKey {
   const char* key;       // of config.json, in the normal form of hf_config.h

@@ -83,6 +83,7 @@ enum class When {
   NoExpertTable,    // other layers with experts
   ImageBias,        // towers whose projector's linears have biases
   GivenNorm,        // draft heads that norm the hidden states of their model
+  Ngrams,           // layers with a table of n-grams
 };
 
 // A class, as torch registers it. `name` with a dot is a full dotted name, and

@@ -5,43 +5,17 @@
 // Qwen3-Next's in_proj_qkvz is two tensors in a GGUF, which may have different types: in its tree
 // it is in_proj_qkv and in_proj_z, as in Qwen3.5. Norms of both multiply by 1 + w; a GGUF holds
 // that sum. Converters sort Qwen3.5's value heads so that equal key heads are not neighbours.
-#include "lib/families/key_rows.h"
-#include "lib/families/tree_rows.h"
+#include "lib/families/delta_net_rows.h"
 
 namespace ktx::families {
 namespace {
 
-constexpr ClassRow kDeltaNetClass{"{P}GatedDeltaNet"};
 constexpr ClassRow kExpertList{
     "torch.nn.modules.container.ModuleList",
     "torch.nn.ModuleList ModuleList {P}Experts K.{P}Experts T.{P}Experts"};
 
-constexpr ModuleRow kDeltaNetRows[] = {
-    {Role::DeltaNet,
-     "L.linear_attn",
-     &kDeltaNetClass,
-     When::DeltaNet,
-     {{"conv", "B.ssm_conv1d.weight"}, {"decay", "B.ssm_a"}, {"dt_bias", "B.ssm_dt.bias"}}},
-    {Role::Activation, "L.linear_attn.act", &kSilu, When::DeltaNet},
-    {Role::DeltaConv, "L.linear_attn.conv1d", &kConv1d, When::DeltaNet},
-    linear(Role::DeltaQkvProj, "L.linear_attn.in_proj_qkv", "B.attn_qkv.", When::DeltaNet),
-    linear(Role::DeltaGateProj, "L.linear_attn.in_proj_z", "B.attn_gate.", When::DeltaNet),
-};
 constexpr ModuleRow kJoinedGates[] = {
     linear(Role::DeltaBaProj, "L.linear_attn.in_proj_ba", "B.ssm_ba.", When::DeltaNet),
-};
-constexpr ModuleRow kSplitGates[] = {
-    linear(Role::DeltaBProj, "L.linear_attn.in_proj_b", "B.ssm_beta.", When::DeltaNet),
-    linear(Role::DeltaAProj, "L.linear_attn.in_proj_a", "B.ssm_alpha.", When::DeltaNet),
-};
-constexpr ModuleRow kDeltaNetOutput[] = {
-    weighted(Role::DeltaNorm, "L.linear_attn.norm", &kGatedNorm, "B.ssm_norm.", When::DeltaNet),
-    linear(Role::OProj, "L.linear_attn.out_proj", "B.ssm_out.", When::DeltaNet),
-};
-constexpr ModuleRow kFullAttentionRest[] = {
-    linear(Role::OProj, "L.self_attn.o_proj", "B.attn_output.", When::FullAttention),
-    norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm.", When::FullAttention),
-    norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm.", When::FullAttention),
 };
 constexpr ModuleRow kMoeRows[] = {
     {Role::Moe, "L.mlp", &kSparseMoeBlock, When::Moe},
@@ -60,15 +34,6 @@ constexpr std::span<const ModuleRow> kTree35[] = {
     kCausalStem,       kDeltaNetRows,      kSplitGates, kDeltaNetOutput,     kFullAttention,
     kFullAttentionQkv, kFullAttentionRest, kDenseMlp,   kPostAttentionNorms, kTreeEnd};
 
-constexpr ConfigKey kDeltaNetKeys[] = {
-    count("linear_conv_kernel_dim", "ssm.conv_kernel"),
-    count("linear_key_head_dim", "ssm.state_size"),
-    count("linear_num_key_heads", "ssm.group_count"),
-    count("linear_num_value_heads", "ssm.time_step_rank"),
-    {"linear_value_head_dim", "", KeyRead::Nothing, KeyKind::Count, KeyWeight::Plain,
-     "=linear_key_head_dim", "=linear_key_head_dim"},
-    count("full_attention_interval", "full_attention_interval", "4", "4"),
-};
 constexpr std::span<const ConfigKey> kKeysNext[] = {
     kSizeKeys,        kKvHeadKeys,           kUnusedMlpKeys,  kModelKeys,      kHeadKeys,
     kTiedKeys,        kRopeScalingKeys,      kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,
@@ -86,13 +51,7 @@ constexpr std::span<const ConfigKey> kKeys35Moe[] = {kSizeKeys,
                                                      kAlwaysNormalisedKeys,
                                                      kDeltaNetKeys};
 constexpr std::span<const ConfigKey> kKeys35[] = {kLlamaKeys, kRopeScalingKeys, kDeltaNetKeys};
-#define KTX_DELTA_DEFAULTS                                                                         \
-  {"linear_conv_kernel_dim", "4"}, {"linear_key_head_dim", "128"}, {"linear_num_key_heads", "16"}, \
-      {"linear_num_value_heads", "32"}, {"head_dim", "256"}, {"partial_rotary_factor", "0.25"}, {  \
-    "rms_norm_eps", "1e-6"                                                                         \
-  }
-constexpr ConfigDefault kDefaultsNext[] = {
-    KTX_DELTA_DEFAULTS,
+constexpr ConfigDefault kOwnDefaultsNext[] = {
     {"num_experts", "512"},
     {"num_experts_per_tok", "10"},
     {"decoder_sparse_step", "1"},
@@ -102,17 +61,16 @@ constexpr ConfigDefault kDefaultsNext[] = {
     {"shared_expert_intermediate_size", "512"},
     {"rope_theta", "10000"},
 };
+constexpr auto kDefaultsNext = join(kDeltaNetDefaults, kOwnDefaultsNext);
 // Its code always normalises.
-constexpr ConfigDefault kDefaults35Moe[] = {
-    KTX_DELTA_DEFAULTS,
+constexpr ConfigDefault kOwnDefaults35Moe[] = {
     {"num_experts", "256"},
     {"num_experts_per_tok", "8"},
     {"norm_topk_prob", "true"},
     {"moe_intermediate_size", "512"},
     {"shared_expert_intermediate_size", "512"},
 };
-constexpr ConfigDefault kDefaults35[] = {KTX_DELTA_DEFAULTS};
-#undef KTX_DELTA_DEFAULTS
+constexpr auto kDefaults35Moe = join(kDeltaNetDefaults, kOwnDefaults35Moe);
 
 }  // namespace
 
@@ -152,7 +110,7 @@ const Family kQwen35 = {
     .partial_rotary = true,
     .gated_attention = true,
     .tiled_value_heads = true,
-    .rows = {kTree35, kKeys35, kDefaults35},
+    .rows = {kTree35, kKeys35, kDeltaNetDefaults},
     .predicts = true,
 };
 

@@ -311,7 +311,8 @@ class Merger {
     } else if (from_gguf) {
       result_.set(key, *from_gguf, ConfigOrigin::Gguf);
       const auto silent = meaning(row.config_absent, row, *family_, result_);
-      if (alone() || (silent && same(*silent, *from_gguf))) return;
+      if (alone() || row.config_absent == std::string_view("=file")) return;
+      if (silent && same(*silent, *from_gguf)) return;
       from_gguf_.push_back(fmt::format("{} = {}", key, describe(*from_gguf)));
     } else {
       fill_absent(row);

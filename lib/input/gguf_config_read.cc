@@ -143,6 +143,43 @@ std::optional<ConfigScalar> read_numbers(GgufKeys& keys, std::string_view key) {
   return all;
 }
 
+// Numbers of layers, which configs count from 1.
+std::optional<ConfigScalar> read_one_based(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto numbers = value ? value->ints() : std::nullopt;
+  if (!numbers || numbers->empty()) return std::nullopt;
+  std::vector<double> all;
+  for (const int64_t number : *numbers) all.push_back(static_cast<double>(number) + 1);
+  return all;
+}
+
+// Whole numbers that a double may not hold, as texts.
+std::optional<ConfigScalar> read_wide_numbers(GgufKeys& keys, std::string_view key) {
+  constexpr uint64_t kMost = 1024;
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  if (!value) return std::nullopt;
+  const auto numbers = value->count <= kMost ? value->ints() : std::nullopt;
+  if (!numbers || numbers->empty()) {
+    keys.wrong(keys.full(key), "a list of whole numbers below 2^63");
+    return std::nullopt;
+  }
+  std::vector<std::string> texts;
+  for (const int64_t number : *numbers) texts.push_back(std::to_string(number));
+  return texts;
+}
+
+constexpr std::string_view kNgramTable = "per_layer_token_embd.weight";
+
+std::optional<ConfigScalar> read_ngram_rows(GgufKeys& keys, std::string_view) {
+  const GgufTensor* table = keys.gguf.find(kNgramTable);
+  return table ? std::optional<ConfigScalar>(table->shape[1]) : std::nullopt;
+}
+std::optional<ConfigScalar> read_ngram_width(GgufKeys& keys, std::string_view key) {
+  if (const auto width = keys.integer(key)) return *width;
+  const GgufTensor* table = keys.gguf.find(kNgramTable);
+  return table ? std::optional<ConfigScalar>(table->shape[0]) : std::nullopt;
+}
+
 std::optional<ConfigScalar> read_magnitude(GgufKeys& keys, std::string_view key) {
   const auto number = keys.number(key);
   return as_scalar(number ? std::optional(std::fabs(*number)) : std::nullopt);

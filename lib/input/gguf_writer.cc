@@ -87,6 +87,9 @@ void GgufWriter::add_i32s(std::string key, std::span<const int32_t> values) {
 void GgufWriter::add_u32s(std::string key, std::span<const uint32_t> values) {
   add_raw(key, GgufType::Array, encode_array(GgufType::U32, values));
 }
+void GgufWriter::add_u64s(std::string key, std::span<const uint64_t> values) {
+  add_raw(key, GgufType::Array, encode_array(GgufType::U64, values));
+}
 
 void GgufWriter::add_f32s(std::string key, std::span<const float> values) {
   add_raw(key, GgufType::Array, encode_array(GgufType::F32, values));

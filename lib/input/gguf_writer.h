@@ -50,6 +50,7 @@ class GgufWriter {
   void add_strings(std::string key, std::span<const std::string> values);
   void add_i32s(std::string key, std::span<const int32_t> values);
   void add_u32s(std::string key, std::span<const uint32_t> values);
+  void add_u64s(std::string key, std::span<const uint64_t> values);
   void add_f32s(std::string key, std::span<const float> values);
   void add_bools(std::string key, const std::vector<bool>& values);
   // A value as it stands in another file.

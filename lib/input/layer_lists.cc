@@ -62,7 +62,9 @@ void spell_chosen_attention(HfConfig& config) {
 // Layers come in groups, each of which ends with one of full attention.
 void spell_layer_groups(HfConfig& config) {
   auto group = config.i64("layer_group_size");
-  if (!group && config.has("index_kpool")) group = 4;  // as GLM-5.3-Flash has them
+  if (!group && config.has("index_kpool")) {  // as GLM-5.3-Flash has them
+    group = config.i64("full_attention_interval").value_or(4);
+  }
   const auto layers = config.i64("num_hidden_layers");
   constexpr int64_t kMostLayers = 4096;
   if (!group || *group < 1 || !layers || *layers < 1 || *layers > kMostLayers ||
@@ -174,6 +176,9 @@ void spell_layer_periods(HfConfig& config) {
 }  // namespace
 
 void spell_layer_lists(HfConfig& config) {
+  if (const auto none = config.floats("ple_layer_ids"); none && none->empty()) {
+    config.erase("ple_layer_ids");
+  }
   spell_layer_periods(config);
   spell_window_layers(config);
   spell_layer_groups(config);

@@ -71,9 +71,9 @@ struct Param {
   // "dt_bias" of a delta net, and with "conv_bias", "skip" of a state-space layer; "conv" of a
   // short convolution; "position_bias" of a compressor, and "pool_gate" of an indexer's, the matrix
   // that scores come from; "fn", "scale" and "base" of hyper-connections; "output_scale" of AltUp,
-  // "streams" of its projections, a matrix for each stream; "table" of a router, experts by token
-  // id (I32); "factors" of a router, "gate_factors" and "up_factors" of experts: one for each
-  // expert, of its down, gate and up products
+  // "streams" of its projections, a matrix for each stream; "conv" of n-grams; "table" of a router,
+  // experts by token id (I32); "factors" of a router, "gate_factors" and "up_factors" of experts:
+  // one for each expert, of its down, gate and up products
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
@@ -129,8 +129,11 @@ struct AttentionInfo {
   int32_t gate = 0;         // enum HeadGate
   bool whole_text = false;  // a token sees those behind it, too (encoders)
   // Block attention: so many blocks of index_block positions, which an indexer with a head of
-  // index_dim for each KV head chooses; the last index_local ones in any case.
+  // index_dim for each KV head chooses; the last index_local ones in any case. With index_heads it
+  // has so many, which choose whole blocks for all KV heads together, by one key that is made of
+  // each; the positions behind the last whole block are read in any case.
   int32_t top_k = 0;  // 0: all positions
+  int32_t index_heads = 0;
   int32_t index_dim = 0;
   int32_t index_block = 0;
   int32_t index_local = 0;
@@ -149,7 +152,8 @@ struct DeltaNetInfo {
   // Kimi delta attention: queries, keys and values have projections and convolutions of their own,
   // each channel decays by itself, and the output's gate is a sigmoid.
   bool by_channel = false;
-  float lower_bound = 0;  // of decays; 0: none
+  float lower_bound = 0;      // of decays; 0: none
+  bool sigmoid_gate = false;  // as by_channel has it
   int64_t channels() const { return (2 * int64_t{key_heads} + value_heads) * head_dim; }
   int64_t width() const { return int64_t{value_heads} * head_dim; }  // of the output
 };
@@ -228,14 +232,36 @@ struct CompressorInfo {
   bool overlapped = false;
   int64_t channels() const { return int64_t{dim} * (overlapped ? 2 : 1); }
 };
-// As in StreamWeightsAttrs.
+// As in StreamWeightsAttrs. With a rank there are no such weights: n the normed streams, a part
+// reads the mean of sigmoid(up . silu(down . n / streams)) * n over the streams, and gives
+// 2 * sigmoid(give . n / streams) times its output to each (Qwen4-Exp).
 struct StreamsInfo {
   int32_t streams = 0;
   int32_t iterations = 0;  // 0: a sum alone is made
   float eps = 0;
   int64_t hidden = 0;  // of a stream
   bool mean = false;   // the sum has equal weights
+  int32_t rank = 0;    // 0: the sum has weights, not gates
   StreamWeightsAttrs attrs() const { return {streams, iterations, eps}; }
+};
+// What n-grams add to each stream s (Qwen4-Exp), of the rows e of their table:
+//
+//   g = k[s] . norm(x[s]) / sqrt(hidden)      k = norms of a linear of e, one for each stream
+//   v[s] = sigmoid(root(g)) * value           root: UnitFunction::SignedRoot; value: a linear of e
+//   x[s] += v[s] + silu(conv(norm(v[s])))     over every dilation-th token of the last ones
+struct NgramPartInfo {
+  int32_t streams = 0;
+  int64_t hidden = 0;  // of a stream
+  int32_t taps = 0;
+  int32_t dilation = 1;
+};
+// As in EmbedNgramsAttrs.
+struct NgramsInfo {
+  int32_t size = 0;
+  int32_t heads = 0;
+  int32_t end = 0;
+  std::vector<uint64_t> multipliers, sizes, offsets;
+  int64_t rows() const { return int64_t{heads} * (size - 1); }
 };
 // As in PoolRowsAttrs.
 struct PoolInfo {
@@ -284,7 +310,7 @@ using ModuleInfo =
     std::variant<std::monostate, LinearInfo, EmbeddingInfo, NormInfo, RotaryInfo, AttentionInfo,
                  MlaInfo, MlpInfo, RouterInfo, ExpertsInfo, LayerInfo, DeltaNetInfo, StateSpaceInfo,
                  ShortConvInfo, CompressedAttentionInfo, CompressorInfo, StreamsInfo, AltUpInfo,
-                 SelectiveScanInfo, SourcesInfo, PoolInfo>;
+                 SelectiveScanInfo, SourcesInfo, PoolInfo, NgramPartInfo, NgramsInfo>;
 
 // Routed experts of a stack that are on another device than the rest of it.
 struct ExpertSet {

@@ -20,11 +20,11 @@ constexpr std::string_view kTextHeader = "module-ir 1";
 
 // In the order of ModuleInfo's alternatives.
 constexpr std::string_view kInfoNames[] = {
-    "none",       "linear",    "embedding",   "norm",           "rotary",
-    "attention",  "mla",       "mlp",         "router",         "experts",
-    "layer",      "delta_net", "state_space", "short_conv",     "compressed_attention",
-    "compressor", "streams",   "altup",       "selective_scan", "sources",
-    "pool"};
+    "none",       "linear",     "embedding",   "norm",           "rotary",
+    "attention",  "mla",        "mlp",         "router",         "experts",
+    "layer",      "delta_net",  "state_space", "short_conv",     "compressed_attention",
+    "compressor", "streams",    "altup",       "selective_scan", "sources",
+    "pool",       "ngram_part", "ngrams"};
 static_assert(std::size(kInfoNames) == std::variant_size_v<ModuleInfo>);
 
 template <class F>
@@ -57,13 +57,13 @@ void fields(AttentionInfo& x, F&& f) {
   f("grown_by_count", x.grown_by_count), f("gated", x.gated), f("whole_text", x.whole_text);
   f("top_k", x.top_k), f("index_dim", x.index_dim), f("index_block", x.index_block);
   f("index_local", x.index_local), f("gate", x.gate), f("value_dim", x.value_dim);
-  f("alibi", x.alibi), f("qkv_limit", x.qkv_limit);
+  f("alibi", x.alibi), f("qkv_limit", x.qkv_limit), f("index_heads", x.index_heads);
 }
 template <class F>
 void fields(DeltaNetInfo& x, F&& f) {
   f("key_heads", x.key_heads), f("value_heads", x.value_heads), f("head_dim", x.head_dim);
   f("taps", x.taps), f("tiled", x.tiled), f("by_channel", x.by_channel);
-  f("lower_bound", x.lower_bound);
+  f("lower_bound", x.lower_bound), f("sigmoid_gate", x.sigmoid_gate);
 }
 template <class F>
 void fields(StateSpaceInfo& x, F&& f) {
@@ -94,7 +94,16 @@ void fields(CompressorInfo& x, F&& f) {
 template <class F>
 void fields(StreamsInfo& x, F&& f) {
   f("streams", x.streams), f("iterations", x.iterations), f("eps", x.eps), f("hidden", x.hidden);
-  f("mean", x.mean);
+  f("mean", x.mean), f("rank", x.rank);
+}
+template <class F>
+void fields(NgramPartInfo& x, F&& f) {
+  f("streams", x.streams), f("hidden", x.hidden), f("taps", x.taps), f("dilation", x.dilation);
+}
+template <class F>
+void fields(NgramsInfo& x, F&& f) {
+  f("size", x.size), f("heads", x.heads), f("end", x.end);
+  f("multipliers", x.multipliers), f("sizes", x.sizes), f("offsets", x.offsets);
 }
 template <class F>
 void fields(SourcesInfo& x, F&& f) {

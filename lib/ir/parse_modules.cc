@@ -138,7 +138,8 @@ class Parser {
     out = KTX_TRY(take_word(what));
     return {};
   }
-  Status take_value(std::string_view what, std::vector<float>& out) {
+  template <class T>
+  Status take_value(std::string_view what, std::vector<T>& out) {
     out.clear();
     KTX_TRY(expect_mark("["));
     if (take_mark("]")) return {};

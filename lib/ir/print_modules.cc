@@ -20,7 +20,8 @@ bool is_bare(unsigned char c) {
   return std::isalnum(c) || c == '_' || c == '.' || c == '-' || c == '/' || c == ':';
 }
 
-std::string print_value(const std::vector<float>& values) {
+template <class T>
+std::string print_value(const std::vector<T>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 template <class T>

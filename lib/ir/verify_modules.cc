@@ -2,6 +2,7 @@
 // changes the graph. A violation is a bug of the pass before it, or an edited text form.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
@@ -189,6 +190,8 @@ class Verifier {
         if (is_streams(module_->role)) return check_streams();
         if (is_sources(module_->role)) return check_sources();
         if (module_->role == Role::AltUp) return check_altup();
+        if (module_->role == Role::NgramPart) return check_ngram_part();
+        if (module_->role == Role::Ngrams) return check_ngrams();
         if (module_->role == Role::ImageProjector) return check_pool();
         if (module_->role == Role::Compressor ||
             std::holds_alternative<CompressorInfo>(module_->info)) {
@@ -247,7 +250,13 @@ class Verifier {
   }
   void check_blocks(const AttentionInfo& x) {
     positive("top_k", x.top_k), positive("index_dim", x.index_dim);
-    positive("index_block", x.index_block), positive("index_local", x.index_local);
+    positive("index_block", x.index_block);
+    if (x.index_heads < 0) fail(fmt::format("index_heads is {}", x.index_heads));
+    if (x.index_heads > 0) {
+      check_entries(x.index_block, x.index_dim);
+    } else {
+      positive("index_local", x.index_local);
+    }
     if (x.index_block > kMaxIndexBlock || x.index_local > x.top_k) {
       fail(fmt::format("{} of {} chosen blocks of {} positions are the last ones", x.index_local,
                        x.top_k, x.index_block));
@@ -299,8 +308,13 @@ class Verifier {
   void check_streams() {
     const auto* x = expect_info<StreamsInfo>();
     if (x == nullptr) return;
-    positive("hidden", x->hidden), finite("eps", x->eps);
+    positive("hidden", x->hidden);
     if (x->streams < 1 || x->streams > kMaxStreams) fail(fmt::format("{} streams", x->streams));
+    if (x->rank != 0) {
+      if (x->rank < 0 || x->iterations != 0 || x->mean) fail(fmt::format("rank is {}", x->rank));
+      return;
+    }
+    finite("eps", x->eps);
     if ((x->iterations == 0) != (module_->role == Role::HeadStreams) || x->iterations < 0) {
       fail(fmt::format("iterations is {}", x->iterations));
     }
@@ -323,6 +337,30 @@ class Verifier {
     const auto* x = expect_info<PoolInfo>();
     if (x == nullptr) return;
     if (x->side < 1 || x->side > kMaxImageSide) fail(fmt::format("squares of {}", x->side));
+  }
+  void check_ngram_part() {
+    const auto* x = expect_info<NgramPartInfo>();
+    if (x == nullptr) return;
+    positive("hidden", x->hidden);
+    if (x->streams < 1 || x->streams > kMaxStreams) fail(fmt::format("{} streams", x->streams));
+    if (x->taps < 2) fail(fmt::format("a convolution of {} taps", x->taps));
+    if (x->dilation < 1) fail(fmt::format("dilation is {}", x->dilation));
+  }
+  void check_ngrams() {
+    const auto* x = expect_info<NgramsInfo>();
+    if (x == nullptr) return;
+    if (x->size < 2 || x->size > kMaxNgramSize || x->heads < 1 || x->rows() > kMaxNgramRows) {
+      return fail(fmt::format("{} rows for each of {} tokens", x->heads, x->size));
+    }
+    const auto rows = static_cast<size_t>(x->rows());
+    if (x->multipliers.size() != static_cast<size_t>(x->size) || x->sizes.size() != rows ||
+        x->offsets.size() != rows) {
+      return fail(fmt::format("{} multipliers, {} sizes and {} offsets for {} tokens and {} rows",
+                              x->multipliers.size(), x->sizes.size(), x->offsets.size(), x->size,
+                              rows));
+    }
+    if (x->end < 0) fail(fmt::format("end is {}", x->end));
+    if (std::ranges::count(x->sizes, uint64_t{0}) > 0) fail("a hash of no rows");
   }
   void check_altup() {
     const auto* x = expect_info<AltUpInfo>();
@@ -446,6 +484,8 @@ class Verifier {
       if (name == "fn") return Shape{x->streams * x->hidden, attrs.width(), 1};
       if (name == "scale") return Shape{attrs.scales(), 1, 1};
       if (name == "base") return Shape{attrs.width(), 1, 1};
+    } else if (const auto* x = std::get_if<NgramPartInfo>(&module_->info)) {
+      if (name == "conv") return Shape{x->taps, x->streams * x->hidden, 1};
     } else if (const auto* x = std::get_if<SourcesInfo>(&module_->info)) {
       if (name == "score") return Shape{x->hidden, 1, 1};
     } else if (const auto* x = std::get_if<AltUpInfo>(&module_->info)) {

@@ -179,6 +179,7 @@ constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
 //   score[s] = scale * sum over heads of weights[h] * max(0, q[h] . key[s])
 //
 // and takes the top_k best, the lower one of two equals; all p + 1 of them where they are no more.
+// Without weights they are 1.
 //
 // every > 1: it chooses among the entries of a compressed slot (CompressAttrs) in the place of
 // positions, of which it sees (p + 1) / every. open = 1: behind the chosen ones stands the number
@@ -241,7 +242,7 @@ constexpr int64_t last_of_entries(int64_t most, int64_t every, int64_t position)
 }
 
 // Attention over chosen blocks: KV head g reads those that head g of a choose_blocks step has
-// chosen, or the one KV head those of a choose_positions step. open = 1: these are entries with an
+// chosen, or all KV heads those of a choose_positions step. open = 1: these are entries with an
 // open one behind them (ChoosePositionsAttrs). value_in_key: as in AttentionAttrs.
 struct BlockAttentionAttrs {
   int32_t slot = 0;
@@ -276,9 +277,10 @@ constexpr AttentionAttrs whole_attention(const BlockAttentionAttrs& a) {
 // over positions e * every to (e + 1) * every - 1. overlapped = 1: a position has 2 * dim channels.
 // The second half counts for its own entry, the first one for the entry behind that: of entry e
 // positions (e - 1) * every on take part, the first `every` with channels c, the others with
-// dim + c. Then the entry is normed by its root mean square, where there are weights for that, and
-// its last rotary_dim elements, of which there may be none, are rotated by the first of its
-// positions, e * every.
+// dim + c. Without a bias there are no scores either: the slot has rows alone, and an entry is the
+// mean of its own. Then the entry is normed by its root mean square, where there are weights for
+// that, and its last rotary_dim elements (from_first = 1: its first ones), of which there may be
+// none, are rotated by the first of its positions, e * every.
 //
 // Entry e stands in the block of its last position (e + 1) * every - 1, so that a block depends on
 // the tokens up to its end alone. A token at position p sees entries [0, (p + 1) / every).
@@ -292,13 +294,16 @@ struct CompressAttrs {
   int32_t interleaved = 0;
   float mscale = 1;  // of cos and sin
   float eps = 0;     // of the norm
+  int32_t from_first = 0;
+  static constexpr uint32_t kFirstBytes = 36;  // without from_first
   constexpr int64_t channels() const { return int64_t{dim} * (overlapped != 0 ? 2 : 1); }
   int64_t window() const { return int64_t{every} * (overlapped != 0 ? 2 : 1); }  // positions
+  int32_t rotary_begin() const { return from_first != 0 ? 0 : dim - rotary_dim; }
   template <class F>
   void fields(F&& f) {
     f("slot", slot), f("entries", entries), f("every", every), f("overlapped", overlapped),
         f("dim", dim), f("rotary_dim", rotary_dim), f("interleaved", interleaved),
-        f("mscale", mscale), f("eps", eps);
+        f("mscale", mscale), f("eps", eps), f("from_first", from_first);
   }
 };
 inline constexpr int32_t kCompressedChannels = 16;  // of a head of the slot
@@ -503,9 +508,11 @@ enum class UnitFunction : int32_t {
   Tanh = 5,
   // rise * x^2 + slope * x above 0, else fall * (exp(min(x, limit)) - 1 - x) + slope * x    xIELU
   Xielu = 6,
-  Clamp = 7,  // x between -limit and limit
+  Clamp = 7,       // x between -limit and limit
+  SignedRoot = 8,  // the root of max(|x|, 1e-6), with the sign of x; 0 for 0
 };
-inline constexpr int32_t kUnitFunctions = 8;
+inline constexpr int32_t kUnitFunctions = 9;
+inline constexpr float kLeastRooted = 1e-6F;
 
 struct ActivateAttrs {
   int32_t function = 0;  // enum UnitFunction
@@ -591,21 +598,50 @@ struct PositionScaleAttrs {
   }
 };
 
-// A causal convolution of each channel by itself, over its last `taps` inputs, zeros before the
-// first token, with a bias where there is one; then silu, or nothing where plain = 1. State number
-// `state` keeps taps - 1 inputs of each channel.
+// A causal convolution of each channel by itself, over its last `taps` inputs, or of those before
+// the token every dilation-th, zeros before the first token, with a bias where there is one; then
+// silu, or nothing where plain = 1. State number `state` keeps past() inputs of each channel.
 struct CausalConvAttrs {
   int32_t state = 0;
   int32_t channels = 1;
   int32_t taps = 2;
   int32_t plain = 0;
-  static constexpr uint32_t kFirstBytes = 12;  // without plain
-  int64_t state_floats() const { return (int64_t{taps} - 1) * channels; }
+  int32_t dilation = 1;
+  static constexpr uint32_t kFirstBytes = 12;  // without plain and dilation
+  int64_t past() const { return (int64_t{taps} - 1) * dilation; }
+  int64_t state_floats() const { return past() * channels; }
   template <class F>
   void fields(F&& f) {
-    f("state", state), f("channels", channels), f("taps", taps), f("plain", plain);
+    f("state", state), f("channels", channels), f("taps", taps), f("plain", plain),
+        f("dilation", dilation);
   }
 };
+
+// Rows of a table that hashes of the last tokens' ids choose (Qwen4-Exp). Of n tokens, for n from 2
+// to `size`, there are `heads` rows, each of which follows from one hash:
+//
+//   mixed[n] = xor of multipliers[i] * id[i] over i < n        id[i]: i tokens before this one
+//   row[n, h] = offsets[n, h] + mixed[n] % sizes[n, h]
+//
+// A token behind one with id `end` knows none from that one on: their ids are `end`, too, as are
+// those before the first token. State number `state` keeps the last size - 1 ids.
+//
+// Weights of the step: the table, and these numbers (kernels/embed/ngram_rows.h).
+struct EmbedNgramsAttrs {
+  int32_t state = 0;
+  int32_t size = 2;
+  int32_t heads = 1;
+  int32_t end = 0;
+  int64_t state_floats() const { return int64_t{size} - 1; }
+  int64_t rows() const { return (int64_t{size} - 1) * heads; }  // of a token
+  template <class F>
+  void fields(F&& f) {
+    f("state", state), f("size", size), f("heads", heads), f("end", end);
+  }
+};
+inline constexpr int32_t kMaxNgramSize = 8;
+inline constexpr int32_t kMaxNgramRows = 256;
+inline constexpr int32_t kNgramDigits = 4;  // of a number of the hash
 
 // Gated delta rule. A row of x is [key_heads queries | key_heads keys | value_heads values] of
 // head_dim. State number `state` keeps a head_dim x head_dim matrix M for each value head, zero
@@ -728,7 +764,8 @@ using StepAttrs =
                  SumExpertsAttrs, StateSpaceAttrs, ChooseBlocksAttrs, BlockAttentionAttrs,
                  CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
                  HeadScaleAttrs, AltUpWeightsAttrs, MatchRmsAttrs, GaussianTopKAttrs,
-                 SelectiveScanAttrs, AttendStreamsAttrs, PoolRowsAttrs, RopeGridAttrs>;
+                 SelectiveScanAttrs, AttendStreamsAttrs, PoolRowsAttrs, RopeGridAttrs,
+                 EmbedNgramsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -48,13 +48,48 @@ Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string
   return lay_out_arena(program::buffers_on(*plan.program, device), tokens, outputs);
 }
 
+namespace {
+
+// By blob: whether it is read as a table of n-grams alone.
+std::vector<bool> ngram_tables(const program::Program& program) {
+  std::vector<bool> tables(program.blobs.size()), others(program.blobs.size());
+  for (const program::Step& step : program.steps) {
+    for (size_t i = 0; i < step.weights.size(); ++i) {
+      if (step.weights[i] == program::kAbsent) continue;
+      const bool table = step.op == StepOp::EmbedNgrams && i == 0;
+      (table ? tables : others)[static_cast<size_t>(step.weights[i])] = true;
+    }
+  }
+  for (size_t i = 0; i < tables.size(); ++i) tables[i] = tables[i] && !others[i];
+  return tables;
+}
+
+// Takes what is between `hole`'s ends out of the last of the ranges, where it is inside of that.
+void cut_out(const FileRange& hole, std::vector<FileRange>& ranges) {
+  FileRange& last = ranges.back();
+  const uint64_t end = last.offset + last.bytes, hole_end = hole.offset + hole.bytes;
+  if (hole.offset < last.offset || hole_end > end) return;
+  last.bytes = hole.offset - last.offset;
+  ranges.push_back({hole_end, end - hole_end});
+}
+
+}  // namespace
+
 std::vector<FileRange> weight_ranges(const PlanView& plan, std::string_view device) {
-  std::vector<FileRange> ranges;
+  std::vector<FileRange> ranges, holes;
+  const std::vector<bool> tables = ngram_tables(*plan.program);
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (tables[i]) holes.push_back({plan.blobs[i].offset, plan.blobs[i].size});
+  }
+  std::ranges::sort(holes, {}, &FileRange::offset);
   for (const SegmentRecord& segment : plan.segments) {
     const bool weights = segment.kind == static_cast<uint32_t>(SegmentKind::Weights);
     const bool here = device.empty() || plan.string(segment.device) == device;
-    if (weights && here) ranges.push_back({segment.offset, segment.size});
+    if (!weights || !here) continue;
+    ranges.push_back({segment.offset, segment.size});
+    for (const FileRange& hole : holes) cut_out(hole, ranges);
   }
+  std::erase_if(ranges, [](const FileRange& range) { return range.bytes == 0; });
   return ranges;
 }
 

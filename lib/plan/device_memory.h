@@ -36,6 +36,7 @@ Result<ArenaLayout> lay_out_device_arena(const PlanView& plan, const std::string
                                          int64_t tokens, int64_t outputs);
 
 // Where the weights of a device are in the file, with the padding between them; "": of all devices.
+// Not tables of n-grams, of which a token reads some rows: they may be larger than the memory.
 struct FileRange {
   uint64_t offset = 0, bytes = 0;
 };

@@ -86,6 +86,9 @@ float unit(const ActivateAttrs& attrs, double x) {
       return static_cast<float>(attrs.fall * x + slope);
     case UnitFunction::Clamp:
       return std::clamp(static_cast<float>(x), -attrs.limit, attrs.limit);
+    case UnitFunction::SignedRoot:
+      return static_cast<float>(
+          x == 0 ? 0 : std::copysign(std::sqrt(std::max(std::abs(x), double{kLeastRooted})), x));
   }
   return NAN;
 }
@@ -281,6 +284,7 @@ Result<Interpreter> Interpreter::make(const ir::ModuleGraph& graph, const input:
 
 void Interpreter::reset() {
   position_ = 0;
+  tokens_.clear();
   caches_.assign(caches_.size(), {});
 }
 
@@ -517,6 +521,7 @@ Interpreter::Vector Interpreter::attention(const ir::Module& module, std::span<c
 std::vector<std::vector<size_t>> Interpreter::choose_blocks(const ir::Module& attention,
                                                             std::span<const float> x) {
   const auto& info = std::get<ir::AttentionInfo>(attention.info);
+  if (info.index_heads > 0) return choose_pools(attention, x);
   const ir::Module& indexer = need(attention, Role::Indexer);
   const auto dim = static_cast<size_t>(info.index_dim),
              block = static_cast<size_t>(info.index_block);
@@ -691,7 +696,8 @@ Interpreter::Vector Interpreter::delta_net(const ir::Module& module, std::span<c
   }
   out = norm(need(module, Role::DeltaNorm), out);
   for (size_t i = 0; i < out.size(); ++i) {
-    out[i] *= (info.by_channel ? 1 : gate[i]) / (1 + std::exp(-gate[i]));
+    const bool sigmoid = info.by_channel || info.sigmoid_gate;
+    out[i] *= (sigmoid ? 1 : gate[i]) / (1 + std::exp(-gate[i]));
   }
   return linear(need(module, Role::OProj), out);
 }
@@ -1061,6 +1067,7 @@ std::vector<double> Interpreter::stream_weights(const ir::Module& streams,
 Interpreter::Vector Interpreter::collapse(const ir::Module& streams,
                                           std::span<const float> x) const {
   const auto& info = std::get<ir::StreamsInfo>(streams.info);
+  if (info.rank > 0) return gated_mean(streams, x);
   const auto n = static_cast<size_t>(info.streams);
   const std::vector<double> w =
       info.mean ? std::vector<double>(n, 1 / static_cast<double>(n)) : stream_weights(streams, x);
@@ -1075,6 +1082,7 @@ Interpreter::Vector Interpreter::collapse(const ir::Module& streams,
 
 Interpreter::Vector Interpreter::mix(const ir::Module& streams, std::span<const float> x,
                                      std::span<const float> part) const {
+  if (std::get<ir::StreamsInfo>(streams.info).rank > 0) return give(streams, x, part);
   const std::vector<double> w = stream_weights(streams, x);
   const auto n = static_cast<size_t>(std::get<ir::StreamsInfo>(streams.info).streams);
   Vector out(x.size());
@@ -1380,6 +1388,7 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
   }
   const Vector inputs = layer_inputs(model, token, x);
   token_ = token;
+  tokens_.push_back(token);
   const ir::Module* const head_streams = graph_.child(model, Role::HeadStreams);
   if (head_streams != nullptr) {
     const Vector one = x;
@@ -1397,10 +1406,13 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     forget_weights();
     if (const ir::Module* streams = graph_.child(layer, Role::AttentionStreams)) {
       const ir::Module& behind = need(layer, Role::MlpStreams);
-      const Vector in = norm(need(layer, Role::AttentionNorm), collapse(*streams, x));
+      if (const ir::Module* part = graph_.child(layer, Role::NgramPart)) add_ngrams(*part, x);
+      const Vector in = optional_norm(layer, Role::AttentionNorm, collapse(*streams, x));
       const ir::Module* const mla = graph_.child(layer, Role::Mla);
       const ir::Module* const net = graph_.child(layer, Role::DeltaNet);
-      const Vector given = mla != nullptr ? latent_attention(*mla, in)
+      const ir::Module* const full = graph_.child(layer, Role::Attention);
+      const Vector given = mla != nullptr    ? latent_attention(*mla, in)
+                           : full != nullptr ? attention(*full, in)
                            : net != nullptr
                                ? delta_net(*net, in)
                                : compressed_attention(need(layer, Role::CompressedAttention), in);
@@ -1456,7 +1468,7 @@ std::vector<float> Interpreter::next(int32_t token, std::span<const float> given
     x = attend_streams(*head_sources, earlier_);
   }
   if (projections != nullptr) x = join_streams(need(model, Role::AltUpUnembedProj), x);
-  hidden_ = norm(need(model, Role::FinalNorm), x);
+  hidden_ = optional_norm(model, Role::FinalNorm, x);
   Vector logits = linear(head, hidden_);
   for (float& logit : logits) {
     logit = softcap(logit * graph_.facts.logit_scale, graph_.facts.logit_softcap);

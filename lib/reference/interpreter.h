@@ -62,6 +62,7 @@ class Interpreter {
       std::vector<Vector> rows, scores;  // [position][channels]
       std::vector<Vector> made;          // [entry][dim]
     } entries, index_entries;
+    std::vector<Vector> ngrams;  // gated values, normed, [position][streams * hidden]
   };
 
   Interpreter(const ir::ModuleGraph& graph, const input::GgufFile& gguf, ThreadPool* pool)
@@ -106,6 +107,8 @@ class Interpreter {
                         std::span<const float> x, std::span<const float> q_latent);
   std::vector<std::vector<size_t>> choose_blocks(const ir::Module& attention,
                                                  std::span<const float> x);
+  std::vector<std::vector<size_t>> choose_pools(const ir::Module& attention,
+                                                std::span<const float> x);
   Vector attend_blocks(const ir::Module& attention, std::span<const float> x,
                        std::span<const float> q, AttentionAttrs attrs);
   Vector compressed_attention(const ir::Module& module, std::span<const float> x);
@@ -120,6 +123,12 @@ class Interpreter {
   Vector collapse(const ir::Module& streams, std::span<const float> x) const;
   Vector mix(const ir::Module& streams, std::span<const float> x,
              std::span<const float> part) const;
+  // The same with gates, as StreamsInfo says it; and what n-grams add (interpreter_ngrams.cc).
+  Vector gated_mean(const ir::Module& streams, std::span<const float> x) const;
+  Vector give(const ir::Module& streams, std::span<const float> x,
+              std::span<const float> part) const;
+  void add_ngrams(const ir::Module& part, Vector& x);
+  Vector ngram_rows(const ir::Module& ngrams) const;
   // What a module reads of streams, the last of which is the present one; and a layer of such.
   Vector attend_streams(const ir::Module& sources, const std::vector<Vector>& all) const;
   Vector attending_layer(const ir::Module& layer, Vector x);
@@ -158,6 +167,7 @@ class Interpreter {
   std::vector<LayerCache> caches_;
   int64_t position_ = 0;
   int32_t token_ = 0;
+  std::vector<int32_t> tokens_;  // of the sequence, that one the last
   Vector hidden_;
   std::vector<Vector> streams_;
   std::vector<Vector> earlier_;  // streams that ended

@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Models, LongTexts,
                                            "kimi_linear", "kimi_k3", "bailing_hybrid",
                                            "deepseek_v4", "minimax_m3", "gemma3n", "phimoe",
                                            "glm5_next", "gpt2", "gpt_neox", "mpt", "apertus",
-                                           "smallthinker"),
+                                           "smallthinker", "qwen4_exp"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

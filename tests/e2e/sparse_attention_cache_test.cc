@@ -35,7 +35,8 @@ constexpr const char* kPositions = "deepseek_v32";  // trained
 constexpr const char* kBlocks = "minimax_m3";       // random weights
 constexpr const char* kEntries = "deepseek_v4";     // random weights
 constexpr const char* kPools = "glm5_next";  // random weights, with states (state_cache_test.cc)
-constexpr int64_t kTopK = 32;                // positions of a token
+constexpr const char* kHeadsPools = "qwen4_exp";  // likewise
+constexpr int64_t kTopK = 32;                     // positions of a token
 
 // A model with random weights, with other values in its config.
 std::string changed_config(const std::string& model, const char* changes) {
@@ -401,7 +402,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ChosenBlocks, ::testing::Values(kBlocks),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Models, ChosenEntries, ::testing::Values(kEntries),
                          [](const auto& info) { return std::string(info.param); });
-INSTANTIATE_TEST_SUITE_P(Models, RandomWeights, ::testing::Values(kBlocks, kEntries, kPools),
+INSTANTIATE_TEST_SUITE_P(Models, RandomWeights,
+                         ::testing::Values(kBlocks, kEntries, kPools, kHeadsPools),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

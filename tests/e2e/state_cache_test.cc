@@ -273,7 +273,7 @@ TEST_P(StateCache, RequestsAnswerAsIfAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Models, StateCache, ::testing::ValuesIn(kStateModels),
                          [](const auto& info) { return std::string(info.param); });
-INSTANTIATE_TEST_SUITE_P(WithWindows, StateCache, ::testing::Values("glm5_next"),
+INSTANTIATE_TEST_SUITE_P(WithWindows, StateCache, ::testing::Values("glm5_next", "qwen4_exp"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -149,7 +149,9 @@ TEST(DeltaRule, DoesNotDependOnPassesAndColumns) {
 
 TEST(CausalConv, IsItsFormulaInPassesOfAnySize) {
   constexpr int64_t kChannels = 83, kTokens = 30;
-  for (const int32_t taps : {2, 4, 5}) {
+  for (const auto& [taps, step] : {std::pair{2, 1}, {4, 1}, {5, 1}, {4, 3}, {2, 9}}) {
+    const CausalConvAttrs conv{0, kChannels, taps, 0, step};
+    const auto floats = static_cast<size_t>(conv.state_floats());
     Random random(7);
     const std::vector<float> x = random.normals(kTokens * kChannels);
     const std::vector<float> weight = random.normals(taps * kChannels);
@@ -159,9 +161,9 @@ TEST(CausalConv, IsItsFormulaInPassesOfAnySize) {
       for (int64_t pass : {30, 1, 2, 7}) {
         std::vector<float> y(x.size(), NAN), now, next;
         for (int64_t at = 0; at < kTokens; at += pass) {
-          next.assign(static_cast<size_t>((taps - 1) * kChannels), NAN);
+          next.assign(floats, NAN);
           CausalConvArgs args;
-          args.attrs = {0, kChannels, taps};
+          args.attrs = conv;
           args.x = &x[at * kChannels], args.y = &y[at * kChannels];
           args.x_stride = args.y_stride = kChannels;
           args.weight = weight.data();
@@ -180,17 +182,18 @@ TEST(CausalConv, IsItsFormulaInPassesOfAnySize) {
       for (int64_t t = 0; t < kTokens; ++t) {
         for (int64_t c = 0; c < kChannels; ++c) {
           double sum = 0;
-          for (int64_t j = std::max<int64_t>(0, taps - 1 - t); j < taps; ++j) {
-            sum += double{weight[j * kChannels + c]} * x[(t - taps + 1 + j) * kChannels + c];
+          for (int64_t j = taps - 1, at = t; j >= 0 && at >= 0; --j, at -= step) {
+            sum += double{weight[j * kChannels + c]} * x[at * kChannels + c];
           }
           ASSERT_NEAR(first[t * kChannels + c], sum / (1 + std::exp(-sum)), 2e-6) << name(isa);
         }
       }
       // The same with a bias and without silu.
       const std::vector<float> bias = Random(8).normals(kChannels);
-      std::vector<float> y(x.size(), NAN), state(static_cast<size_t>((taps - 1) * kChannels));
+      std::vector<float> y(x.size(), NAN), state(floats);
       CausalConvArgs args;
-      args.attrs = {0, kChannels, taps, 1};
+      args.attrs = conv;
+      args.attrs.plain = 1;
       args.x = x.data(), args.y = y.data();
       args.x_stride = args.y_stride = kChannels;
       args.weight = weight.data(), args.bias = bias.data();
@@ -201,8 +204,8 @@ TEST(CausalConv, IsItsFormulaInPassesOfAnySize) {
       for (int64_t t = 0; t < kTokens; ++t) {
         for (int64_t c = 0; c < kChannels; ++c) {
           double sum = bias[c];
-          for (int64_t j = std::max<int64_t>(0, taps - 1 - t); j < taps; ++j) {
-            sum += double{weight[j * kChannels + c]} * x[(t - taps + 1 + j) * kChannels + c];
+          for (int64_t j = taps - 1, at = t; j >= 0 && at >= 0; --j, at -= step) {
+            sum += double{weight[j * kChannels + c]} * x[at * kChannels + c];
           }
           ASSERT_NEAR(y[t * kChannels + c], sum, 5e-6) << name(isa);
         }

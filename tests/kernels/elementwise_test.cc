@@ -119,6 +119,8 @@ double unit_in_double(const ActivateAttrs& a, double x) {
       return a.fall * (std::expm1(std::min<double>(x, a.limit)) - x) + a.slope * x;
     case UnitFunction::Clamp:
       return std::clamp<double>(x, -a.limit, a.limit);
+    case UnitFunction::SignedRoot:
+      return x == 0 ? 0 : std::copysign(std::sqrt(std::max(std::abs(x), 1e-6)), x);
   }
   return NAN;
 }

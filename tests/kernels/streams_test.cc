@@ -118,6 +118,53 @@ TEST(AltUpWeights, PredictAndCorrectByTheirFormulas) {
 
 class Streams : public ::testing::TestWithParam<Isa> {};
 
+TEST_P(Streams, KeepWhatTheyHaveWithoutWeightsForIt) {
+  constexpr int64_t kTokens = 3, n = 3, width = 37;
+  Random random(17);
+  const std::vector<float> x = random.normals(kTokens * n * width);
+  const std::vector<float> part = random.normals(kTokens * width);
+  const std::vector<float> weights = random.normals(kTokens * n);
+  std::vector<float> y(x.size() + 1, -7);
+  MixStreamsArgs m;
+  m.x = x.data(), m.x_stride = n * width;
+  m.part = part.data(), m.part_stride = width;
+  m.weights = weights.data(), m.weights_stride = n;
+  m.keeps = true;
+  m.y = y.data(), m.y_stride = m.width = n * width;
+  m.streams = n;
+  m.token_end = kTokens;
+  (*find_mix_streams("mix_streams", GetParam()))(m);
+  EXPECT_EQ(y.back(), -7);
+  for (int64_t i = 0; i < kTokens * n * width; ++i) {
+    const int64_t t = i / (n * width), s = i / width % n;
+    const double given = double{weights[t * n + s]} * part[t * width + i % width];
+    ASSERT_NEAR(y[i], x[i] + given, 1e-6) << i;
+  }
+}
+
+TEST_P(Streams, AreMultipliedEachByItself) {
+  Random random(18);
+  for (const int64_t width : {1, 16, 100}) {
+    constexpr int64_t kTokens = 2, n = 3;
+    const std::vector<float> a = random.normals(kTokens * n * width);
+    const std::vector<float> b = random.normals(kTokens * n * width);
+    std::vector<float> y(kTokens * n + 1, -7);
+    DotStreamsArgs d;
+    d.a = a.data(), d.b = b.data();
+    d.a_stride = d.b_stride = n * width;
+    d.y = y.data(), d.y_stride = d.width = n;
+    d.row_width = width, d.factor = 0.25f;
+    d.token_end = kTokens;
+    (*find_dot_streams("dot_streams", GetParam()))(d);
+    EXPECT_EQ(y.back(), -7);
+    for (int64_t i = 0; i < kTokens * n; ++i) {
+      double sum = 0;
+      for (int64_t h = 0; h < width; ++h) sum += double{a[i * width + h]} * b[i * width + h];
+      EXPECT_NEAR(y[i], sum / 4, 1e-5) << width;
+    }
+  }
+}
+
 TEST_P(Streams, AreSummedAndMixedByTheirWeights) {
   Random random(99);
   for (const int64_t n : {1, 2, 4, 5}) {

@@ -151,7 +151,7 @@ void check_choose_positions(OpCheck& s) {
     check_entries(s, a.slot, a.key_dim, a.every);
     s.shape("q", s.in(0), ValueType::F32, int64_t{a.heads} * a.key_dim);
   }
-  s.shape("weights", s.in(1), ValueType::F32, a.heads);
+  if (s.in(1).present()) s.shape("weights", s.in(1), ValueType::F32, a.heads);
   s.shape("positions", s.out(0), ValueType::I32, a.width());
   s.require(s.out(0).whole(), "positions are a part of a value");
   s.reads_slot(a.slot);
@@ -196,9 +196,9 @@ void check_block_attention(OpCheck& s) {
             s.flow.kv_slots[a.slot].window);
   if (a.open != 0) {
     const auto& choice = std::get<ChoosePositionsAttrs>(writer->attrs);
-    s.require(choice.open != 0 && choice.every == a.block && a.kv_heads == 1,
-              "{} key heads read entries of {} with an open one, chosen among those of {}{}",
-              a.kv_heads, a.block, choice.every, choice.open != 0 ? "" : " without");
+    s.require(choice.open != 0 && choice.every == a.block,
+              "entries of {} with an open one, chosen among those of {}{}", a.block, choice.every,
+              choice.open != 0 ? "" : " without");
     s.shape("blocks", s.in(1), ValueType::I32, choice.width());
     s.require(s.in(1).whole(), "blocks are a part of a value");
     return;
@@ -222,14 +222,18 @@ void check_compress(OpCheck& s) {
   s.in_range("interleaved", a.interleaved, 0, 1);
   s.require(a.rotary_dim % 2 == 0, "rotary_dim is {}, expected an even number", a.rotary_dim);
   s.require(a.eps >= 0, "eps is {}", a.eps);
+  s.in_range("from_first", a.from_first, 0, 1);
   const KvShape& slot = s.flow.kv_slots[a.slot];
-  s.require(slot.key_dim == kCompressedChannels && slot.value_dim == kCompressedChannels &&
+  const bool scored = s.weight(0).present();
+  s.require(slot.key_dim == kCompressedChannels &&
+                slot.value_dim == (scored ? kCompressedChannels : 0) &&
                 slot.kv_heads * kCompressedChannels == a.channels(),
-            "{} channels in a slot with {} heads of {} and {}", a.channels(), slot.kv_heads,
-            slot.key_dim, slot.value_dim);
+            "{} channels{} in a slot with {} heads of {} and {}", a.channels(),
+            scored ? " with scores" : "", slot.kv_heads, slot.key_dim, slot.value_dim);
+  s.require(scored || a.overlapped == 0, "overlapped entries without scores");
   s.require(slot.window == 0 || slot.window >= a.window(),
             "entries of {} positions of a slot that keeps {}", a.window(), slot.window);
-  s.matrices("bias", s.weight(0), 1, a.every, a.channels());
+  if (scored) s.matrices("bias", s.weight(0), 1, a.every, a.channels());
   if (s.weight(1).present()) s.vector("norm", s.weight(1), a.dim);
   if (s.require(s.weight(2).present() == (a.rotary_dim > 0), "inv_freq {} for {} rotated elements",
                 s.weight(2).present() ? "given" : "missing", a.rotary_dim) &&

@@ -28,6 +28,26 @@ void check_causal_conv(OpCheck& s) {
   s.matrices("w", s.weight(0), 1, a.channels, a.taps);
   if (s.weight(1).present()) s.vector("bias", s.weight(1), a.channels);
   s.in_range("plain", a.plain, 0, 1);
+  if (!s.in_range("dilation", a.dilation, 1, 64)) return;
+  check_state(s, a.state, a.state_floats());
+}
+
+// That rows stay inside of the table is the runtime's to see to, which reads the hash.
+void check_embed_ngrams(OpCheck& s) {
+  const auto& a = s.attrs<EmbedNgramsAttrs>();
+  const OpWeight& table = s.weight(0);
+  if (!s.in_range("size", a.size, 2, kMaxNgramSize) ||
+      !s.in_range("heads", a.heads, 1, kMaxNgramRows) ||
+      !s.in_range("rows", a.rows(), 1, kMaxNgramRows)) {
+    return;
+  }
+  s.in_range("end", a.end, 0, s.flow.vocab_size > 0 ? s.flow.vocab_size - 1 : INT32_MAX);
+  s.require(table.dtype != DType::I32, "table has integer elements");
+  s.require(table.matrices == 1 && table.rows <= INT32_MAX, "table is {} matrices of {} rows",
+            table.matrices, table.rows);
+  s.shape("y", s.out(0), ValueType::F32, a.rows() * table.cols);
+  s.vector("hash", s.weight(1), kNgramDigits * (a.size + 2 * a.rows()));
+  s.require(s.weight(1).dtype == DType::F32, "hash is not F32");
   check_state(s, a.state, a.state_floats());
 }
 

@@ -34,7 +34,8 @@ void check_mix_streams(OpCheck& s) {
   if (!s.in_range("streams", streams, 1, kMaxStreams)) return;
   s.shape("x", x, ValueType::F32, streams * s.in(1).width, x.rows);
   s.shape("part", s.in(1), ValueType::F32, s.in(1).width, x.rows);
-  s.shape("weights", s.in(2), ValueType::F32, streams * (streams + 1), x.rows);
+  const bool keeps = s.in(2).width == streams;
+  s.shape("weights", s.in(2), ValueType::F32, keeps ? streams : streams * (streams + 1), x.rows);
   s.shape("y", s.out(0), ValueType::F32, x.width, x.rows);
 }
 
@@ -45,6 +46,16 @@ void check_altup_weights(OpCheck& s) {
   s.in_range("corrects", a.corrects, 0, 1);
   s.shape("coefs", s.in(0), ValueType::F32, a.coefs(), s.in(0).rows);
   s.shape("weights", s.out(0), ValueType::F32, a.width(), s.in(0).rows);
+}
+
+void check_dot_streams(OpCheck& s) {
+  const OpOperand &a = s.in(0), &y = s.out(0);
+  if (!s.in_range("streams", y.width, 1, kMaxStreams)) return;
+  s.require(a.width % y.width == 0, "{} streams in {} elements", y.width, a.width);
+  s.shape("a", a, ValueType::F32, a.width, a.rows);
+  s.shape("b", s.in(1), ValueType::F32, a.width, a.rows);
+  s.shape("y", y, ValueType::F32, y.width, a.rows);
+  s.require(!y.overlaps(a) && !y.overlaps(s.in(1)), "y is a or b");
 }
 
 void check_attend_streams(OpCheck& s) {

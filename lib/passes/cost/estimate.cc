@@ -74,7 +74,8 @@ void add_weights(const PricedModel& model, const Placement& placement, Sums& sum
         const std::string tensor = param.sources.empty() ? "" : param.sources[0].tensor;
         const bool whole = param.sources.size() == 1 && param.sources[0].row_count < 0;
         if (whole && !kept.emplace(use.name, tensor).second) continue;
-        use.weight_bytes += bytes_on(place, device, bytes);
+        const bool table = module.role == ir::Role::NgramTable;
+        (table ? use.table_bytes : use.weight_bytes) += bytes_on(place, device, bytes);
       }
     }
   }

@@ -36,6 +36,7 @@ struct DeviceUse {
   plan::KvTokenBytes kv_token;
   uint64_t stream_bytes = 0;  // of a GPU: slots and values of streamed experts, at most
   plan::StreamSlots stream_slots = plan::StreamSlots::Layer;  // chosen, or the largest that fit
+  uint64_t table_bytes = 0;         // of tables of n-grams, mapped and read row by row; in no sum
   uint64_t expert_bytes = 0;        // of weight_bytes; the runtime may read them from disk
   uint64_t least_expert_bytes = 0;  // of memory for them: the slots of a layer (expert_memory.h)
 

@@ -183,6 +183,12 @@ std::string memory_notes(const Estimate& estimate) {
                        human_bytes(static_cast<uint64_t>(estimate.kv_budget_bytes)), held);
   }
   for (const DeviceUse& use : estimate.devices) {
+    if (use.table_bytes == 0) continue;
+    out += fmt::format(
+        "{}: a table of n-grams, {}, is mapped beside that: a token reads some of its rows\n",
+        use.name, human_bytes(use.table_bytes));
+  }
+  for (const DeviceUse& use : estimate.devices) {
     if (use.stream_bytes == 0) continue;
     out += fmt::format("{}: experts of the CPU are streamed, {} at a time\n", use.name,
                        plan::name(use.stream_slots));

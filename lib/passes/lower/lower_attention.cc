@@ -1,6 +1,7 @@
 // Attention of heads that have keys and values, lowered: rotary embedding, KV slots, gates.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 
 #include "lib/passes/lower/lowering.h"
@@ -104,10 +105,12 @@ Result<Lowering::Term> Lowering::lower_attention(const Module& attention, View i
   const AttentionAttrs attrs{slot,     a->heads,  a->kv_heads, a->head_dim, a->value_width(), 0,
                              a->scale, a->window, a->chunked,  a->softcap,  a->alibi};
   if (a->top_k > 0) {
-    const View blocks = KTX_TRY(chosen_blocks(attention, *a, in));
+    const bool pools = a->index_heads > 0;
+    const View blocks =
+        KTX_TRY(pools ? chosen_pools(attention, *a, in) : chosen_blocks(attention, *a, in));
     emit(attention, StepOp::BlockAttention, {q, blocks}, {out}, {},
          BlockAttentionAttrs{slot, a->heads, a->kv_heads, a->head_dim, a->head_dim, a->index_block,
-                             a->scale});
+                             a->scale, 0, pools ? 1 : 0});
   } else if (a->whole_text) {
     emit(attention, StepOp::TextAttention, {q}, {out}, {}, attrs);
   } else {
@@ -154,6 +157,37 @@ Result<View> Lowering::chosen_blocks(const Module& attention, const ir::Attentio
   const View blocks = value("blocks", int64_t{a.kv_heads} * a.top_k, ValueType::I32);
   emit(attention, StepOp::ChooseBlocks, {q}, {blocks}, {},
        ChooseBlocksAttrs{slot, a.kv_heads, a.index_dim, a.top_k, a.index_block, a.index_local});
+  return blocks;
+}
+
+// The blocks that all KV heads read, by keys that are the means of each block's (CompressAttrs).
+Result<View> Lowering::chosen_pools(const Module& attention, const ir::AttentionInfo& a, View in) {
+  const Module& indexer = *KTX_TRY(child(attention, Role::Indexer));
+  const View q = KTX_TRY(linear(indexer, Role::IndexQProj, in, "index_q"));
+  const View k = KTX_TRY(linear(indexer, Role::IndexKProj, in, "index_k"));
+  KTX_TRY(norm(*KTX_TRY(child(indexer, Role::IndexQNorm)), q, q));
+  KTX_TRY(rope(attention, q, q,
+               {.heads = a.index_heads, .head_dim = a.index_dim, .y_head_dim = a.index_dim}));
+  const Module& rotary_module = *KTX_TRY(rotary_of(attention));
+  const ir::RotaryInfo* rotary = KTX_TRY(info_of<ir::RotaryInfo>(rotary_module));
+  const Module& key_norm = *KTX_TRY(child(indexer, Role::IndexKNorm));
+  const std::string& device = attention.decision.device;
+  const BlobId weight = KTX_TRY(blob_on(device, key_norm, key_norm.param("weight")));
+  const CompressAttrs entry{.every = a.index_block,
+                            .dim = a.index_dim,
+                            .rotary_dim = rotary->rotary_dim,
+                            .interleaved = rotary->interleaved,
+                            .mscale = rotary->mscale,
+                            .eps = KTX_TRY(info_of<ir::NormInfo>(key_norm))->eps,
+                            .from_first = 1};
+  const int32_t slot =
+      KTX_TRY(store_entries(attention, indexer, {k, View{}}, entry,
+                            {weight, inv_freq_blob(rotary_module, *rotary, device)}));
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.index_dim)));
+  const ChoosePositionsAttrs attrs{slot, a.index_heads, a.index_dim, a.top_k, scale, a.index_block,
+                                   1};
+  const View blocks = value("blocks", attrs.width(), ValueType::I32);
+  emit(attention, StepOp::ChoosePositions, {q, View{}}, {blocks}, {}, attrs);
   return blocks;
 }
 

@@ -65,18 +65,22 @@ Result<int32_t> Lowering::entries(const Module& attention, const Module& compres
   return store_entries(attention, compressor, {rows, scores}, attrs, {weight, inv_freq});
 }
 
-// The KV slot of the entries that are made of the rows and their scores. `ends`: weights of the
-// entries' norm, and their frequencies.
+// The KV slot of the entries that are made of the rows and their scores, where there are some.
+// `ends`: weights of the entries' norm, and their frequencies.
 Result<int32_t> Lowering::store_entries(const Module& attention, const Module& compressor,
                                         std::array<View, 2> rows, CompressAttrs attrs,
                                         std::array<BlobId, 2> ends) {
-  attrs.slot =
-      add_kv_slot(attention, static_cast<int32_t>(attrs.channels() / kCompressedChannels),
-                  kCompressedChannels, kCompressedChannels, static_cast<int32_t>(attrs.window()));
+  const bool scored = rows[1].value != kAbsent;
+  attrs.slot = add_kv_slot(attention, static_cast<int32_t>(attrs.channels() / kCompressedChannels),
+                           kCompressedChannels, scored ? kCompressedChannels : 0,
+                           static_cast<int32_t>(attrs.window()));
   attrs.entries = add_kv_slot(attention, 1, entry_token_elems(attrs.dim, attrs.every), 0);
   emit(attention, StepOp::KvStore, {rows[0], rows[1]}, {}, {}, KvStoreAttrs{attrs.slot});
-  const BlobId bias =
-      KTX_TRY(blob_on(attention.decision.device, compressor, compressor.param("position_bias")));
+  BlobId bias = kAbsent;
+  if (scored) {
+    bias =
+        KTX_TRY(blob_on(attention.decision.device, compressor, compressor.param("position_bias")));
+  }
   emit(attention, StepOp::Compress, {}, {}, {bias, ends[0], ends[1]}, attrs);
   return attrs.entries;
 }

@@ -32,7 +32,8 @@ Result<Lowering::Term> Lowering::lower_delta_net(const Module& net, View in) {
   emit(net, StepOp::DeltaRule, {qkv, b, a}, {out}, {decay, dt_bias},
        DeltaRuleAttrs{states_++, d->key_heads, d->value_heads, d->head_dim, d->tiled});
   KTX_TRY(norm(*KTX_TRY(child(net, Role::DeltaNorm)), out, out));
-  emit(net, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{});
+  const Activation unit = d->sigmoid_gate ? Activation::Sigmoid : Activation::Silu;
+  emit(net, StepOp::Glu, {gate, out}, {out}, {}, GluAttrs{static_cast<int32_t>(unit)});
   return term(net, Role::OProj, out, "attn_out");
 }
 

@@ -4,6 +4,12 @@
 //   n = rms_norm(x)   w = stream_weights(matmul(n))   in = collapse_streams(x, w)
 //   ... the part, from its norm on ...                x = mix_streams(x, out, w)
 //
+// With gates in the place of such weights, and no norm in the part (StreamsInfo):
+//
+//   n = rms_norm(x)   g = sigmoid(up(silu(down(n))))   in = the mean of g * n over the streams
+//   ... the part ...                                   x = mix_streams(x, out, 2 *
+//   sigmoid(give(n)))
+//
 // Attention residuals: x ends before each block of layers and stays; the next one begins with what
 // attention gives. Parts read all of them (AttendStreamsAttrs):
 //
@@ -46,6 +52,7 @@ Status Lowering::spread_streams(const Module& model) {
 Result<View> Lowering::collapse_streams(const Module& streams, View x, const char* value_name) {
   const ir::StreamsInfo* s = KTX_TRY(info_of<ir::StreamsInfo>(streams));
   if (s->mean) return mean_of_streams(streams, *s, x, value_name);
+  if (s->rank > 0) return gated_mean(streams, *s, x, value_name);
   const StreamWeightsAttrs attrs = s->attrs();
   const std::string base = value_name;
   const RowKind rows = program_.values[static_cast<size_t>(x.value)].rows;
@@ -60,6 +67,36 @@ Result<View> Lowering::collapse_streams(const Module& streams, View x, const cha
   emit(streams, StepOp::CollapseStreams, {x, {stream_weights_.value, 0, s->streams}}, {out}, {},
        NoAttrs{});
   return out;
+}
+
+Result<View> Lowering::gated_mean(const Module& streams, const ir::StreamsInfo& s, View x,
+                                  const char* value_name) {
+  const std::string base = value_name;
+  const RowKind rows = program_.values[static_cast<size_t>(x.value)].rows;
+  const float share = 1 / static_cast<float>(s.streams);
+  const View normed = value(base + "_streams", x.width, ValueType::F32, rows);
+  KTX_TRY(norm(*KTX_TRY(child(streams, Role::StreamsNorm)), x, normed));
+  if (const Module* give = modules_.child(streams, Role::StreamsGiveProj)) {
+    stream_weights_ = value(base + "_weights", s.streams, ValueType::F32, rows);
+    KTX_TRY(matmul(*give, normed, stream_weights_));
+    const std::string& device = streams.decision.device;
+    const BlobId scale = constant(fmt::format("share.{}@{}", s.streams, device), {share}, device);
+    const BlobId none = constant(fmt::format("zeros.{}@{}", s.streams, device),
+                                 std::vector<float>(static_cast<size_t>(s.streams)), device);
+    emit(streams, StepOp::StreamWeights, {stream_weights_}, {stream_weights_}, {scale, none},
+         StreamWeightsAttrs{s.streams});
+    scale_by(streams, stream_weights_, 2);
+  }
+  const View low = value(base + "_low", s.rank, ValueType::F32, rows);
+  KTX_TRY(matmul(*KTX_TRY(child(streams, Role::StreamsDownProj)), normed, low));
+  scale_by(streams, low, share);
+  emit(streams, StepOp::Activate, {low}, {low}, {},
+       ActivateAttrs{static_cast<int32_t>(UnitFunction::Silu)});
+  const View gates = value(base + "_gates", x.width, ValueType::F32, rows);
+  KTX_TRY(matmul(*KTX_TRY(child(streams, Role::StreamsUpProj)), low, gates));
+  emit(streams, StepOp::Glu, {gates, normed}, {gates}, {},
+       GluAttrs{static_cast<int32_t>(Activation::Sigmoid)});
+  return mean_of_streams(streams, s, gates, value_name);
 }
 
 // Each sum is a value of its own: one that a step adds to would be a residual stream.
@@ -79,8 +116,9 @@ View Lowering::mean_of_streams(const Module& streams, const ir::StreamsInfo& s, 
 
 void Lowering::mix_streams(const Module& streams, View part) {
   const int64_t count = x_.width / part.width;
+  const int64_t first = stream_weights_.width == count ? 0 : count;  // behind those of the sum
   emit(streams, StepOp::MixStreams,
-       {x_, part, {stream_weights_.value, count, stream_weights_.width - count}}, {x_}, {},
+       {x_, part, {stream_weights_.value, first, stream_weights_.width - first}}, {x_}, {},
        NoAttrs{});
 }
 

@@ -219,8 +219,10 @@ Result<View> Lowering::part_input(const Module& layer, Role pre_norm, const char
   if (const Module* streams =
           modules_.child(layer, mixer ? Role::AttentionStreams : Role::MlpStreams)) {
     const View in = KTX_TRY(collapse_streams(*streams, x_, mixer ? "attn_in" : "mlp_in"));
+    const Module* own = modules_.child(layer, pre_norm);
+    if (!own) return in;
     const View normed = value(value_name, in.width);
-    KTX_TRY(norm(*KTX_TRY(child(layer, pre_norm)), in, normed));
+    KTX_TRY(norm(*own, in, normed));
     return normed;
   }
   if (const Module* sources =
@@ -277,6 +279,7 @@ Status Lowering::lower_layer(const Module& layer) {
   if (!first) first = &modules_.modules[layer.children.front()];
   keep_stream(layer.layer, *first, first->decision.device);
   layer_ = layer.layer;
+  KTX_TRY(add_ngrams(layer));
   KTX_TRY(predict_streams(layer));
   keep_router_input(layer);
   View in;
@@ -320,9 +323,9 @@ Status Lowering::lower_feed_forward(const Module& layer, View in) {
     terms.push_back(KTX_TRY(lower_experts_beside(layer, *router)));
   }
   // Where one norm stands before both parts, the feed-forward part reads what attention does.
-  const bool beside = !modules_.child(layer, Role::MlpNorm) &&
-                      !modules_.child(layer, Role::MlpPostNorm) &&
-                      !modules_.child(layer, Role::MlpSumNorm);
+  const bool beside =
+      !modules_.child(layer, Role::MlpNorm) && !modules_.child(layer, Role::MlpPostNorm) &&
+      !modules_.child(layer, Role::MlpSumNorm) && !modules_.child(layer, Role::MlpStreams);
   View mlp_in = in;
   if (!beside) {
     mlp_in = KTX_TRY(part_input(layer, Role::MlpNorm, "mlp_norm"));

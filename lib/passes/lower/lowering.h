@@ -156,6 +156,7 @@ class Lowering {
                            View in, const char* value_name);
 
   Result<View> chosen_blocks(const Module& attention, const ir::AttentionInfo& a, View in);
+  Result<View> chosen_pools(const Module& attention, const ir::AttentionInfo& a, View in);
 
   // lower_latent_attention.cc
   Result<Term> lower_mla(const Module& attention, View in);
@@ -190,11 +191,18 @@ class Lowering {
   Result<View> collapse_streams(const Module& streams, View x, const char* value_name);
   View mean_of_streams(const Module& streams, const ir::StreamsInfo& s, View x,
                        const char* value_name);
+  Result<View> gated_mean(const Module& streams, const ir::StreamsInfo& s, View x,
+                          const char* value_name);
   void mix_streams(const Module& streams, View part);
   Result<View> attend_streams(const Module& sources, View x, std::span<const View> earlier,
                               const char* value_name);
   Result<View> attend_outputs(const Module& sources, const Module& reader,
                               const std::string& device);
+
+  // lower_ngrams.cc
+  Status add_ngrams(const Module& layer);
+  Status lower_ngrams(const Module& part);
+  Result<View> look_up_ngrams(const Module& ngrams);
 
   // lower_altup.cc
   Status project_streams(const Module& projections);

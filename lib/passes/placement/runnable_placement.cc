@@ -130,7 +130,15 @@ std::string state_refusal(const ir::Module& module) {
     return fmt::format("attention over compressed entries of {}", attention->head_dim);
   }
   if (const auto* attention = std::get_if<ir::AttentionInfo>(&module.info)) {
+    if (attention->index_heads > 0) return "attention to chosen pools of positions";
     return attention->alibi > 0 ? "attention whose scores fall with the distance" : "";
+  }
+  if (const auto* streams = std::get_if<ir::StreamsInfo>(&module.info); streams && streams->rank) {
+    return "gates of residual streams";
+  }
+  if (std::holds_alternative<ir::NgramPartInfo>(module.info) ||
+      module.role == ir::Role::NgramTable) {
+    return "tables of n-grams";
   }
   if (std::holds_alternative<ir::SourcesInfo>(module.info)) {
     return "attention over earlier streams";
@@ -173,8 +181,13 @@ bool has_table_whole(const PricedModel& model, const Placement& placement, const
 
 // Residual streams of hyper-connections, which one GPU keeps.
 bool is_of_streams(const ir::Module& module) {
+  static constexpr ir::Role kRoles[] = {ir::Role::StreamsNorm,   ir::Role::StreamsDownProj,
+                                        ir::Role::StreamsUpProj, ir::Role::StreamsGiveProj,
+                                        ir::Role::NgramKeyProj,  ir::Role::NgramValueProj,
+                                        ir::Role::NgramKeyNorm,  ir::Role::NgramQueryNorm,
+                                        ir::Role::NgramConvNorm, ir::Role::NgramTable};
   return std::holds_alternative<ir::StreamsInfo>(module.info) ||
-         module.role == ir::Role::StreamsNorm;
+         std::ranges::count(kRoles, module.role) > 0;
 }
 bool is_of_altup(const ir::Module& module) {
   static constexpr ir::Role kRoles[] = {ir::Role::AltUp,

@@ -19,6 +19,9 @@ std::vector<plan::FileRange> ranges_of(const plan::PlanView& plan, WarmUp::Weigh
   for (const plan::ExpertLayer& layer : plan::cpu_expert_layers(*plan.program)) {
     for (const program::BlobId blob : layer.blobs()) left_out[blob] = true;
   }
+  for (const program::Step& step : plan.program->steps) {  // as weight_ranges() leaves them out
+    if (step.op == StepOp::EmbedNgrams) left_out[step.weights[0]] = true;
+  }
   std::vector<plan::FileRange> ranges;
   for (size_t i = 0; i < plan.blobs.size(); ++i) {
     if (left_out[i] || plan.program->blobs[i].device != "cpu") continue;

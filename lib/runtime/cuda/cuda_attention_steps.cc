@@ -155,6 +155,9 @@ class Compress final : public GpuStep {
   Status bind(const CudaBind& context) {
     args_.attrs = context.attrs<CompressAttrs>();
     args_.bias = KTX_TRY(context.vector(0, bias_));
+    if (args_.bias == nullptr || args_.attrs.from_first != 0) {
+      return Error{"no GPU kernel makes entries without scores, or rotates the first of theirs"};
+    }
     args_.norm = KTX_TRY(context.vector(1, norm_));
     args_.inv_freq = KTX_TRY(context.vector(2, inv_freq_));
     args_.kv = context.kv_view(args_.attrs.slot);
@@ -228,6 +231,9 @@ struct ChoosePositions final
     : ChooseStep<kernels::CudaChoosePositionsArgs, kernels::cuda_choose_positions_workspace,
                  kernels::launch_choose_positions> {
   Status bind(const CudaBind& context) {
+    if (context.input(1).data == nullptr) {
+      return Error{"no GPU kernel chooses positions without weights of the heads"};
+    }
     args_.weights = context.input(1).f32();
     args_.weights_stride = context.input(1).stride;
     KTX_TRY(ChooseStep::bind(context));

@@ -67,6 +67,9 @@ class StateStep : public GpuStep {
 Result<kernels::CudaCausalConvArgs> conv_args(const CudaBind& context, GpuMemory& weight,
                                               GpuMemory& bias) {
   auto args = state_args<kernels::CudaCausalConvArgs>(context);
+  if (args.attrs.dilation != 1) {
+    return Error{"the GPU convolution takes neighbours alone; put the module on the CPU by a rule"};
+  }
   args.weight = KTX_TRY(context.vector(0, weight));
   if (context.weight_count() > 1) args.bias = KTX_TRY(context.vector(1, bias));
   return args;

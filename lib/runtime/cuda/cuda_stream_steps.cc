@@ -75,6 +75,11 @@ struct MixStreams final : RowArgsStep<kernels::MixStreamsArgs, kernels::launch_m
   Status bind(const CudaBind& context) {
     begin(context);
     const CudaView x = context.input(0), part = context.input(1), weights = context.input(2);
+    if (weights.width * part.width == x.width) {
+      return Error{
+          "the GPU does not give to streams that are not mixed; put the model's residual streams on "
+          "the CPU by a rule"};
+    }
     args_.x = x.f32();
     args_.x_stride = x.stride;
     args_.part = part.f32();

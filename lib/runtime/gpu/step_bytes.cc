@@ -14,6 +14,8 @@ int64_t step_weight_bytes(const program::Program& program, const program::Step& 
     const auto bytes = static_cast<int64_t>(program::blob_bytes(blob));
     if (step.op == StepOp::Embed || step.op == StepOp::EmbedRow) {
       sum += bytes / std::max<int64_t>(blob.rows, 1) * tokens;
+    } else if (const auto* ngrams = std::get_if<EmbedNgramsAttrs>(&step.attrs)) {
+      sum += bytes / std::max<int64_t>(blob.rows, 1) * std::min(blob.rows, tokens * ngrams->rows());
     } else if (const auto* experts = std::get_if<ExpertsAttrs>(&step.attrs)) {
       sum += bytes / std::max<int64_t>(blob.matrices, 1) *
              std::min<int64_t>(blob.matrices, tokens * experts->top_k);

@@ -67,6 +67,8 @@ if config_json["model_type"] == "glm5_next":  # a part that sees is made in any 
                                         out_hidden_size=32, projection_intermediate_size=32)
     OTHER_NAMES = {".indexer.position_bias": ".indexer.index_kpool_compress_ape",
                    ".indexer.pool_gate": ".indexer.index_kpool_compress_gate"}
+if config_json["model_type"] == "qwen4_exp_text":
+    OTHER_NAMES = {".ple.conv": ".ple.conv1d.weight"}
 if config_json["model_type"] == "falcon_h1":  # files hold weights with the factors in them
     for key in [k for k in config_json if "multiplier" in k]:
         config_json.pop(key)
@@ -84,7 +86,8 @@ if config_json["model_type"] == "nemotron_h":  # nemotron_h.cc says why
 state = dict(model.state_dict())
 state.update(model.named_buffers())
 left = {n for n in state if n != "transformer.bias" and not n.endswith(("inv_freq", "embed_scale", "mup_vector", "input_scale",
-                                            "per_layer_projection_scale"))
+                                            "per_layer_projection_scale", "layer_multipliers",
+                                            "ngram_heads_vocab_sizes", "ngram_heads_offsets"))
         and not n.startswith("model.visual.")}
 if any(n.startswith("model.language_model.") for n in state):
     left = {n for n in left if n.startswith(("model.language_model.", "lm_head."))}
@@ -176,6 +179,45 @@ def put_delta(path, params):  # of Kimi delta attention: parts of other modules 
     put(path + ".conv1d.weight", torch.cat([params["conv_" + p].flatten(0, 2) for p in "qkv"]))
 
 
+def untiled(path, name, value):
+    """Value heads of Qwen4-Exp's delta nets, which files have so that equal key heads are not neighbours."""
+    keys, dim = text.linear_num_key_heads, text.linear_value_head_dim
+    repeats = text.linear_num_value_heads // keys
+    first = 0
+
+    def turn(rows, size):
+        heads = rows.reshape(repeats, keys, size, *rows.shape[1:])
+        return heads.swapaxes(0, 1).reshape(rows.shape)
+
+    if path.endswith("out_proj"):
+        return turn(value.T, dim).T
+    if path.endswith("in_proj_qkv") or name == "conv":
+        value = value.reshape(-1, value.shape[-1])
+        first = 2 * keys * text.linear_key_head_dim
+        return torch.cat([value[:first], turn(value[first:], dim)])
+    return turn(value, dim if path.endswith("in_proj_z") else 1)
+
+
+DELTA = {"conv": "conv1d.weight", "decay": "A_log", "dt_bias": "dt_bias"}
+
+
+def put_qwen4(path, params):
+    """Whether the module's parameters are not those of files."""
+    if path.endswith(".indexer.index_q_proj"):
+        other = modules[path.replace("index_q_proj", "index_k_proj")]
+        both = torch.cat([params["weight"], other["weight"]])
+        put(path.replace("index_q_proj", "index_qk_proj.weight"), both)
+    elif path.endswith(".linear_attn"):
+        for name, value in params.items():
+            value = untiled(path, name, value.flatten() if name != "conv" else value)
+            put(f"{path}.{DELTA[name]}", torch.log(-value) if name == "decay" else value)
+    elif ".linear_attn.in_proj" in path or path.endswith(".linear_attn.out_proj"):
+        put(path + ".weight", untiled(path, "weight", params["weight"]))
+    else:
+        return path.endswith(".indexer.index_k_proj")
+    return True
+
+
 STATE_SPACE = {"conv": "conv1d.weight", "conv_bias": "conv1d.bias", "skip": "D",
                "dt_bias": "dt_bias"}
 
@@ -195,6 +237,8 @@ for line in open(graph_file):
         modules.setdefault(path, {})[match[1]] = tensors[match[2]]
 
 for path, params in modules.items():
+    if config.model_type == "qwen4_exp_text" and put_qwen4(path, params):
+        continue
     if path.endswith((".input_linear", ".gate_up_proj")) and "gate" in params:
         put(path + ".weight", torch.cat([params["gate"], params["up"]]))
         continue
@@ -259,6 +303,7 @@ for path, params in modules.items():
             continue
         one_more = ("gemma", "gemma3_text", "nemotron", "minimax_m3_vl_text",
                     "step3p7", "muse_glimmer")  # files hold 1 + w
+        one_more += ("qwen4_exp_text",) if ".linear_attn." not in path else ()
         plain = config.model_type == "muse_glimmer" and path == "model.norm"
         if config.model_type in one_more and "norm" in path and name == "weight" and not plain:
             value = value - 1

@@ -206,6 +206,25 @@ TEST(BuildGraph, PoolsOfPositionsAreTheSameAsPublished) {
   EXPECT_EQ(ir::print(*of_a), ir::print(*of_b));
 }
 
+// As published: in a config beside that of a part that sees, with the layers' kinds as a list.
+TEST(BuildGraph, NgramsAndGatesAreTheSameAsPublished) {
+  const std::string folder = source_dir() + "/tests/models/synthetic/qwen4_exp";
+  auto text = nlohmann::json::parse(ktx::testing::read_file(folder + "/config.json"));
+  text.erase("full_attention_interval");
+  text["layer_types"] = {"linear_attention", "indexed_attention", "linear_attention",
+                         "full_attention", "linear_attention"};
+  const nlohmann::json saved = {{"model_type", "qwen4_exp"}, {"text_config", text}};
+  DiagSink diags;
+  const auto a = input::HfConfig::parse(saved.dump(), "config.json");
+  const auto b = input::HfConfig::read(folder);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const auto of_a = build_graph(*a, diags);
+  const auto of_b = build_graph(*b, diags);
+  ASSERT_TRUE(of_a.ok() && of_b.ok()) << messages(diags);
+  EXPECT_EQ(messages(diags), "");
+  EXPECT_EQ(ir::print(*of_a), ir::print(*of_b));
+}
+
 // As transformers saves it: kinds of layers as texts, and what is rotated as a share of a head.
 TEST(BuildGraph, CompressedAttentionIsTheSameInTheWordsOfTransformers) {
   const char* const saved = R"({"model_type": "deepseek_v4", "hidden_act": "silu",

@@ -366,6 +366,58 @@ TEST(HyperParams, PoolsOfPositionsSayWhatDoesNotFit) {
             "layer 1 has no indexer and no layer before it to take positions from\n");
 }
 
+// The numbers that a published file has, which follow from its config.
+TEST(HyperParams, TheHashOfNgramsFollowsFromTheConfig) {
+  const json config =
+      json::parse(ktx::testing::read_file(source_dir() + "/tests/configs/Qwen3.8-Flash-Next.json"));
+  const auto params = read(config).params;
+  ASSERT_TRUE(params.has_value()) << read(config).messages;
+  EXPECT_EQ(params->ngrams.multipliers,
+            (std::vector<uint64_t>{23703573157769, 20109073645365, 8052911324071}));
+  ASSERT_EQ(params->ngrams.sizes.size(), 16);
+  EXPECT_EQ(params->ngrams.sizes.back(), 20000171);
+  EXPECT_EQ(params->ngrams.offsets.back(), 300001275);
+  EXPECT_EQ(params->ngram_rows, 320001536);
+  EXPECT_EQ(params->ngram_width, 160);
+  EXPECT_EQ(params->ngrams.end, 248044);
+  for (int32_t i = 0; i < 48; ++i) EXPECT_EQ(params->shape(i).ngrams, i == 1) << i;
+  for (int32_t i = 0; i < 48; ++i) EXPECT_EQ(params->shape(i).indexer, i % 4 == 3) << i;
+  EXPECT_TRUE(params->delta_net.sigmoid_gate);
+  EXPECT_EQ(params->stream_rank, 320);
+  EXPECT_EQ(params->index_pool, 4);
+  EXPECT_EQ(params->index_top_k, 512) << "pools";
+}
+
+TEST(HyperParams, NgramsAndPoolsOfAllHeadsSayWhatDoesNotFit) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/qwen4_exp/config.json"));
+  ASSERT_TRUE(read(config).params.has_value()) << read(config).messages;
+  const auto says = [&](const json& change) { return read(config, change).messages; };
+  EXPECT_EQ(
+      says({{"ple_layer_ids", {2, 3}}}),
+      "'ple_layer_ids' lists several layers: files have one table of n-grams, for one layer\n");
+  EXPECT_EQ(says({{"ple_layer_ids", {6}}}), "'ple_layer_ids' is 6, expected 1 to 5\n");
+  EXPECT_EQ(says({{"ngram_size", 9}}), "'ngram_size' is 9, expected 2 to 8\n");
+  EXPECT_EQ(says({{"ple_embed_dim", 126}}),
+            "'ple_embed_dim' 126 is no multiple of the 4 rows of a token\n");
+  EXPECT_EQ(says({{"heads_per_ngram", 200}}),
+            "'heads_per_ngram' 200 for n-grams of up to 3 tokens makes 400 rows a token, expected "
+            "at most 256\n");
+  EXPECT_EQ(says({{"eos_token_id", 512}}),
+            "'eos_token_id' is 512, expected an id below 512: n-grams end there\n");
+  EXPECT_EQ(says({{"output_gate_type", "tanh"}}),
+            "'output_gate_type' is 'tanh', expected sigmoid or silu: other gates are not known\n");
+  EXPECT_EQ(says({{"indexer_kv_heads", 2}}),
+            "'indexer_kv_heads' is not 1: indexers with several keys are not known\n");
+  EXPECT_EQ(says({{"indexer_budget", 10}}),
+            "'indexer_compress_ratio' 4 does not divide 'indexer_budget' 10\n");
+  EXPECT_EQ(says({{"head_dim", 80}}),
+            "'indexer_head_dim' 32 is below the 40 rotated elements of a head\n");
+  const auto none = read(config, {{"ple_layer_ids", nullptr}}).params;
+  ASSERT_TRUE(none.has_value());
+  EXPECT_FALSE(none->shape(2).ngrams);
+}
+
 TEST(HyperParams, StreamsOfAltUpAndSparseGates) {
   const json config = json::parse(
       ktx::testing::read_file(source_dir() + "/tests/models/synthetic/gemma3n/config.json"));

@@ -223,8 +223,13 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
   uint32_t conv_w = kNone, decay_w = kNone, skip_w = kNone, scan_decay_w = kNone, dt_w = kNone,
            layer_w = kNone, layer_b = kNone, ape_w = kNone, entry_norm_w = kNone, mix_w = kNone,
-           mix_scale = kNone, mix_base = kNone;
+           mix_scale = kNone, mix_base = kNone, ngram_hash = kNone;
   if (every_op) {
+    std::vector<float> digits;  // of multipliers, sizes and offsets, to base 2^16
+    for (const float number : {3, 5, 7, 11, 13, 0, 11}) {
+      digits.insert(digits.end(), {number, 0, 0, 0});
+    }
+    ngram_hash = t.constant("hash", digits);
     ape_w = t.weight("attn_compressor_ape.weight", DType::F32, 4, 32);
     entry_norm_w = t.weight("attn_compressor_norm.weight", DType::F32, 1, 16);
     mix_w = t.weight("hc_attn_fn.weight", DType::F32, 8, kHidden);
@@ -250,6 +255,8 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     c.kv_slots.push_back({1, 2, 16, 16, c.strings.intern("cpu"), 8});
     c.kv_slots.push_back({1, 1, 4, 0, c.strings.intern("cpu"), 0});
     c.kv_slots.push_back({1, 1, 16, 0, c.strings.intern("cpu"), 8});
+    c.kv_slots.push_back({1, 1, 16, 0, c.strings.intern("cpu"), 4});
+    c.kv_slots.push_back({1, 1, 4, 0, c.strings.intern("cpu"), 0});
   }
 
   const uint32_t x = t.f32("x", kHidden);
@@ -412,6 +419,21 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     t.step(StepOp::RopeGrid, 1, {{x}}, {{x}}, {freq_w}, RopeGridAttrs{2, kHeadDim, 1});
     t.step(StepOp::PoolRows, 1, {{x}}, {{pooled}}, {}, PoolRowsAttrs{2, 0});
     t.step(StepOp::PoolRows, 1, {{x}}, {{unfolded}}, {}, PoolRowsAttrs{2, 1});
+    // Two streams that keep what they have, products of both, and rows for two and three tokens.
+    t.step(StepOp::MixStreams, 1, {{x}, {collapsed}, {mixes, 0, 2}}, {{x}}, {}, NoAttrs{});
+    t.step(StepOp::DotStreams, 1, {{x}, {n}}, {{mixes, 0, 2}}, {}, ScaleAttrs{0.5f});
+    const uint32_t ngrams = t.f32("ngrams", 2 * kHidden);
+    t.step(StepOp::EmbedNgrams, 1, {}, {{ngrams}}, {embed_w, ngram_hash},
+           EmbedNgramsAttrs{4, 3, 1, 2});
+    // Means of four rows, which heads choose together for both key heads of the first layer.
+    t.step(StepOp::KvStore, 1, {{x, 0, 16}}, {}, {}, KvStoreAttrs{6});
+    t.step(StepOp::Compress, 1, {}, {}, {kNone, entry_norm_w, mla_freq_w},
+           CompressAttrs{6, 7, 4, 0, 16, kRope, 0, 1, 1e-6f, 1});
+    t.step(StepOp::ChoosePositions, 1, {{x, 0, 32}}, {{pools}}, {},
+           ChoosePositionsAttrs{7, 2, 16, 8, 0.1f, 4, 1});
+    t.step(StepOp::BlockAttention, 1, {{qkv, 0, kQ}, {pools}}, {{att}}, {},
+           BlockAttentionAttrs{0, kHeads, 2, kHeadDim, kHeadDim, 4, 0.18f, 0, 1});
+    t.step(StepOp::CausalConv, 1, {{x}}, {{mixed}}, {conv_w}, CausalConvAttrs{5, kHidden, 4, 0, 3});
   }
 
   const uint32_t last = t.f32("last", kHidden, RowKind::Output);

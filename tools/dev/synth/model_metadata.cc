@@ -125,6 +125,15 @@ void add_mla_metadata(const ModelShape& s, Metadata& m) {
 void add_indexer_metadata(const ModelShape& s, Metadata& m) {
   m.u32("attention.indexer.head_count", s.index_heads);
   m.u32("attention.indexer.key_length", s.index_dim);
+  if (!s.is_mla() && s.index_pool > 0) {
+    m.u32("attention.indexer.top_k", s.config.i64("index_topk").value_or(2048));
+    std::vector<uint32_t> ratios;
+    for (int64_t i = 0; i < s.layers; ++i) {
+      ratios.push_back(s.has_indexer(i) ? static_cast<uint32_t>(s.index_pool) : 0);
+    }
+    m.writer.add_u32s(s.arch + ".attention.compress_ratios", ratios);
+    return;
+  }
   if (!s.is_mla() && !s.is_compressed()) {
     m.u32("attention.indexer.top_k", s.config.i64("index_topk_blocks").value_or(16));
     m.u32("attention.indexer.block_size", s.config.i64("index_block_size").value_or(128));
@@ -140,7 +149,26 @@ void add_indexer_metadata(const ModelShape& s, Metadata& m) {
   m.writer.add_u32s(s.arch + ".attention.indexer.types", types);
 }
 
+void add_ngram_metadata(const ModelShape& s, Metadata& m) {
+  if (s.ngram_layer < 0) return;
+  m.writer.add_u32s(s.arch + ".ple.layers",
+                    std::vector<uint32_t>{static_cast<uint32_t>(s.ngram_layer)});
+  m.u32("ple.ngram_size", s.ngrams.size);
+  m.u32("ple.heads_per_ngram", s.ngrams.heads);
+  m.u32("ple.conv_kernel", s.ngram_taps);
+  m.u32("ple.eos_token_id", s.ngrams.end);
+  m.u32("embedding_length_per_layer_input", s.ngram_width);
+  m.writer.add_u64s(s.arch + ".ple.layer_multipliers", s.ngrams.multipliers);
+  m.writer.add_u64s(s.arch + ".ple.head_vocab_sizes", s.ngrams.sizes);
+  m.writer.add_u64s(s.arch + ".ple.head_offsets", s.ngrams.offsets);
+}
+
 void add_streams_metadata(const ModelShape& s, Metadata& m) {
+  if (s.stream_rank > 0) {
+    m.u32("hyper_connection.count", s.streams);
+    m.u32("hyper_connection.low_rank", s.stream_rank);
+    return add_ngram_metadata(s, m);
+  }
   const std::vector<float> limits(static_cast<size_t>(s.layers),
                                   static_cast<float>(s.config.f64("swiglu_limit").value_or(10)));
   m.writer.add_f32s(s.arch + ".swiglu_clamp_exp", limits);

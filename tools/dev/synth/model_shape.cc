@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "lib/arch/hyper_params.h"
+#include "lib/support/diag.h"
+
 namespace ktx::synth {
 
 using families::LayerPattern;
@@ -103,6 +106,7 @@ bool ModelShape::has_feed_forward(int64_t layer) const {
 }
 
 bool ModelShape::has_indexer(int64_t layer) const {
+  if (!is_mla() && index_pool > 0) return !has_delta_net(layer);
   if (!is_mla()) return index_heads > 0 && kind_of(layer) == "sparse_attention";
   return index_heads > 0 && is_full_indexer(layer) && !(by_channel && has_delta_net(layer));
 }
@@ -289,6 +293,10 @@ Status ModelShape::read_sizes() {
     full_attention_interval =
         std::max<int64_t>(config.i64("full_attention_interval").value_or(4), 1);
   }
+  if (family->has_role(ir::Role::StreamsDownProj)) {
+    stream_rank = config.i64("hc_lowrank").value_or(320);
+  }
+  if (family->has_role(ir::Role::NgramPart)) KTX_TRY(read_ngrams());
   has_qk_norm = flag("use_qk_norm").value_or(true);
   tied = flag("tie_word_embeddings").value_or(false);
   scoring = config.string("scoring_func").value_or(default_of("scoring_func"));
@@ -301,6 +309,21 @@ Status ModelShape::read_state_space() {
   space_groups = KTX_TRY(need("mamba_n_groups"));
   space_state = KTX_TRY(need("mamba_d_state"));
   space_taps = config.i64("mamba_d_conv").value_or(4);
+  return {};
+}
+
+// As the compiler has them (lib/arch).
+Status ModelShape::read_ngrams() {
+  DiagSink diags;
+  const auto params = arch::read_hyper_params(*family, config, diags);
+  if (!params) return Error{fmt::format("{}: {}", config.file(), diags.all().front().message)};
+  for (size_t i = 0; i < params->shapes.size(); ++i) {
+    if (params->shapes[i].ngrams) ngram_layer = static_cast<int64_t>(i);
+  }
+  ngrams = params->ngrams;
+  ngram_taps = params->ngram_taps;
+  ngram_width = params->ngram_width;
+  ngram_rows = params->ngram_rows;
   return {};
 }
 

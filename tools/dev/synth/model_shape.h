@@ -46,6 +46,10 @@ struct ModelShape {
   int64_t index_pool = 0;                  // positions that they choose together
   int64_t out_groups = 0, out_rank = 0;    // of compressed attention; 0: it is none
   int64_t streams = 0, laurel_rank = 0;    // of hyper-connections, or of AltUp, which has a rank
+  int64_t stream_rank = 0;                 // of gates of streams; 0: they have weights
+  // Of n-grams; no size: the model has none.
+  ir::NgramsInfo ngrams;
+  int64_t ngram_layer = -1, ngram_taps = 0, ngram_width = 0, ngram_rows = 0;
   bool tied = false;
 
   bool is_mla() const { return family->attention == families::AttentionKind::Mla; }
@@ -113,6 +117,7 @@ struct ModelShape {
   Result<std::vector<int64_t>> by_layer(const char* key) const;
   Status read_sizes();
   Status read_state_space();
+  Status read_ngrams();
   // Of families whose layers without a window differ in more than that.
   void read_kinds_of_layers();
 };

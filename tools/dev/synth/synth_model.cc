@@ -63,6 +63,26 @@ void add_streams(const ModelShape& s, TensorMaker& t, const std::string& name, i
   t.noise(name + "_scale.weight", scales, 0.02f, 1);
 }
 
+// Of gates: what a part reads, and what each stream gets of what it gives.
+void add_stream_gates(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& name,
+                      bool gives) {
+  const int64_t all = s.streams * s.hidden;
+  t.noise(name + "_norm.weight", all, 0.02f, 1);
+  t.matrix(name + "_down.weight", layer, {all, s.stream_rank});
+  t.matrix(name + "_up.weight", layer, {s.stream_rank, all});
+  if (gives) t.matrix(name + "_inject.weight", layer, {all, s.streams});
+}
+
+void add_ngrams(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& blk) {
+  const int64_t all = s.streams * s.hidden, rows = s.ngrams.rows() * s.ngram_width;
+  t.matrix(blk + "ple_key.weight", layer, {rows, all});
+  t.matrix(blk + "ple_value.weight", layer, {rows, s.hidden});
+  for (const char* part : {"key", "query", "conv"}) {
+    t.noise(fmt::format("{}ple_norm_{}.weight", blk, part), all, 0.02f, 1);
+  }
+  t.noise(blk + "ple_conv1d.weight", {s.ngram_taps, all}, 0.05f);
+}
+
 // Of attention residuals: a product with the normed stream, some of which decide with strong
 // weights.
 void add_score(const ModelShape& s, TensorMaker& t, const std::string& name) {
@@ -104,8 +124,11 @@ void add_layer(const ModelShape& s, TensorMaker& t, int64_t layer) {
   }
   t.norm(ir::Role::MlpPostNorm, layer, s.hidden);
   t.norm(ir::Role::MlpSumNorm, layer, s.hidden);
+  if (layer == s.ngram_layer) add_ngrams(s, t, layer, blk);
   for (const char* part : {"hc_attn", "hc_ffn"}) {
-    if (s.streams > 0 && !s.has_altup()) {
+    if (s.stream_rank > 0) {
+      add_stream_gates(s, t, layer, blk + part, true);
+    } else if (s.streams > 0 && !s.has_altup()) {
       add_streams(s, t, blk + part, s.streams * (s.streams + 2), 3);
     }
   }
@@ -152,7 +175,8 @@ void add_tensors(const ModelShape& s, TensorMaker& t) {
   } else {
     if (!s.tied && s.scores() == 0) t.matrix("output.weight", -1, {s.hidden, s.vocab});
     if (s.always_has(ir::Role::Head, "bias")) t.noise("output.bias", s.vocab, kSigma);
-    const bool plain = !s.has_param(ir::Role::FinalNorm, "weight") && s.conv_taps == 0;
+    const bool plain =
+        s.stream_rank > 0 || (!s.has_param(ir::Role::FinalNorm, "weight") && s.conv_taps == 0);
     if (!plain) t.ones(s.conv_taps > 0 ? "token_embd_norm.weight" : "output_norm.weight", s.hidden);
     if (s.always_has(ir::Role::FinalNorm, "bias")) t.norm_bias("output_norm.weight", s.hidden);
     if (s.always_has(ir::Role::EmbeddingNorm, "bias")) {
@@ -162,6 +186,10 @@ void add_tensors(const ModelShape& s, TensorMaker& t) {
     if (s.scores() > 0) t.matrix("cls.output.weight", -1, {s.hidden, s.scores()});
   }
   if (s.is_compressed()) add_streams(s, t, "output_hc", s.streams, 1);
+  if (s.stream_rank > 0) add_stream_gates(s, t, -1, "output_hc", false);
+  if (s.ngram_layer >= 0) {
+    t.matrix("per_layer_token_embd.weight", -1, {s.ngram_width, s.ngram_rows}, kEmbeddingSigma);
+  }
   if (s.family->has_role(ir::Role::HeadSources)) add_score(s, t, "output_res");
   for (const char* projections : {"altup_proj.weight", "altup_unembd_proj.weight"}) {
     if (s.has_altup()) t.matrix(projections, -1, {s.hidden, s.hidden, s.streams - 1});

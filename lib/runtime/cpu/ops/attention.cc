@@ -58,8 +58,9 @@ class AttentionStep : public CpuStep {
     if (chosen.data != nullptr) {
       args_.chosen = chosen.i32();
       args_.chosen_stride = chosen.stride();
-      top_k_ = op == StepOp::BlockAttention ? chosen.width / args_.attrs.kv_heads : chosen.width;
-      args_.chosen_each = op == StepOp::BlockAttention ? top_k_ : 0;
+      const bool by_head = op == StepOp::BlockAttention && !open_;
+      top_k_ = by_head ? chosen.width / args_.attrs.kv_heads : chosen.width;
+      args_.chosen_each = by_head ? top_k_ : 0;
     }
     threads_ = context.threads;
     partials_ = context.partials;

@@ -43,6 +43,7 @@ struct Positions {
     return kernels::find_position_scores(family, isa);
   }
   static void point(const BindContext& context, Args& args) {
+    if (context.input(1).data == nullptr) return;
     point_to(context.input(1), args.weights, args.weights_stride);
   }
   static void set_range(Args& args, int64_t begin, int64_t end) {

@@ -19,7 +19,7 @@ class CompressStep final : public CpuStep {
  public:
   Status bind(const BindContext& context) {
     const auto attrs = context.attrs<CompressAttrs>();
-    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.weight(0))));
+    bias_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(0))));
     norm_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(1))));
     inv_freq_ = KTX_TRY(SmallWeight::make(KTX_TRY(context.optional_weight(2))));
     args_.attrs = attrs;
@@ -91,9 +91,9 @@ class CompressStep final : public CpuStep {
     rope.inv_freq = inv_freq_.data();
     rope.position = &position;
     rope.attrs = {.head_dim = attrs.dim,
-                  .rotary_begin = attrs.dim - attrs.rotary_dim,
+                  .rotary_begin = attrs.rotary_begin(),
                   .y_head_dim = attrs.dim,
-                  .y_begin = attrs.dim - attrs.rotary_dim,
+                  .y_begin = attrs.rotary_begin(),
                   .rotary_dim = attrs.rotary_dim,
                   .interleaved = attrs.interleaved,
                   .mscale = attrs.mscale};

@@ -1,5 +1,5 @@
 // stream_weights, collapse_streams and mix_streams: hyper-connections; altup_weights;
-// attend_streams.
+// attend_streams; dot_streams.
 #include "kernels/streams/residual_streams.h"
 
 #include "lib/runtime/cpu/ops/cpu_ops.h"
@@ -52,7 +52,20 @@ struct MixStreamsStep final : RowStep<kernels::MixStreamsArgs, kernels::MixStrea
     point_to(context.input(1), args_.part, args_.part_stride);
     point_to(context.input(2), args_.weights, args_.weights_stride);
     args_.streams = static_cast<int32_t>(context.input(0).width / context.input(1).width);
+    args_.keeps = context.input(2).width == args_.streams;
     return bind_output(context, kernels::find_mix_streams);
+  }
+};
+
+struct DotStreamsStep final : RowStep<kernels::DotStreamsArgs, kernels::DotStreamsFn> {
+  Status bind(const BindContext& context) {
+    point_to(context.input(0), args_.a, args_.a_stride);
+    point_to(context.input(1), args_.b, args_.b_stride);
+    args_.factor = context.attrs<ScaleAttrs>().factor;
+    args_.row_width = context.input(0).width / context.output(0).width;
+    KTX_TRY(bind_output(context, kernels::find_dot_streams));
+    split_.grain = rows_per_item(context.input(0).width);
+    return {};
   }
 };
 
@@ -79,6 +92,7 @@ const MakeStep make_stream_weights = make_step<StreamWeightsStep>;
 const MakeStep make_altup_weights = make_step<AltUpWeightsStep>;
 const MakeStep make_collapse_streams = make_step<CollapseStreamsStep>;
 const MakeStep make_mix_streams = make_step<MixStreamsStep>;
+const MakeStep make_dot_streams = make_step<DotStreamsStep>;
 const MakeStep make_attend_streams = make_step<AttendStreamsStep>;
 
 }  // namespace ktx::runtime
