@@ -70,6 +70,7 @@ std::string_view known_reason(std::string_view tensor, int32_t layers, bool long
       tensor.ends_with(".rope_freqs.weight")) {
     return "rotary frequencies, computed instead";
   }
+  if (tensor == "v.token_embd.img_break") return "a row of the language model's own embedding";
   if (layer_of(tensor) >= layers) return "multi-token prediction head";
   if (tensor.ends_with(".attn_k_b.weight") || tensor.ends_with(".attn_v_b.weight")) {
     return "the same weights as attn_kv_b";
