@@ -25,6 +25,7 @@ struct PngReading {
   std::vector<png_bytep> lines;
   Decoded out;
   Status size;
+  bool alpha = false;
   png_structp png = nullptr;
   png_infop info = nullptr;
   ~PngReading() { png_destroy_read_struct(&png, &info, nullptr); }
@@ -44,11 +45,12 @@ void fail(png_structp png, png_const_charp message) {
 
 void ignore(png_structp, png_const_charp) {}
 
-// To 8 bits of red, green and blue.
-void ask_for_rgb(png_structp png, png_infop info) {
+// To 8 bits of red, green and blue, and alpha where the file has some; whether it has.
+bool ask_for_rgb(png_structp png, png_infop info) {
   const int type = png_get_color_type(png, info);
+  const bool one_color = png_get_valid(png, info, PNG_INFO_tRNS) != 0;
   png_set_strip_16(png);
-  png_set_strip_alpha(png);
+  if (one_color) png_set_tRNS_to_alpha(png);
   if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
   if (type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, info) < 8) {
     png_set_expand_gray_1_2_4_to_8(png);
@@ -56,6 +58,7 @@ void ask_for_rgb(png_structp png, png_infop info) {
   if ((type & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png);
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
+  return one_color || (type & PNG_COLOR_MASK_ALPHA) != 0;
 }
 
 void read_orientation(PngReading& reading) {
@@ -84,14 +87,15 @@ bool read(PngReading& reading, const ImageLimits& limits) {
   image.height = png_get_image_height(png, reading.info);
   reading.size = check_size(image.width, image.height, limits);
   if (!reading.size.ok()) return false;
-  ask_for_rgb(png, reading.info);
-  if (png_get_rowbytes(png, reading.info) != static_cast<size_t>(3 * image.width)) {
+  reading.alpha = ask_for_rgb(png, reading.info);
+  const auto line_bytes = static_cast<size_t>((reading.alpha ? 4 : 3) * image.width);
+  if (png_get_rowbytes(png, reading.info) != line_bytes) {
     png_error(png, "its pixels cannot be made RGB");
   }
-  image.rgb.resize(static_cast<size_t>(3 * image.width * image.height));
   reading.lines.resize(static_cast<size_t>(image.height));
+  image.rgb.resize(line_bytes * reading.lines.size());
   for (size_t y = 0; y < reading.lines.size(); ++y) {
-    reading.lines[y] = image.rgb.data() + y * static_cast<size_t>(3 * image.width);
+    reading.lines[y] = image.rgb.data() + y * line_bytes;
   }
   png_read_image(png, reading.lines.data());
   read_orientation(reading);
@@ -106,7 +110,10 @@ Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& 
   reading.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, fail, ignore);
   if (reading.png) reading.info = png_create_info_struct(reading.png);
   if (!reading.info) return Error{"libpng could not be started"};
-  if (read(reading, limits)) return std::move(reading.out);
+  if (read(reading, limits)) {
+    if (reading.alpha) lay_on_white(reading.out.image);
+    return std::move(reading.out);
+  }
   if (!reading.size.ok()) return reading.size.error();
   return Error{"damaged: " + reading.error};
 }

@@ -49,10 +49,13 @@ Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits&
   Decoded out;
   out.image.width = features.width;
   out.image.height = features.height;
-  out.image.rgb.resize(static_cast<size_t>(3 * out.image.width * out.image.height));
-  const bool decoded = WebPDecodeRGBInto(data, bytes.size(), out.image.rgb.data(),
-                                         out.image.rgb.size(), 3 * features.width) != nullptr;
+  const int pixel_bytes = features.has_alpha ? 4 : 3;
+  out.image.rgb.resize(static_cast<size_t>(pixel_bytes * out.image.width * out.image.height));
+  const auto decode = features.has_alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
+  const bool decoded = decode(data, bytes.size(), out.image.rgb.data(), out.image.rgb.size(),
+                              pixel_bytes * features.width) != nullptr;
   if (!decoded) return Error{"damaged: its pixels cannot be decoded"};
+  if (features.has_alpha) lay_on_white(out.image);
   out.orientation = exif_orientation(exif_of(bytes));
   return out;
 }

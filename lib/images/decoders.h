@@ -22,4 +22,8 @@ Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits&
 int exif_orientation(std::span<const std::byte> exif);
 Image oriented(Image image, int orientation);
 
+// `rgb` holds red, green, blue and alpha on entry, and what is seen on white on return: as
+// processors of transformers have it from 5.24 on.
+void lay_on_white(Image& image);
+
 }  // namespace ktx::images

@@ -78,8 +78,7 @@ const struct {
     {"prompt", 23, 17},  {"portrait", 20, 41}, {"wide", 70, 9},   {"pixel", 1, 1},
     {"huge", 1000, 733}, {"line", 33, 1},      {"exact", 30, 15},
 };
-// Of kImageSamples, whose files it reads. Those with alpha are not among them: transformers lays
-// them on white from 5.24 on, ktx leaves alpha out.
+// Of kImageSamples, whose files it reads.
 const char* const kSamples[] = {"rgb", "grey", "palette", "jpeg", "cmyk", "turned"};
 
 // The model with three tokens that stand for images.
