@@ -1,8 +1,8 @@
 # `cmake --install` and packages:
 #
 #   cmake --install build --prefix /opt/ktx
-#   cd build && cpack -G DEB        ktx_0.1.0_amd64.deb, depends on the libraries it was linked with
-#   cd build && cpack -G TGZ        ktx-0.1.0-Linux.tar.gz, to be unpacked anywhere
+#   cd build && cpack -G DEB        ktx_VERSION_amd64.deb, depends on the libraries it was linked with
+#   cd build && cpack -G TGZ        ktx-VERSION-Linux.tar.gz, to be unpacked anywhere
 #
 # bin/ktx-compile, bin/ktx-run, bin/ktx-pull (where libcurl is), include/ktx/ktx.h, lib/libktx.so, and under share/: profiles of
 # machines (found from bin/ by ../share/ktx/targets), rule files, the schema of rules, examples,

@@ -3,7 +3,7 @@
 if(DEFINED KTX_FOUND_STATIC AND NOT KTX_FOUND_STATIC STREQUAL KTX_STATIC)
   get_cmake_property(cached CACHE_VARIABLES)
   foreach(name ${cached})
-    if(name MATCHES "^(pkgcfg_lib_|__pkg_config_checked_|KTX_YAML$|OPENSSL_.*LIBRARY|(PNG|JPEG|ZLIB)_.*LIBRARY)")
+    if(name MATCHES "^(pkgcfg_lib_|__pkg_config_checked_|KTX_YAML$|OPENSSL_.*LIBRARY|(PNG|JPEG|ZLIB|CURL)_.*LIBRARY)")
       unset(${name} CACHE)
     endif()
   endforeach()
