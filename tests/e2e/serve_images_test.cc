@@ -227,6 +227,27 @@ TEST_F(ServeImages, InABatchAnswersAreThoseAlone) {
   }
 }
 
+// A cache of a few blocks: requests give way to others and are computed again, with their images.
+TEST_F(ServeImages, ThoseThatMadeRoomGoOn) {
+  const ServerProcess server(options({"--max-batch", "4", "--kv-budget", "1500KiB"}));
+  const std::vector<std::vector<size_t>> kinds = {{0}, {}, {5}, {1}, {2}, {}};
+  const auto ask = [&](size_t i) {
+    const Json body = {{"messages", messages(kinds[i])}, {"max_tokens", 120}, {"ignore_eos", true}};
+    const HttpAnswer got = server.post("/v1/chat/completions", body.dump());
+    EXPECT_EQ(got.status, 200) << got.body;
+    return Json::parse(got.body)["choices"][0]["message"]["content"].get<std::string>();
+  };
+  std::vector<std::future<std::string>> together;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    together.push_back(std::async(std::launch::async, ask, i));
+  }
+  std::vector<std::string> answers;
+  for (auto& answer : together) answers.push_back(answer.get());
+  EXPECT_GT(server.metric("preemptions_total"), 0) << "the cache was large enough";
+  for (size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(answers[i], ask(i)) << i;
+  EXPECT_EQ(server.metric("images_computed_total"), 4);
+}
+
 TEST_F(ServeImages, ASecondQuestionOnAnImageComputesItNoMore) {
   const ServerProcess server(options({}));
   Json list = messages({0}, std::string("What is this? ") + kQuestion);
