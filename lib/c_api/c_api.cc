@@ -18,6 +18,7 @@
 #include "lib/images/patches.h"
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/images/image_reader.h"
+#include "lib/runtime/images/image_tokens.h"
 #include "lib/runtime/sampling/sampler.h"
 #include "lib/runtime/session/session.h"
 #include "lib/text/tokenizer/tokenizer.h"
@@ -147,8 +148,20 @@ struct ktx_session {
   bool fresh = false;  // session.logits() follow the last token
   std::vector<ktx::runtime::ImageTokens> images = {};
 
+  // `length`, or where the image begins that a text of so many tokens would cut. An image may be
+  // several runs, line by line: those from one with its first row on.
+  int64_t outside_images(int64_t length) const {
+    int64_t first = 0;
+    for (size_t i = 0; i < images.size(); ++i) {
+      if (images[i].first_row == 0) first = images[i].first;
+      const bool last = i + 1 == images.size() || images[i + 1].first_row == 0;
+      if (last && first < length && length < images[i].end()) return first;
+    }
+    return length;
+  }
   // Those that are in the text as a whole are its.
   void show_images() {
+    session.truncate(outside_images(length()));
     std::erase_if(images, [&](const auto& image) { return image.end() > length(); });
     session.show_images(images);
   }
@@ -251,12 +264,16 @@ ktx_status ktx_session_feed_image(ktx_session* session, const uint8_t* rgb, int6
     if (!image) return failed(image.error().message);
     const ktx::plan::ImageFacts& facts = opened.reader->facts();
     std::vector<int32_t> ids = opened.tokenizer.encode(facts.before, {.parse_special = true});
-    const int64_t first = session->length() + std::ssize(ids);
-    ids.insert(ids.end(), static_cast<size_t>(image->tokens), image->id);
+    const auto line_end = opened.tokenizer.encode(facts.line_end, {.parse_special = true});
+    std::vector<ktx::runtime::ImageTokens> runs;
+    ktx::runtime::add_image(*image, facts, line_end, ids, runs);
     const auto behind = opened.tokenizer.encode(facts.behind, {.parse_special = true});
     ids.insert(ids.end(), behind.begin(), behind.end());
     session->fresh = false;
-    session->images.push_back({first, image->tokens, image->rows});
+    for (ktx::runtime::ImageTokens& run : runs) {
+      run.first += session->length();
+      session->images.push_back(std::move(run));
+    }
     session->session.show_images(session->images);
     const Result<Outcome> outcome = session->session.prefill(ids);
     session->show_images();
@@ -292,9 +309,7 @@ int64_t ktx_session_length(const ktx_session* session) {
 
 void ktx_session_truncate(ktx_session* session, int64_t length) {
   const std::lock_guard lock(session->opened->mutex);
-  for (const ktx::runtime::ImageTokens& image : session->images) {
-    if (image.first < length && length < image.end()) length = image.first;
-  }
+  length = session->outside_images(length);
   if (length < session->length()) session->fresh = false;
   session->session.truncate(std::max<int64_t>(length, 0));
   session->show_images();
@@ -313,6 +328,7 @@ ktx_status ktx_session_restore(ktx_session* session, const char* path) {
     const std::lock_guard lock(session->opened->mutex);
     session->fresh = false;
     const Result<std::string> note = session->session.load(path);
+    session->images.clear();  // files hold no texts with images
     session->show_images();
     return note ? KTX_OK : failed(note.error().message);
   });

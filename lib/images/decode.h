@@ -1,14 +1,14 @@
-// Decodes the file of an image: PNG by libpng, JPEG by libjpeg-turbo.
+// Decodes the file of an image: PNG by libpng, JPEG by libjpeg-turbo, WebP by libwebp.
 //
 //   Image image = KTX_TRY(decode_image(bytes));   // messages name no file
 //
 // Safe for untrusted bytes: their number, and the pixels that the header promises, are compared
-// with the limits before one is decoded. All decoders stand behind this header, so that they can
-// move into a process without rights.
+// with the limits before one is decoded. All decoders stand behind this header, so that a process
+// without rights has them all (decoder_process.h).
 //
-// As Pillow converts to RGB: alpha is left out, 16 bits become the upper 8, grey has three equal
-// channels, CMYK is that of Adobe. What EXIF says of the orientation is applied. Profiles of
-// colours are not, and of an animated PNG there is the first picture.
+// As Pillow converts to RGB: 16 bits become the upper 8, grey has three equal channels, CMYK is
+// that of Adobe. But what is transparent is laid on white. What EXIF says of the orientation is
+// applied. Profiles of colours are not, and of an animated PNG there is the first picture.
 #pragma once
 
 #include <cstddef>

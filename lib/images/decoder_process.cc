@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "lib/support/sandbox.h"
@@ -99,13 +99,20 @@ void limit_process() {
 }
 
 // The process of an image: from here on there is nothing but the bytes and the pipe.
-[[noreturn]] void decode_one(const Order& order, int file, int pipe) {
+// `confined`: the helper has found that a process can have no rights, so that this one must not
+// go on with some.
+[[noreturn]] void decode_one(const Order& order, int file, int pipe, bool confined) {
   limit_process();
   const size_t size = static_cast<size_t>(order.bytes);
   void* const mapped = size == 0 ? nullptr : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   if (mapped == MAP_FAILED) _exit(1);
+  // A library that has been taken over writes no line of the log; a sanitizer says what it found.
+  const int nothing = kShadowMemory ? -1 : open("/dev/null", O_WRONLY);
+  if (nothing >= 0) dup2(nothing, STDERR_FILENO);
+  if (nothing < 0 && !kShadowMemory) close(STDERR_FILENO);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, kSocket, file}) close(fd);
-  (void)restrict_to_computing();  // the helper has said whether it can be had
+  if (nothing > STDERR_FILENO) close(nothing);
+  if (const Status without_rights = restrict_to_computing(); !without_rights && confined) _exit(1);
   const Result<Image> image =
       decode_image({static_cast<const std::byte*>(mapped), size}, order.limits);
   Answer answer;
@@ -215,6 +222,29 @@ Result<Image> read_answer(int fd, const ImageLimits& limits) {
   return image;
 }
 
+// What the helper needs of the environment: where its libraries are, and how sanitizers are set.
+// The rest may have secrets (KTX_SERVE_API_KEY), which decoders must not see.
+std::vector<std::string> helper_environment() {
+  std::vector<std::string> kept;
+  const auto keep = [&](const char* name) {
+    if (const char* value = std::getenv(name)) kept.push_back(fmt::format("{}={}", name, value));
+  };
+  keep("LD_LIBRARY_PATH");
+  if (!kShadowMemory) return kept;
+  for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
+    keep(name);
+  }
+  return kept;
+}
+
+// As posix_spawn takes them; `words` outlive the result.
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  for (std::string& word : words) out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
 // The bytes, as a file in memory.
 Result<Descriptor> file_of(std::span<const std::byte> bytes) {
   Descriptor file(memfd_create("ktx image", MFD_CLOEXEC));
@@ -234,7 +264,7 @@ int serve_decoder() {
     Order order;
     Descriptor file, pipe;
     if (!receive(order, file, pipe)) return 0;
-    if (fork() == 0) decode_one(order, file.get(), pipe.get());
+    if (fork() == 0) decode_one(order, file.get(), pipe.get(), unconfined.empty());
   }
 }
 
@@ -258,7 +288,7 @@ void DecoderProcess::end_helper() {
 Status DecoderProcess::start_helper() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return failed("no socket");
-  std::optional<Descriptor> other(ends[1]);
+  Descriptor other(ends[1]);
   socket_ = ends[0];
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -266,7 +296,7 @@ Status DecoderProcess::start_helper() {
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, other->get(), kSocket);
+  posix_spawn_file_actions_adddup2(&files, other.get(), kSocket);
   // It ends with this process, not by a key of the terminal while answers are still being given.
   sigset_t signals;
   sigemptyset(&signals);
@@ -276,14 +306,13 @@ Status DecoderProcess::start_helper() {
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  std::vector<std::string> words = command_;
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const int error = posix_spawn(&pid_, argv[0], &files, &attributes, argv.data(), environ);
+  std::vector<std::string> words = command_, settings = helper_environment();
+  const std::vector<char*> argv = pointers_to(words), environment = pointers_to(settings);
+  const int error =
+      posix_spawn(&pid_, argv[0], &files, &attributes, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
-  other.reset();  // so that the end of the helper is seen
+  other = Descriptor();  // so that the end of the helper is seen
   if (error != 0) {
     pid_ = -1;
     end_helper();
@@ -323,12 +352,22 @@ Result<int> DecoderProcess::order(int file, uint64_t bytes, const ImageLimits& l
   std::memcpy(CMSG_DATA(rights), fds, sizeof fds);
   const std::lock_guard lock(mutex_);
   for (const bool again : {true, false}) {
-    if (socket_ >= 0 && sendmsg(socket_, &message, MSG_NOSIGNAL) >= 0) {
-      return reads.release();
+    ssize_t sent = -1;
+    errno = ENOTCONN;
+    while (socket_ >= 0 && (sent = sendmsg(socket_, &message, MSG_NOSIGNAL)) < 0 &&
+           errno == EINTR) {
     }
+    if (sent >= 0) return reads.release();
+    const bool gone = errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN;
+    if (!gone) return failed("cannot pass on an image");
     if (!again) break;
     end_helper();
-    KTX_TRY(start_helper());
+    const Status started = start_helper();
+    // In a sandbox no program can be started.
+    if (!started) {
+      return Error{fmt::format("{}; its process before has ended: start this program again",
+                               started.error().message)};
+    }
   }
   return failed("its process is gone");
 }

@@ -42,7 +42,8 @@ class DecoderProcess {
   DecoderProcess(const DecoderProcess&) = delete;
   DecoderProcess& operator=(const DecoderProcess&) = delete;
 
-  // As decode_image(). A helper that is gone is started again.
+  // As decode_image(). A helper that is gone is started again; in a sandbox it cannot be, and the
+  // message says so.
   Result<Image> decode(std::span<const std::byte> bytes, const ImageLimits& limits = {});
 
   // Why its processes have the rights of this one; "": they have none.

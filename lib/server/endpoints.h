@@ -12,6 +12,7 @@
 #include "lib/server/http/http_server.h"
 #include "lib/server/models/model_store.h"
 #include "lib/server/models/served_model.h"
+#include "lib/server/request/image_asker.h"
 
 namespace ktx::server {
 
@@ -25,11 +26,12 @@ struct ServerContext {
   const ServerFigures* figures = nullptr;
   std::string commit;  // of the program
   std::function<HttpCounts()> http_counts;
-  std::string slot_dir;         // where /slots saves; "": nowhere
-  std::string owner;            // of the request (owner_of), "" where there are no keys
-  runtime::LoraChoice lora;     // what the request's model name chooses
-  runtime::ShareOf share;       // whose part of the batch its answers take
-  int64_t request_seconds = 0;  // limit of one answer; 0: none
+  std::string slot_dir;               // where /slots saves; "": nowhere
+  std::string owner;                  // of the request (owner_of), "" where there are no keys
+  std::shared_ptr<ImageAsker> asker;  // of routes that need a model
+  runtime::LoraChoice lora;           // what the request's model name chooses
+  runtime::ShareOf share;             // whose part of the batch its answers take
+  int64_t request_seconds = 0;        // limit of one answer; 0: none
   bool draining = false;
   std::string failure;  // why nothing can be answered any more; "": nothing has failed
   bool show_slots = true;

@@ -268,6 +268,18 @@ void Server::answer(const Route& route, ServerContext context, const HttpRequest
                     const HttpReplyPtr& reply) {
   if (context.model) {
     reply->set_model(context.model->id);
+    context.asker = std::make_shared<ImageAsker>();
+    context.asker->owner = context.model->scheduler->cache_owner(context.owner);
+    context.asker->draining = [this] {
+      const std::lock_guard lock(mutex_);
+      return draining_;
+    };
+    if (context.request_seconds > 0) {
+      context.asker->end =
+          std::chrono::steady_clock::now() + std::chrono::seconds(context.request_seconds);
+    }
+    // An answer that begins has a call of its own.
+    if (context.model->viewer) reply->on_gone([asker = context.asker] { asker->gone = true; });
     if (!context.model->adapters.list().empty()) {
       context.lora = context.model->adapters.choice(requested_model(request));
     }
@@ -306,7 +318,7 @@ void Server::answer_when_loaded(const Route& route, const ServerContext& context
       [this, &route, context, kept, reply](const ModelStore::Found& found) {
         ServerContext now = context;
         now.model = found.model;
-        http_.run_later(reply, [this, &route, now, kept, reply, error = found.error] {
+        http_.run_later(*kept, reply, [this, &route, now, kept, reply, error = found.error] {
           if (error) return send_in_shape(*kept, *reply, *error);
           answer(route, now, *kept, reply);
         });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,10 +14,10 @@
 namespace ktx::vision {
 namespace {
 
+// Spans are sorted: of those that begin at or before `at`, the last one decides.
 bool is_outside(const text::MarkedText& prompt, size_t at) {
-  return std::ranges::any_of(prompt.outside, [&](const text::TextSpan& span) {
-    return span.begin <= at && at < span.end;
-  });
+  const auto behind = std::ranges::upper_bound(prompt.outside, at, {}, &text::TextSpan::begin);
+  return behind != prompt.outside.begin() && at < std::prev(behind)->end;
 }
 
 std::vector<size_t> marks_in(const text::MarkedText& prompt, std::string_view mark) {
@@ -25,6 +26,13 @@ std::vector<size_t> marks_in(const text::MarkedText& prompt, std::string_view ma
     if (!is_outside(prompt, at)) places.push_back(at);
   }
   return places;
+}
+
+Status check_count(const plan::ImageFacts& facts, size_t marks, size_t images) {
+  if (marks == 0 || marks == images) return {};
+  return Error{fmt::format(
+      "the prompt has '{}' {} times for {} images; write it once for each, or not at all",
+      facts.mark, marks, images)};
 }
 
 // The bytes [begin, end) of the prompt, between texts of the model's makers.
@@ -37,6 +45,10 @@ text::MarkedText part_of(const text::MarkedText& prompt, size_t begin, size_t en
 }
 
 }  // namespace
+
+Status check_marks(const plan::ImageFacts& facts, const text::MarkedText& prompt, size_t images) {
+  return check_count(facts, marks_in(prompt, facts.mark).size(), images);
+}
 
 Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::ImageFacts& facts,
                                 text::MarkedText prompt,
@@ -51,12 +63,7 @@ Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::Im
     prompt = std::move(first);
     for (size_t i = 0; i < images.size(); ++i) marks.push_back(i * facts.mark.size());
   }
-  if (marks.size() != images.size()) {
-    return Error{
-        fmt::format("the prompt has '{}' {} times for {} images; write it once for each, or "
-                    "not at all",
-                    facts.mark, marks.size(), images.size())};
-  }
+  KTX_TRY(check_count(facts, marks.size(), images.size()));
   const std::vector<int32_t> line_end = tokenizer.encode(facts.line_end, {.parse_special = true});
   ImagePrompt out;
   size_t at = 0;

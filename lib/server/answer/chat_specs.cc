@@ -78,8 +78,7 @@ ApiResult<std::vector<AnswerSpec>> make_chat_specs(const ServerContext& context,
     input.extra["thinking"] = value;
   }
   input.forced_call = constraint.kind == Constraint::Kind::ToolCall;
-  const ChatPrompt prompt =
-      KTX_TRY(make_prompt(model, input, model.scheduler->cache_owner(context.owner)));
+  const ChatPrompt prompt = KTX_TRY(make_prompt(model, input, *context.asker));
   std::vector<AnswerSpec> specs;
   KTX_TRY(make_specs(context, fields, prompt.ids, specs));
   for (AnswerSpec& spec : specs) {

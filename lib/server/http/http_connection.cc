@@ -379,9 +379,7 @@ asio::awaitable<bool> HttpServer::Core::one_request(Stream& stream, Arrival& arr
     request->body = std::string();
     arrivals.give_back(held);
   } else {
-    HttpWork work = options.work ? options.work(*request) : HttpWork::Short;
-    if (request->body.size() > kLargeBody) work = std::max(work, HttpWork::Long);
-    asio::post(workers_of(work), [self = shared_from_this(), request, reply, held] {
+    asio::post(workers_of(*request), [self = shared_from_this(), request, reply, held] {
       self->guard(*reply, request.get(), [&] { return self->handler(*request, reply), true; });
       request->body = std::string();
       asio::post(self->io, [self, held] { self->arrivals.give_back(held); });

@@ -1,6 +1,7 @@
 // Internals of HttpServer: its state and its connections, which are coroutines on one thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
@@ -82,7 +83,11 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
   asio::steady_timer again;
   std::optional<asio::ssl::context> tls;
   std::array<std::optional<asio::thread_pool>, kHttpWorks> workers;  // by HttpWork
-  asio::thread_pool& workers_of(HttpWork work) { return *workers[static_cast<size_t>(work)]; }
+  asio::thread_pool& workers_of(const HttpRequest& request) {
+    HttpWork work = options.work ? options.work(request) : HttpWork::Short;
+    if (request.body.size() > kLargeBody) work = std::max(work, HttpWork::Long);
+    return *workers[static_cast<size_t>(work)];
+  }
   std::thread thread;
   std::atomic<uint16_t> bound_port{0};
   std::atomic<int64_t> connections{0};

@@ -216,9 +216,10 @@ HttpCounts HttpServer::counts() const {
   return {core_->connections, core_->requests};
 }
 
-void HttpServer::run_later(const HttpReplyPtr& reply, std::function<void()> call) {
+void HttpServer::run_later(const HttpRequest& request, const HttpReplyPtr& reply,
+                           std::function<void()> call) {
   if (!core_->workers[0]) return;
-  asio::post(core_->workers_of(HttpWork::Short), [core = core_, reply, call = std::move(call)] {
+  asio::post(core_->workers_of(request), [core = core_, reply, call = std::move(call)] {
     core->guard(*reply, nullptr, [&] { return call(), true; });
   });
 }

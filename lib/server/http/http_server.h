@@ -163,8 +163,8 @@ class HttpServer {
   // stay. Only where there is TLS, after start().
   Status reload_certificate();
 
-  // Calls on a worker; an exception is an error of the reply.
-  void run_later(const HttpReplyPtr& reply, std::function<void()> call);
+  // Calls on a worker of the request's kind; an exception is an error of the reply.
+  void run_later(const HttpRequest& request, const HttpReplyPtr& reply, std::function<void()> call);
 
   // Takes no more connections, and closes each when its answer is out.
   void drain();

@@ -101,9 +101,8 @@ ApiStatus post_completion(const ServerContext& context, const HttpRequest& reque
   FieldReader in(body);
   NativeFields fields = read_native_fields(model, in);
   KTX_TRY(in.status());
-  const std::string owner = model.scheduler->cache_owner(context.owner);
-  const std::vector<TextInput> prompts = KTX_TRY(
-      read_texts(in.get("prompt"), "prompt", kMaxNativePrompts, model, Spelled::Tokens, &owner));
+  const std::vector<TextInput> prompts = KTX_TRY(read_texts(
+      in.get("prompt"), "prompt", kMaxNativePrompts, model, Spelled::Tokens, context.asker.get()));
   fields.list = prompts.size() > 1;
   return answer_natively(context, reply, fields, prompts);
 }

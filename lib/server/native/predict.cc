@@ -177,6 +177,7 @@ ApiStatus post_predict(const ServerContext& context, const HttpRequest& request,
   }
   const auto all = std::make_shared<Predictions>(reply, instances->size());
   all->watch();
+  all->on_gone([asker = context.asker] { asker->gone = true; });
   for (size_t i = 0; i < instances->size(); ++i) {
     const auto one = std::make_shared<InstanceReply>(all, i);
     ApiStatus answered;

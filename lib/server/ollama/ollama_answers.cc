@@ -226,8 +226,7 @@ ApiStatus run_raw(const ServerContext& context, const HttpReplyPtr& reply,
   KTX_TRY(check_size(model, "prompt", text.size()));
   ChatPrompt prompt;
   if (request.input.images && !request.input.images->files().empty()) {
-    prompt = KTX_TRY(make_plain_prompt(model, text, *request.input.images,
-                                       model.scheduler->cache_owner(context.owner)));
+    prompt = KTX_TRY(make_plain_prompt(model, text, *request.input.images, *context.asker));
   } else {
     prompt.ids = model.tokenizer->encode_prompt(text);
   }

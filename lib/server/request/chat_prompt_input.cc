@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "lib/server/request/client_tools.h"
@@ -236,12 +237,47 @@ std::string take_begun_answer(const ChatInput& input, Json& messages) {
 
 namespace {
 
+// Whether images that are still to be looked at are wanted.
+ApiStatus still_wanted(const ImageAsker& asker) {
+  if (asker.gone) return ApiError{503, "the client is gone", "", ""};
+  if (asker.draining && asker.draining()) {
+    return ApiError{503, "the server is shutting down", "", ""};
+  }
+  if (asker.end && std::chrono::steady_clock::now() >= *asker.end) {
+    return ApiError{503, "the images took all the time of a request; send fewer", "", ""};
+  }
+  return {};
+}
+
+// Before images are looked at, which takes seconds: whether the text has a place for each.
+ApiStatus check_marks(const ServedModel& model, const ChatPrompt& prompt, size_t images) {
+  const plan::ImageFacts& facts = model.facts().image;
+  if (prompt.text.find(facts.mark) == std::string::npos) {
+    return ApiError{400,
+                    fmt::format("the model's chat template shows no image where this conversation "
+                                "has one; it has to write '{}' (--chat-template-file)",
+                                facts.mark),
+                    "messages", "template_error"};
+  }
+  const Status enough = vision::check_marks(facts, {prompt.text, prompt.outside}, images);
+  if (!enough) return ApiError{400, enough.error().message, "messages", ""};
+  return {};
+}
+
 // The files as rows of the model.
 ApiResult<std::vector<runtime::ReadImage>> look_at(const ServedModel& model,
                                                    const RequestImages& images,
                                                    const std::vector<size_t>& shown,
-                                                   const std::string& owner) {
+                                                   ImageAsker& asker) {
   std::vector<runtime::ReadImage> out;
+  asker.images += shown.size();
+  if (asker.images > kMaxImages) {
+    return ApiError{400,
+                    fmt::format("the request has more than {} images in all its prompts; send them "
+                                "in several requests",
+                                kMaxImages),
+                    "", ""};
+  }
   int64_t tokens = 0;
   for (const size_t index : shown) {
     const RequestImages::File& file = images.files()[index];
@@ -252,7 +288,8 @@ ApiResult<std::vector<runtime::ReadImage>> look_at(const ServedModel& model,
                                   file.where, tokens, model.scheduler->capacity()),
                       "messages", "context_length_exceeded"};
     }
-    auto seen = model.viewer->look(std::as_bytes(std::span(file.bytes)), owner);
+    KTX_TRY(still_wanted(asker));
+    auto seen = model.viewer->look(std::as_bytes(std::span(file.bytes)), asker.owner);
     if (!seen)
       return bad_place(file.where, "has no image that can be read: " + seen.error().message);
     tokens += seen->tokens;
@@ -268,16 +305,8 @@ ApiStatus encode(const ServedModel& model, const std::vector<runtime::ReadImage>
     prompt.ids = model.tokenizer->encode_prompt(prompt.text, prompt.outside);
     return {};
   }
-  const plan::ImageFacts& facts = model.facts().image;
-  if (prompt.text.find(facts.mark) == std::string::npos) {
-    return ApiError{400,
-                    fmt::format("the model's chat template shows no image where this conversation "
-                                "has one; it has to write '{}' (--chat-template-file)",
-                                facts.mark),
-                    "messages", "template_error"};
-  }
-  Result<vision::ImagePrompt> shown =
-      vision::with_images(*model.tokenizer, facts, {prompt.text, prompt.outside}, images);
+  Result<vision::ImagePrompt> shown = vision::with_images(*model.tokenizer, model.facts().image,
+                                                          {prompt.text, prompt.outside}, images);
   if (!shown) return ApiError{400, shown.error().message, "messages", ""};
   prompt.ids = std::move(shown->ids);
   prompt.images = std::move(shown->images);
@@ -287,7 +316,7 @@ ApiStatus encode(const ServedModel& model, const std::vector<runtime::ReadImage>
 }  // namespace
 
 ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input,
-                                  const std::string& owner) {
+                                  ImageAsker& asker) {
   ChatPrompt prompt;
   if (!input.rendered_ids.empty()) {
     prompt.text = input.rendered;
@@ -356,24 +385,28 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   KTX_TRY(check_size(model, "messages", prompt.text.size()));
   if (model.allow_control_tokens) prompt.outside.clear();
   std::vector<runtime::ReadImage> images;
-  if (!shown.empty()) images = KTX_TRY(look_at(model, *input.images, shown, owner));
+  if (!shown.empty()) {
+    KTX_TRY(check_marks(model, prompt, shown.size()));
+    images = KTX_TRY(look_at(model, *input.images, shown, asker));
+  }
   KTX_TRY(encode(model, images, prompt));
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
   return prompt;
 }
 
 ApiResult<ChatPrompt> make_plain_prompt(const ServedModel& model, std::string text,
-                                        const RequestImages& images, const std::string& owner) {
+                                        const RequestImages& images, ImageAsker& asker) {
   std::vector<size_t> all(images.files().size());
   std::iota(all.begin(), all.end(), size_t{0});
-  const std::vector<runtime::ReadImage> seen = KTX_TRY(look_at(model, images, all, owner));
   ChatPrompt prompt;
   prompt.text = std::move(text);
   if (prompt.text.find(model.facts().image.mark) == std::string::npos) {
     std::string marks;
-    for (size_t i = 0; i < seen.size(); ++i) marks += model.facts().image.mark;
+    for (size_t i = 0; i < all.size(); ++i) marks += model.facts().image.mark;
     prompt.text = marks + prompt.text;
   }
+  if (!all.empty()) KTX_TRY(check_marks(model, prompt, all.size()));
+  const std::vector<runtime::ReadImage> seen = KTX_TRY(look_at(model, images, all, asker));
   KTX_TRY(encode(model, seen, prompt));
   return prompt;
 }

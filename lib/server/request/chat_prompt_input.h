@@ -13,6 +13,7 @@
 #include "lib/server/http/json_fields.h"
 #include "lib/server/models/served_model.h"
 #include "lib/server/request/conversation_parts.h"
+#include "lib/server/request/image_asker.h"
 #include "lib/server/request/request_images.h"
 
 namespace ktx::server {
@@ -58,14 +59,14 @@ struct ChatPrompt {
 // Renders and tokenises. What the assistant has begun to say stands behind the begin of its
 // message, so that the model goes on with it. A template that refuses the conversation is the
 // client's error (400), with the place in the template. Images are looked at, which may take
-// seconds; `owner` is whose request it is.
+// seconds; those of one request together are at most kMaxImages.
 ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& input,
-                                  const std::string& owner);
+                                  ImageAsker& asker);
 
 // A prompt that is no conversation: its author's text. Images stand where the text has the model's
 // mark, or before it.
 ApiResult<ChatPrompt> make_plain_prompt(const ServedModel& model, std::string text,
-                                        const RequestImages& images, const std::string& owner);
+                                        const RequestImages& images, ImageAsker& asker);
 
 // continue_final_message and add_generation_prompt, which exclude each other. Without them a last
 // message of the assistant is continued.

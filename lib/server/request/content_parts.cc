@@ -62,9 +62,9 @@ ApiStatus cannot_read(const HeldRow& row, const std::string& type, const Content
     return {};
   }
   return bad_place(place.where,
-                   fmt::format("is of type '{}': {} input is not supported, this model reads text "
+                   fmt::format("is of type '{}': {} input is not supported, this model reads {} "
                                "only{}",
-                               type, row.name,
+                               type, row.name, place.images ? "text and images" : "text",
                                row.as == HeldAs::Image
                                    ? "; where there is a projector for it (mmproj), compile it "
                                      "with that: ktx-compile --mmproj FILE"

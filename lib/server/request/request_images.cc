@@ -53,6 +53,10 @@ bool may_have_images(std::string_view body) {
         R"("computer_screenshot")", R"("multimodal_data")"}) {
     if (body.find(word) != body.npos) return true;
   }
+  // Letters of a word may be escaped: "im\u0061ge_url".
+  for (const std::string_view letter : {R"(\u004)", R"(\u005)", R"(\u006)", R"(\u007)"}) {
+    if (body.find(letter) != body.npos) return true;
+  }
   return false;
 }
 

@@ -22,7 +22,7 @@ namespace ktx::server {
 inline constexpr size_t kMaxImages = 64;  // of a request
 
 // Whether a request could have some, by its text as it came. True also where a message has such a
-// word in quotes.
+// word in quotes, or has escaped letters.
 bool may_have_images(std::string_view body);
 
 class RequestImages {

@@ -29,8 +29,8 @@ ApiResult<TextInput> read_text(const std::string& given, const std::string& name
 
 constexpr std::string_view kMediaMark = "<__media__>";
 
-ApiResult<TextInput> read_seen(std::string text, const Json& data, const std::string& name,
-                               const ServedModel& model, const std::string& owner) {
+ApiResult<TextInput> read_seen(const std::string& text, const Json& data, const std::string& name,
+                               const ServedModel& model, ImageAsker& asker) {
   KTX_TRY(check_size(model, name, text.size()));
   RequestImages images;
   std::string marks;
@@ -39,29 +39,33 @@ ApiResult<TextInput> read_seen(std::string text, const Json& data, const std::st
     KTX_TRY(images.add(part, fmt::format("{}.multimodal_data[{}]", name, i), marks));
   }
   const std::string& mark = model.facts().image.mark;
-  for (size_t at = 0; (at = text.find(kMediaMark, at)) != text.npos; at += mark.size()) {
-    text.replace(at, kMediaMark.size(), mark);
+  std::string marked;
+  size_t from = 0;
+  for (size_t at = 0; (at = text.find(kMediaMark, from)) != text.npos;) {
+    marked.append(text, from, at - from).append(mark);
+    from = at + kMediaMark.size();
   }
-  ChatPrompt prompt = KTX_TRY(make_plain_prompt(model, std::move(text), images, owner));
+  marked.append(text, from);
+  ChatPrompt prompt = KTX_TRY(make_plain_prompt(model, std::move(marked), images, asker));
   return TextInput{std::move(prompt.ids), std::move(prompt.images), std::move(prompt.text)};
 }
 
 // llama.cpp's {"prompt_string": "...", "multimodal_data": [...]}.
 ApiResult<TextInput> read_parts(const Json& object, const std::string& name,
-                                const ServedModel& model, Spelled spelled,
-                                const std::string* owner) {
+                                const ServedModel& model, Spelled spelled, ImageAsker* asker) {
   const auto string = object.find("prompt_string");
   if (string == object.end() || !string->is_string()) return wrong_form(name);
   const auto data = object.find("multimodal_data");
   const bool has_data = data != object.end() && !data->is_null() && *data != Json::array();
-  if (has_data && data->is_array() && model.viewer && owner != nullptr) {
-    return read_seen(string->get_ref<const std::string&>(), *data, name, model, *owner);
+  if (has_data && data->is_array() && model.viewer && asker != nullptr) {
+    return read_seen(string->get_ref<const std::string&>(), *data, name, model, *asker);
   }
   if (has_data) {
     return ApiError{400,
-                    fmt::format("'{}' has images or sound ('multimodal_data'); this model reads "
-                                "text only",
-                                name),
+                    fmt::format("'{}' has images or sound ('multimodal_data'); {}", name,
+                                !model.viewer      ? "this model reads text only"
+                                : asker == nullptr ? "only texts are taken here"
+                                                   : "expected a list of images"),
                     name, ""};
   }
   return read_text(string->get_ref<const std::string&>(), name, model, spelled);
@@ -114,13 +118,13 @@ ApiStatus check_size(const ServedModel& model, const std::string& name, size_t b
 
 ApiResult<std::vector<TextInput>> read_texts(const Json* value, const std::string& name,
                                              size_t most, const ServedModel& model, Spelled spelled,
-                                             const std::string* owner) {
+                                             ImageAsker* asker) {
   if (value == nullptr) return bad_place(name, "is missing");
   const auto read_one = [&](const Json& item) -> ApiResult<TextInput> {
     if (item.is_string()) {
       return read_text(item.get_ref<const std::string&>(), name, model, spelled);
     }
-    if (item.is_object()) return read_parts(item, name, model, spelled, owner);
+    if (item.is_object()) return read_parts(item, name, model, spelled, asker);
     if (item.is_array()) return read_ids(item, name, model);
     return wrong_form(name);
   };

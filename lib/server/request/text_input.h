@@ -11,6 +11,7 @@
 
 #include "lib/server/http/json_fields.h"
 #include "lib/server/models/served_model.h"
+#include "lib/server/request/image_asker.h"
 
 namespace ktx::server {
 
@@ -30,11 +31,11 @@ ApiStatus check_size(const ServedModel& model, const std::string& name, size_t b
 enum class Spelled { Tokens, Text };
 
 // The field `name`; texts get the tokens that a prompt begins with. 400 for anything else, for ids
-// outside of the vocabulary, and for more than `most` texts. `owner`: of images that come with a
+// outside of the vocabulary, and for more than `most` texts. `asker`: of images that come with a
 // text; null: none may.
 ApiResult<std::vector<TextInput>> read_texts(const Json* value, const std::string& name,
                                              size_t most, const ServedModel& model,
                                              Spelled spelled = Spelled::Tokens,
-                                             const std::string* owner = nullptr);
+                                             ImageAsker* asker = nullptr);
 
 }  // namespace ktx::server
