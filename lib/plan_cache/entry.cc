@@ -93,7 +93,7 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
     plan.note = text_of(json, "note");
     plan.content = text_of(json, "content");
     plan.hub = text_of(json, "hub");
-    plan.moved = json.contains("moved") && json["moved"] == true;
+    plan.whole = json.contains("whole") && json["whole"] == true;
     for (const auto& key : json.value("seen", ordered_json::array())) {
       if (key.is_string()) plan.seen.push_back(key.get<std::string>());
     }
@@ -110,6 +110,10 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
     if (known && file.name == plan.name + kSuffix + kMovingSuffix) plan.moving = true;
   }
   if (!ours) return std::nullopt;
+  // Seen here and not noted: a compiler may outlive its ktx-run.
+  struct stat info = {};
+  plan.moved = plan.complete && !plan.hub.empty() && stat(plan.source.c_str(), &info) != 0 &&
+               errno == ENOENT;
   if (plan.name.empty()) plan.name = "unknown";
   return plan;
 }
@@ -118,7 +122,7 @@ Status write_entry(const std::string& folder, const CachedPlan& plan) {
   const ordered_json json = {
       {"name", plan.name},         {"source", plan.source}, {"content", plan.content},
       {"compiler", plan.compiler}, {"recipe", plan.recipe}, {"note", plan.note},
-      {"hub", plan.hub},           {"moved", plan.moved},   {"seen", plan.seen}};
+      {"hub", plan.hub},           {"whole", plan.whole},   {"seen", plan.seen}};
   const std::string text = json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
   return replace_file(folder + "/" + kEntryName, "", text + "\n", 0600);
 }

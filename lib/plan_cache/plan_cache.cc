@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <thread>
 
 #include "lib/plan_cache/cache_folder.h"
@@ -32,6 +34,30 @@ bool has_seen(const CachedPlan& plan, const std::string& quick) {
   return std::ranges::find(plan.seen, quick) != plan.seen.end();
 }
 
+std::string normal_path(const std::string& path) {
+  std::error_code unknown;
+  return fs::absolute(path, unknown).lexically_normal().string();
+}
+
+// The model can be had from this plan, and maybe from nothing else on this machine.
+bool stands_for_model(const CachedPlan& plan) {
+  return plan.moved && plan.whole;
+}
+
+// A plan gets its first bytes when nothing else is missing.
+bool begins_as_plan(const std::string& path) {
+  char bytes[7] = {};
+  std::ifstream(path, std::ios::binary).read(bytes, sizeof bytes);
+  return std::string_view(bytes, sizeof bytes) == "KTXPLAN";
+}
+
+// Without the rest of the model, only a plan that lacks nothing can be finished.
+bool can_finish_move(const std::string& folder, const CachedPlan& plan) {
+  if (plan.complete || !plan.whole) return false;
+  return is_file(plan.source + kMovingSuffix) ||
+         (plan.moving && begins_as_plan(plan_path(folder, plan) + kMovingSuffix));
+}
+
 bool before(const CachedPlan& a, const CachedPlan& b) {
   return a.last_use != b.last_use ? a.last_use > b.last_use : a.id < b.id;
 }
@@ -39,13 +65,14 @@ bool before(const CachedPlan& a, const CachedPlan& b) {
 }  // namespace
 
 CachedPlan renewed(const CachedPlan& plan, const std::string& compiler, const std::string& recipe,
-                   const std::string& note) {
+                   const std::string& note, bool whole) {
   CachedPlan next = plan;
   next.compiler = compiler;
   next.recipe = recipe;
   next.note = note;
+  next.whole = whole;
   next.id = entry_name(plan.content, compiler, recipe);
-  next.complete = next.moving = false;
+  next.complete = next.moving = next.moved = false;
   return next;
 }
 
@@ -75,7 +102,7 @@ Result<std::optional<KeptPlan>> PlanCache::use(const CachedPlan& plan,
   return std::optional<KeptPlan>(KeptPlan(plan_path(folder, *now), std::move(*lock)));
 }
 
-Status PlanCache::make(CachedPlan plan, const MakePlan& make, const EntryLock& lock) const {
+Status PlanCache::make(const CachedPlan& plan, const MakePlan& make, const EntryLock& lock) const {
   const std::string folder = path_of(plan.id);
   KTX_TRY(write_entry(folder, plan));
   const std::string path = plan_path(folder, plan);
@@ -86,10 +113,7 @@ Status PlanCache::make(CachedPlan plan, const MakePlan& make, const EntryLock& l
     return made;
   }
   if (!is_file(path)) return Error{fmt::format("{}: the compiler has written no plan", path)};
-  if (!is_file(plan.source)) {
-    plan.moved = true;
-    return write_entry(folder, plan);
-  }
+  if (!is_file(plan.source)) return {};  // moved into it
   if (KTX_TRY(content_key(files_of_model(plan.source))) == plan.content) return {};
   KTX_TRY(remove_entry(folder));
   return Error{
@@ -113,9 +137,9 @@ Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
   plan.name = wanted.name;
   plan.note = wanted.note;
   plan.hub = wanted.hub;
+  plan.whole = wanted.whole;
   plan.seen = {quick};
-  std::error_code unknown;
-  plan.source = fs::absolute(wanted.files.front(), unknown).lexically_normal().string();
+  plan.source = normal_path(wanted.files.front());
   return make_or_wait(plan, quick, make, tell);
 }
 
@@ -156,22 +180,36 @@ std::optional<CachedPlan> PlanCache::find_of_hub(
     const std::function<std::string(const std::string& source)>& recipe) const {
   for (const CachedPlan& plan : list()) {
     if (plan.hub != hub || plan.compiler != compiler || is_file(plan.source)) continue;
-    const bool begun = plan.moving || is_file(plan.source + kMovingSuffix);
-    if ((plan.complete || begun) && recipe(plan.source) == plan.recipe) return plan;
+    const bool usable = plan.complete || can_finish_move(path_of(plan.id), plan);
+    if (usable && recipe(plan.source) == plan.recipe) return plan;
   }
   return std::nullopt;
 }
 
 std::optional<CachedPlan> PlanCache::find_moved(const std::string& hub) const {
   for (const CachedPlan& plan : list()) {
-    if (plan.hub == hub && plan.complete && plan.moved && !is_file(plan.source)) return plan;
+    if (plan.hub == hub && stands_for_model(plan)) return plan;
+  }
+  return std::nullopt;
+}
+
+std::optional<CachedPlan> PlanCache::find_moving(const std::string& file) const {
+  const std::string path = normal_path(file);
+  for (const CachedPlan& plan : list()) {
+    if (plan.complete || !plan.moving) continue;
+    const std::vector<std::string> files = files_of_model(plan.source);
+    if (std::ranges::find(files, path) != files.end()) return plan;
   }
   return std::nullopt;
 }
 
 void PlanCache::remove_older(const CachedPlan& than) const {
-  for (const CachedPlan& plan : list()) {
+  const std::vector<CachedPlan> plans = list();
+  const auto made = std::ranges::find(plans, than.id, &CachedPlan::id);
+  const bool has_model = made != plans.end() && stands_for_model(*made);
+  for (const CachedPlan& plan : plans) {
     if (plan.id == than.id || plan.content != than.content || plan.recipe != than.recipe) continue;
+    if (stands_for_model(plan) && !has_model) continue;
     (void)remove(plan);
   }
 }

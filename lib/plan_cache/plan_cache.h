@@ -41,6 +41,7 @@ struct WantedPlan {
   std::string recipe;              // text
   std::string note;                // for people: the options, ""
   std::string hub = "";            // "hf:OWNER/NAME:QUANT", as which it was fetched; "": a file
+  bool whole = false;              // the plan has all of the model, as it is
 };
 
 // What a folder says of itself.
@@ -48,7 +49,8 @@ struct CachedPlan {
   std::string id;  // the folder's name
   std::string name, source, compiler, recipe, note, content;
   std::string hub;                // as which the model was fetched last; "": it is a file
-  bool moved = false;             // the plan has the model, whose files are gone
+  bool whole = false;             // it has all of the model: nothing merged, rounded or left out
+  bool moved = false;             // complete, of a hub's model whose files are gone
   std::vector<std::string> seen;  // quick keys of the files that it is known to be made of
   uint64_t bytes = 0;             // on the disk
   int64_t last_use = 0;           // seconds since 1970
@@ -64,7 +66,7 @@ struct Removed {
 
 // That of the same model, by another compiler or recipe.
 CachedPlan renewed(const CachedPlan& plan, const std::string& compiler, const std::string& recipe,
-                   const std::string& note);
+                   const std::string& note, bool whole);
 
 class KeptPlan {
  public:
@@ -87,7 +89,7 @@ class PlanCache {
 
   // The plan, made where it is not there. One process makes it and the others wait, once `tell` has
   // said so. Plans of the same model and recipe by another compiler are removed, but for those in
-  // use.
+  // use and the last one that has a model whose files are gone.
   Result<KeptPlan> get(const WantedPlan& wanted, const MakePlan& make,
                        const std::function<void(const std::string&)>& tell) const;
 
@@ -96,8 +98,10 @@ class PlanCache {
   std::optional<CachedPlan> find_of_hub(
       const std::string& hub, const std::string& compiler,
       const std::function<std::string(const std::string& source)>& recipe) const;
-  // One that has its model and was made by another compiler or recipe. Nothing: there is none.
+  // One that has its model whole, by another compiler or recipe. Nothing: there is none.
   std::optional<CachedPlan> find_moved(const std::string& hub) const;
+  // An unfinished one into which this file of a model was being moved. Nothing: there is none.
+  std::optional<CachedPlan> find_moving(const std::string& file) const;
   // That plan, held; `make` finishes it where it was begun. Nothing where it is gone.
   Result<KeptPlan> get(const CachedPlan& plan, const MakePlan& make,
                        const std::function<void(const std::string&)>& tell) const;
@@ -118,7 +122,7 @@ class PlanCache {
  private:
   std::string path_of(const std::string& id) const { return folder_ + "/" + id; }
   Result<std::optional<KeptPlan>> use(const CachedPlan& plan, const std::string& quick) const;
-  Status make(CachedPlan plan, const MakePlan& make, const EntryLock& lock) const;
+  Status make(const CachedPlan& plan, const MakePlan& make, const EntryLock& lock) const;
   Result<KeptPlan> make_or_wait(const CachedPlan& plan, const std::string& quick,
                                 const MakePlan& make,
                                 const std::function<void(const std::string&)>& tell) const;

@@ -46,6 +46,11 @@ bool is_locked(const std::string& path) {
   return locked;
 }
 
+Status remove_file(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  return Error{fmt::format("{}: cannot remove: {}", path, write_failure(errno))};
+}
+
 }  // namespace
 
 std::vector<PulledModel> pulled_models(const std::string& folder) {
@@ -80,11 +85,15 @@ Result<bool> remove_pulled(const PulledModel& model) {
     }
   }
   for (const std::string& file : model.files) {
-    for (const char* end : kEnds) {
-      if (unlink((file + end).c_str()) == 0 || errno == ENOENT) continue;
-      return Error{fmt::format("{}{}: cannot remove: {}", file, end, write_failure(errno))};
-    }
+    for (const char* end : kEnds) KTX_TRY(remove_file(file + end));
   }
+  return true;
+}
+
+Result<bool> remove_rest(const std::string& file) {
+  const std::string rest = file + kMovingSuffix;
+  if (is_locked(rest)) return false;
+  KTX_TRY(remove_file(rest));
   return true;
 }
 

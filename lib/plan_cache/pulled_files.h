@@ -26,4 +26,7 @@ std::vector<PulledModel> pulled_models(const std::string& folder);
 // False where a program fetches it or moves it now.
 Result<bool> remove_pulled(const PulledModel& model);
 
+// Removes what a broken move has left of a file, FILE.moving. False where a program moves it now.
+Result<bool> remove_rest(const std::string& file);
+
 }  // namespace ktx::plan_cache

@@ -8,6 +8,8 @@
 
 #include "lib/input/gguf.h"
 #include "lib/plan_cache/cache_folder.h"
+#include "lib/plan_cache/plan_cache.h"
+#include "lib/plan_cache/pulled_files.h"
 #include "lib/support/moved_file.h"
 #include "lib/support/strings.h"
 #include "lib/support/write_file.h"
@@ -82,6 +84,24 @@ class Puller {
         folder, human_bytes(needed), human_bytes(free))};
   }
 
+  // What is left of a file whose plan is gone. With the plan, it is a part of the model.
+  Status remove_rest(const std::string& path) const {
+    std::error_code none;
+    if (!std::filesystem::exists(path + kMovingSuffix, none)) return {};
+    const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
+    const auto plan = cache.find_moving(path);
+    if (plan && !cache.in_use(*plan)) {
+      return Error{fmt::format(
+          "{}{}: the other part of the model is in a plan that is not finished; finish it: "
+          "ktx-run chat {}{}{} (by ktx {}), or give it up: ktx-run plans rm {}",
+          printable(path), kMovingSuffix, printable(plan->hub), plan->note.empty() ? "" : " ",
+          printable(plan->note), printable(plan->compiler), plan->id)};
+    }
+    if (!plan && KTX_TRY(plan_cache::remove_rest(path))) return {};
+    return Error{fmt::format("{}{}: another program moves this file into a plan now; wait for it",
+                             printable(path), kMovingSuffix)};
+  }
+
   Status fetch_files() {
     std::vector<const HubFile*> missing;
     uint64_t needed = 0, arrived = 0, checked = 0;
@@ -89,9 +109,8 @@ class Puller {
       if (models_.has(file)) continue;
       missing.push_back(&file);
       const std::string path = KTX_TRY(models_.place(file));
+      KTX_TRY(remove_rest(path));
       std::error_code none;
-      // The rest of one whose plan is gone: had there been one, it would have been finished.
-      std::filesystem::remove(path + kMovingSuffix, none);
       if (!std::filesystem::exists(path + ".work", none)) needed += file.bytes;
     }
     if (missing.empty()) return {};

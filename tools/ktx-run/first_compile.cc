@@ -106,11 +106,12 @@ class Models {
   const CompilerEnd& end() const { return end_; }
   bool any() const { return any_; }
 
-  // `path`: a file from now on, where it was a hub's name; a plan, where it has the model alone.
-  Status pull(std::string& path) {
+  // `path`: a file from now on, where it was a hub's name; a plan, where it has the model alone,
+  // with the drafter in it where it `drafts`.
+  Status pull(std::string& path, bool drafts = false) {
     if (!is_hub_model(path)) return {};
     const std::string hub = KTX_TRY(parse_hub_model(path)).text();
-    if (KTX_TRY(take_moved(hub, path))) return {};
+    if (KTX_TRY(take_moved(hub, path, drafts))) return {};
     std::vector<std::string> more;
     if (moves()) more.emplace_back("--for-plan");
     const PullEnd pulled = KTX_TRY(pull_model(path, std::move(more)));
@@ -141,6 +142,7 @@ class Models {
     wanted.compiler = own_version();
     wanted.recipe = recipe.text;
     wanted.note = recipe.note;
+    wanted.whole = recipe.whole;
     const auto pulled = pulled_.find(path);
     FirstCompile what = {path, plan_cache::size_of(wanted.files), false, &recipe};
     if (pulled != pulled_.end()) {
@@ -162,17 +164,14 @@ class Models {
   };
 
   // With these options the model may be read again, or must stay as it is.
-  bool moves() const {
-    return options_.draft.plan.empty() && options_.compile.rules.empty() &&
-           options_.compile.more.empty();
-  }
+  bool moves() const { return options_.draft.plan.empty() && keeps_model(options_); }
 
   // The plan of a hub's model that is nowhere else; one of an older ktx is compiled anew from it.
-  Result<bool> take_moved(const std::string& hub, std::string& path) {
+  Result<bool> take_moved(const std::string& hub, std::string& path, bool drafts) {
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
     Status failed;
     const auto recipe_of = [&](const std::string& source) -> std::string {
-      const auto recipe = plan_recipe(options_, source, false);
+      const auto recipe = plan_recipe(options_, source, drafts);
       if (!recipe) failed = recipe.error();
       return recipe ? recipe->text : "";
     };
@@ -181,7 +180,7 @@ class Models {
     KTX_TRY(std::move(failed));
     if (!plan && !old) return false;
     const std::string source = plan ? plan->source : old->source;
-    const PlanRecipe recipe = KTX_TRY(plan_recipe(options_, source, false));
+    const PlanRecipe recipe = KTX_TRY(plan_recipe(options_, source, drafts));
     FirstCompile what = {source, plan ? plan->bytes : old->bytes, true, &recipe};
     std::vector<plan_cache::KeptPlan> held;
     if (old) {
@@ -189,7 +188,7 @@ class Models {
         return Error{fmt::format("{}: its plan was removed just now; start again", hub)};
       };
       held.push_back(KTX_TRY(cache.get(*old, gone, note)));
-      plan = plan_cache::renewed(*old, own_version(), recipe.text, recipe.note);
+      plan = plan_cache::renewed(*old, own_version(), recipe.text, recipe.note, recipe.whole);
       what.model = held.back().path();
       what.moves = false;
     }
@@ -214,10 +213,16 @@ class Models {
 };
 
 Status put_all(Options& options, Models& models) {
-  for (std::string& source : options.serve.sources) KTX_TRY(models.pull(source));
+  // First the drafter: its content is in the recipe of the model's plan.
+  KTX_TRY(models.pull(options.draft.plan));
+  const std::string main =
+      options.command == Command::Serve ? options.serve.sources[0] : options.plan;
+  const bool drafts = (is_gguf(main) || is_hub_model(main)) && !options.draft.plan.empty() &&
+                      (is_gguf(options.draft.plan) || options.draft.plan == "mtp");
+  for (std::string& source : options.serve.sources) KTX_TRY(models.pull(source, drafts));
   if (options.command == Command::Serve) options.plan = options.serve.sources[0];
-  for (std::string* path :
-       {&options.plan, &options.score.other_plan, &options.diff, &options.draft.plan}) {
+  KTX_TRY(models.pull(options.plan, drafts));
+  for (std::string* path : {&options.score.other_plan, &options.diff}) {
     KTX_TRY(models.pull(*path));
   }
   // The name that clients see is that of the file which was given.
@@ -225,8 +230,6 @@ Status put_all(Options& options, Models& models) {
       is_gguf(options.serve.sources[0])) {
     options.serve.name = plan_cache::name_of_model(options.serve.sources[0]);
   }
-  const bool drafts = is_gguf(options.plan) && !options.draft.plan.empty() &&
-                      (is_gguf(options.draft.plan) || options.draft.plan == "mtp");
   for (std::string& source : options.serve.sources) KTX_TRY(models.put(source, drafts));
   if (options.command == Command::Serve) options.plan = options.serve.sources[0];
   KTX_TRY(models.put(options.plan, drafts));

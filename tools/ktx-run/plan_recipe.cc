@@ -10,6 +10,7 @@
 #include "lib/support/strings.h"
 #include "lib/target/target_text.h"
 #include "tools/child_program.h"
+#include "tools/given_adapter.h"
 #include "tools/option_readers.h"
 
 namespace ktx::tools {
@@ -72,7 +73,9 @@ class Recipe {
       recipe_.arguments.push_back(word);
       const size_t equals = word.find('=');
       const std::string value = equals == word.npos ? word : word.substr(equals + 1);
-      recipe_.text += fmt::format("{} {}\n", word, content_of_word(value));
+      std::string content = content_of_word(value);
+      if (content.empty()) content = content_of_word(parse_adapter(value).path);  // FILE:SCALE
+      recipe_.text += fmt::format("{} {}\n", word, content);
       recipe_.note += fmt::format("{}{}", recipe_.note.empty() ? "" : " ", shell_word(word));
     }
   }
@@ -135,6 +138,10 @@ void add_shape(const Options& options, Recipe& recipe) {
 
 }  // namespace
 
+bool keeps_model(const Options& options) {
+  return options.compile.rules.empty() && options.compile.more.empty();
+}
+
 Result<PlanRecipe> plan_recipe(const Options& options, const std::string& model, bool drafts) {
   const CompileFlags& flags = options.compile;
   Recipe recipe;
@@ -157,7 +164,9 @@ Result<PlanRecipe> plan_recipe(const Options& options, const std::string& model,
   if (options.engine.threads > 0)
     recipe.add_silently("-t", fmt::format("{}", options.engine.threads));
   recipe.add_fact("beside" + content_of_folder(fs::path(model).parent_path().string()));
-  return recipe.take();
+  PlanRecipe done = recipe.take();
+  done.whole = keeps_model(options) && !drafts;
+  return done;
 }
 
 }  // namespace ktx::tools

@@ -236,6 +236,7 @@ TEST_F(Plans, ModelsOfHubsGoWithThem) {
 TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   WantedPlan plan = wanted("a", "r");
   plan.hub = "hf:o/a";
+  plan.whole = true;
   const auto recipe = [](const std::string&) { return std::string("r"); };
   const MakePlan moves = [&](const std::string& path, int lock) -> Status {
     fs::remove(plan.files[0]);
@@ -253,7 +254,17 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   // Of another version one is made of it.
   const auto old = cache.find_moved("hf:o/a");
   ASSERT_TRUE(old);
-  ASSERT_TRUE(cache.get(renewed(*old, "2.0", "r", ""), writer(), tell).ok());
+  // One that has a part of it stands for nothing, and removes no plan that does.
+  ASSERT_TRUE(cache.get(renewed(*old, "1.0", "merged", "", false), writer(), tell).ok());
+  ASSERT_TRUE(cache.get(renewed(*old, "1.1", "r", "", false), writer(), tell).ok());
+  ASSERT_EQ(cache.list().size(), 3u);
+  EXPECT_EQ(cache.find_moved("hf:o/a")->id, old->id);
+  for (const CachedPlan& one : cache.list()) {
+    if (one.id == old->id) continue;
+    ASSERT_TRUE(*cache.remove(one));
+  }
+  made = 1;
+  ASSERT_TRUE(cache.get(renewed(*old, "2.0", "r", "", true), writer(), tell).ok());
   EXPECT_EQ(made, 2);
   EXPECT_EQ(cache.list().size(), 1u) << "the older one goes";
   EXPECT_TRUE(cache.find_of_hub("hf:o/a", "2.0", recipe));
@@ -266,17 +277,26 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
 TEST_F(Plans, WhoseModelIsBeingMovedStay) {
   WantedPlan plan = wanted("a", "r");
   plan.hub = "hf:o/a";
+  plan.whole = true;
+  const auto recipe = [](const std::string&) { return std::string("r"); };
   const MakePlan breaks = [&](const std::string& path, int) -> Status {
     std::ofstream(path + ".moving") << "half";
     fs::rename(plan.files[0], plan.files[0] + ".moving");
     return Error{"no more"};
   };
   EXPECT_FALSE(cache.get(plan, breaks, tell).ok());
-  const auto begun = cache.find_of_hub("hf:o/a", "1.0", [](auto&) { return std::string("r"); });
+  const auto begun = cache.find_of_hub("hf:o/a", "1.0", recipe);
   ASSERT_TRUE(begun);
   EXPECT_TRUE(begun->moving);
   EXPECT_FALSE(begun->complete);
   EXPECT_FALSE(cache.find_moved("hf:o/a"));
+  EXPECT_TRUE(cache.find_moving(plan.files[0]));
+  EXPECT_FALSE(cache.find_moving(dir.path("b.gguf")));
+  // Without the rest of the model, half a plan is nothing to go on with; a whole one is.
+  fs::remove(plan.files[0] + ".moving");
+  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "1.0", recipe));
+  dir.write("plans/" + begun->id + "/a.ktxplan.moving", "KTXPLAN");
+  EXPECT_TRUE(cache.find_of_hub("hf:o/a", "1.0", recipe));
   ASSERT_TRUE(cache.get(*begun, writer(), tell).ok());
   EXPECT_TRUE(cache.list()[0].complete);
 }
