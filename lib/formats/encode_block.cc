@@ -22,11 +22,6 @@ int steps_of(float value, float step, int low, int high) {
       std::clamp(std::nearbyint(value / step), static_cast<float>(low), static_cast<float>(high)));
 }
 
-float furthest_from_zero(const float* x, int count) {
-  return *std::max_element(x, x + count,
-                           [](float a, float b) { return std::abs(a) < std::abs(b); });
-}
-
 // Nibbles, halves of 32.
 void put_nibbles(const uint8_t* stored, uint8_t* codes) {
   for (int i = 0; i < 16; ++i) {
@@ -219,8 +214,8 @@ void put_codes(const uint8_t* stored, BlockIQ4_XS& block) {
 // A power of two, with codes doubled; 0 is its smallest.
 void put_scales(const float* scales, const float*, BlockMXFP4& block) {
   const float scale = std::abs(*scales);
-  const int exponent = scale > 0 ? static_cast<int>(std::nearbyint(std::log2(scale))) + 128 : 0;
-  block.exponent = static_cast<uint8_t>(std::clamp(exponent, 0, 254));
+  const float exponent = scale > 0 ? std::nearbyint(std::log2(scale)) + 128 : 0;
+  block.exponent = static_cast<uint8_t>(std::clamp(exponent, 0.f, 254.f));  // an infinite one, too
 }
 void put_codes(const uint8_t* stored, BlockMXFP4& block) {
   put_nibbles(stored, block.codes);

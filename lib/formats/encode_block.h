@@ -7,11 +7,18 @@
 // What the rounded scales are, decode_block() says.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "lib/formats/blocks.h"
 
 namespace ktx {
+
+inline float furthest_from_zero(const float* x, int count) {
+  return *std::max_element(x, x + count,
+                           [](float a, float b) { return std::abs(a) < std::abs(b); });
+}
 
 #define KTX_ENCODED(id, low, count, table)                                   \
   void put_scales(const float* scales, const float* mins, Block##id& block); \

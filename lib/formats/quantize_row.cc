@@ -114,8 +114,7 @@ Sums sums_of(const float* x, const float* l) {
 // The scale at which the error is least, improved by least squares for the levels that it gives.
 template <int kCount>
 Group symmetric_group(const float* x, const Levels& levels) {
-  const float largest =
-      *std::max_element(x, x + kCount, [](float a, float b) { return std::abs(a) < std::abs(b); });
+  const float largest = furthest_from_zero(x, kCount);
   Group best;
   float most = 0;  // what the squares are reduced by
   for (const float end : {levels.least(), levels.most()}) {
@@ -185,12 +184,22 @@ class BlockRounder {
       mins[g] = found.min;
     }
     put_scales(scales, mins, block);
-    const double error = put_nearest(block);
+    double error = put_nearest(block);
+    const auto take = [&](Block other) {
+      const double error_there = put_nearest(other);
+      if (!std::isfinite(error_there) || error_there > error) return;
+      block = other;
+      error = error_there;
+    };
+    if constexpr (requires { block.exponent; }) {  // the scale was rounded to a power of two
+      Block larger = block;
+      if (larger.exponent < 254) ++larger.exponent;
+      take(larger);
+    }
     if (before != nullptr) {
       Block old;
       std::memcpy(&old, before, sizeof(old));
-      const double error_before = put_nearest(old);
-      if (std::isfinite(error_before) && error_before <= error) block = old;
+      take(old);
     }
     std::memcpy(out, &block, sizeof(block));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "lib/formats/quantize_row.h"
 #include "lib/support/strings.h"
@@ -50,11 +51,19 @@ std::string fault_of(const LoraPair& pair, const input::GgufFile& gguf, const Pa
   const auto [first, last] = uses.equal_range(pair.tensor);
   if (first == last) return "no module of the model reads it";
   for (auto use = first; use != last; ++use) {
-    if (is_product(use->second)) continue;
-    return fmt::format(
-        "it is '{}' of {}, to which no low-rank term is added (linear layers and "
-        "experts take them)",
-        use->second.param->name, printable(use->second.module->path));
+    const ir::Param& param = *use->second.param;
+    if (!is_product(use->second)) {
+      return fmt::format(
+          "it is '{}' of {}, to which no low-rank term is added (linear layers and "
+          "experts take them)",
+          param.name, printable(use->second.module->path));
+    }
+    // A row that stands upright in the file would need a term of another shape.
+    if (param.cols > tensor->shape[0]) {
+      return fmt::format(
+          "rows of '{}' of {} have {} weights, and the file's have {}; leave it out of the adapter",
+          param.name, printable(use->second.module->path), param.cols, tensor->shape[0]);
+    }
   }
   const bool fits = tensor->n_dims <= 3 && pair.a.cols == tensor->shape[0] &&
                     pair.b.rows == tensor->shape[1] && pair.matrices == tensor->shape[2];
@@ -100,6 +109,7 @@ void MergedTensor::add_to(int64_t row, int64_t begin, std::span<float> x) const 
   for (const auto& [pair, scale] : terms_) {
     decode_row(pair->b, row, left);
     std::ranges::fill(sum, 0.f);
+    KTX_ASSERT(begin + std::ssize(x) <= pair->a.cols);
     const int64_t first = row / pair->b.rows * pair->a.rows;  // of its matrix
     for (size_t r = 0; r < left.size(); ++r) {
       decode_row(pair->a, first + static_cast<int64_t>(r), right);

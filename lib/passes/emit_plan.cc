@@ -7,6 +7,7 @@
 #include "lib/arch/build_graph.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -35,6 +36,7 @@
 #include "lib/plan/tensor_parts.h"
 #include "lib/rules/device_name.h"
 #include "lib/support/output_place.h"
+#include "lib/support/strings.h"
 #include "lib/target/host_device.h"
 
 namespace ktx::passes {
@@ -367,6 +369,13 @@ Status move_and_hash(plan::PlanWriter& writer, std::span<const plan::BlobSource>
   return plan::pack_blobs(writer, sources, pack);
 }
 
+std::string merged_to_no_number(const std::string& name, const lora::Merge& merge) {
+  return fmt::format(
+      "tensor '{}': with the adapter ({}) some of its weights are NaN or infinite; the adapter or "
+      "the model is damaged, or the scale is too large",
+      printable(name), fmt::join(merge.texts(), ", "));
+}
+
 }  // namespace
 
 Result<plan::PlanContents> make_contents(const CompileState& state,
@@ -445,6 +454,9 @@ Result<PackedWeights> emit_plan(const std::string& path, plan::PlanContents cont
     KTX_TRY(source.gguf.check_unchanged());
   }
   for (size_t i = 0; i < errors.size(); ++i) {
+    if (how.merge != nullptr && rounded[i].merged && !errors[i]->is_finite()) {
+      return Error{merged_to_no_number(rounded[i].name, *how.merge)};
+    }
     rounded[i].relative_rms = errors[i]->relative_rms();
     rounded[i].largest_error = errors[i]->largest_error;
   }

@@ -137,6 +137,11 @@ double RequantizeError::relative_rms() const {
   return squares > 0 ? std::sqrt(error_squares / squares) : 0;
 }
 
+// Squares of floats do not overflow a double, and NaN and infinity stay in a sum.
+bool RequantizeError::is_finite() const {
+  return std::isfinite(squares) && std::isfinite(error_squares);
+}
+
 void pack_requantized(const plan::BlobRecord& blob, const RequantizedForm* form,
                       std::vector<RowsOfTensor> rows, std::shared_ptr<RequantizeError> error,
                       plan::BlobSource& source) {

@@ -25,6 +25,8 @@ struct RequantizeError {
   double error_squares = 0;  // of what they changed by
   double largest_error = 0;
   double relative_rms() const;
+  // Not so where a weight, or what it was rounded to, is NaN or infinite.
+  bool is_finite() const;
 };
 
 // What the rows of one of BlobSource::slices are.

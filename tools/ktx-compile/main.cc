@@ -26,12 +26,13 @@ int run(const ktx::tools::Options& options);
 // The folders of all files that the command line names; programs bring those of machines' profiles.
 ktx::Status enter_sandbox(const ktx::tools::Options& options) {
   ktx::SandboxPaths paths;
-  for (const std::string& file :
-       {options.model, options.hf_config, options.tokenizer,
-        options.chat_template_file.value_or(""), options.draft, options.target}) {
+  for (const std::string& file : {options.model, options.hf_config, options.tokenizer,
+                                  options.chat_template_file.value_or(""), options.draft,
+                                  options.mmproj, options.reuse, options.target}) {
     ktx::add_folders_of(file, paths.read);
   }
-  for (const auto* files : {&options.rules, &options.expert_profiles, &options.draft_rules}) {
+  for (const auto* files :
+       {&options.rules, &options.expert_profiles, &options.draft_rules, &options.mmproj_rules}) {
     for (const std::string& file : *files) {
       ktx::add_folders_of(file, options.fix ? paths.write : paths.read);
     }

@@ -202,15 +202,20 @@ void report_rounding(Reporter& reporter, const std::vector<passes::RoundedWeight
   size_t merged = 0;
   bool exports = true;
   for (const passes::RoundedWeights& weights : rounded) {
-    reporter.say(fmt::format("{}: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
-                             weights.merged ? "merged, rounded" : "rounded", weights.name,
-                             weights.to, 100 * weights.relative_rms, weights.largest_error));
+    if (weights.keeps_format && weights.to == name(DType::F32)) {
+      reporter.say(fmt::format("merged: {}: in F32, not rounded", weights.name));
+    } else {
+      reporter.say(
+          fmt::format("{}: {} to {}: rms error {:.2f} % of the weights' rms, largest {:.3g}",
+                      weights.merged ? "merged, rounded" : "rounded", weights.name, weights.to,
+                      100 * weights.relative_rms, weights.largest_error));
+    }
     merged += weights.merged ? 1 : 0;
     exports = exports && weights.keeps_format;
   }
   if (rounded.empty()) return;
-  reporter.say(fmt::format("rounded: {} tensors in all, {} of them with adapters; {}",
-                           rounded.size(), merged,
+  reporter.say(fmt::format("changed: {} tensors in all{}; {}", rounded.size(),
+                           merged > 0 ? fmt::format(", {} of them with adapters", merged) : "",
                            exports ? "--export-gguf gives a GGUF with the adapters in its weights"
                                    : "the plan has no --export-gguf"));
 }
