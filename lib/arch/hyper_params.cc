@@ -39,10 +39,7 @@ class Reader : ParamPart {
     p_.mtp_layers =
         static_cast<int32_t>(in_.integer_or_null("num_nextn_predict_layers", 0, 64).value_or(0));
     p_.qk_norm = in_.flag("use_qk_norm").value_or(true);
-    if (in_.flag("qk_layernorm").value_or(false)) {
-      in_.fail(
-          "'qk_layernorm' is set: layer norms of queries and keys are not known for this family");
-    }
+    refuse_odd_arithmetic();
     p_.parallel_parts = in_.flag("use_parallel_residual").value_or(false);
     p_.qk_norms = family_.qk_norm;
     read_activation();
@@ -84,6 +81,36 @@ class Reader : ParamPart {
   }
 
  private:
+  // Keys that say of other arithmetic than that of the family's models.
+  void refuse_odd_arithmetic() {
+    static constexpr struct {
+      const char* key;
+      bool value;
+      const char* what;
+    } kOdd[] = {
+        {"qk_layernorm", true, "layer norms of queries and keys"},
+        {"scale_attn_by_inverse_layer_idx", true, "scores that are divided by the layer's number"},
+        {"scale_attn_weights", false, "scores without a scale"},
+        {"attn_config.alibi", false, "positions that are looked up"},
+        {"parallel_attn", false, "attention and a feed-forward part one behind the other"},
+        {"multi_query", false, "a key head for each query head"},
+    };
+    for (const auto& odd : kOdd) {
+      if (in_.flag(odd.key) != odd.value) continue;
+      in_.fail(fmt::format("'{}' is {}: {} are not known for this family", odd.key,
+                           odd.value ? "set" : "false", odd.what));
+    }
+    if (family_.alibi == 0 && in_.flag("alibi").value_or(false)) {
+      in_.fail("'alibi' is set: scores that fall with the distance are not known for this family");
+    }
+    constexpr const char* kNorm = "ffn_config.moe_normalize_expert_weights";
+    if (in_.config().has(kNorm) && in_.number_or_null(kNorm, 0, 1e6) != 1.0) {
+      in_.fail(
+          fmt::format("'{}' is not 1: experts are weighted by their share of the sum of the "
+                      "chosen ones",
+                      kNorm));
+    }
+  }
   void read_activation() {
     p_.glu.activation = static_cast<int32_t>(family_.activation);
     if (family_.activation == Activation::GptOss) {  // which calls itself silu

@@ -49,6 +49,7 @@ constexpr ConfigAlias kAliases[] = {
     {"attn_config.alibi_bias_max", "alibi_bias_max"},
     {"attn_config.clip_qkv", "clip_qkv"},
     {"attn_config.qk_ln", "qk_layernorm"},
+    {"attn_config.softmax_scale", "attention_multiplier"},
 };
 constexpr ConfigDefault kDefaults[] = {
     {"layer_norm_eps", "1e-5"}, {"alibi_bias_max", "8"}, {"tie_word_embeddings", "true"}};

@@ -34,6 +34,7 @@ std::optional<ByKind> by_kind(const HfConfig& config, std::string_view key) {
 // Which layers have a window, as a number for each.
 void spell_window_layers(HfConfig& config) {
   auto flags = config.ints("hybrid_layer_pattern");
+  const bool without_itself = flags.has_value();
   if (!flags) flags = config.ints("sliding_window_layout");
   if (!flags || config.has("layer_types")) return;
   std::vector<std::string> kinds;
@@ -41,9 +42,10 @@ void spell_window_layers(HfConfig& config) {
     kinds.emplace_back(flag != 0 ? "sliding_attention" : "full_attention");
   }
   config.set("layer_types", kinds);
-  // Said beside it, without the token itself (MiMo-V2).
+  // MiMo-V2 says the window beside it, without the token itself.
   const auto before = config.i64("sliding_window_size");
-  if (before && *before > 0 && *before < INT32_MAX) config.set("sliding_window", *before + 1);
+  if (without_itself && before && *before > 0 && *before < INT32_MAX)
+    config.set("sliding_window", *before + 1);
 }
 
 // Attention for which an indexer chooses is full attention, as a GGUF says it.

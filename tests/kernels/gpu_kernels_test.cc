@@ -78,8 +78,9 @@ std::vector<GpuForm> forms() {
     form.op = op.op;
     if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
     if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
-    constexpr StepOp kOfTheCpu[] = {StepOp::SelectiveScan, StepOp::AttendStreams, StepOp::PoolRows,
-                                    StepOp::GivenRows, StepOp::RopeGrid};
+    constexpr StepOp kOfTheCpu[] = {
+        StepOp::SelectiveScan, StepOp::AttendStreams, StepOp::PoolRows,  StepOp::GivenRows,
+        StepOp::RopeGrid,      StepOp::EmbedNgrams,   StepOp::DotStreams};
     if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);

@@ -43,9 +43,9 @@ bool found_by_an_op(std::string_view family) {
          find_stream_weights(family, isa).ok() || find_altup_weights(family, isa).ok() ||
          find_match_rms(family, isa).ok() || find_gaussian_topk(family, isa).ok() ||
          find_collapse_streams(family, isa).ok() || find_mix_streams(family, isa).ok() ||
-         find_attend_streams(family, isa).ok() || find_position_scores(family, isa).ok() ||
-         find_block_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
-         find_matmul(family, DType::BF16, isa).ok() ||
+         find_attend_streams(family, isa).ok() || find_dot_streams(family, isa).ok() ||
+         find_position_scores(family, isa).ok() || find_block_scores(family, isa).ok() ||
+         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
@@ -57,7 +57,8 @@ TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
     const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
                         op.op == StepOp::SumExperts || op.op == StepOp::SelectiveScan ||
                         op.op == StepOp::AttendStreams || op.op == StepOp::PoolRows ||
-                        op.op == StepOp::GivenRows || op.op == StepOp::RopeGrid;
+                        op.op == StepOp::GivenRows || op.op == StepOp::RopeGrid ||
+                        op.op == StepOp::EmbedNgrams || op.op == StepOp::DotStreams;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

@@ -1,6 +1,7 @@
 // The CPU as a device: its table of ops, and the conversion of operands to pointers.
 #include <fmt/format.h>
 
+#include "kernels/kernel_id.h"
 #include "lib/formats/layout_size.h"
 #include "lib/runtime/cpu/cpu_step.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
@@ -33,6 +34,13 @@ MakeStep cpu_op(StepOp op) {
 Status require_whole(const BoundView& view, const char* name) {
   if (view.whole()) return {};
   return Error{fmt::format("operand '{}' is a part of a value, and must be a whole one", name)};
+}
+
+Status require_layout(std::string_view family, const BoundWeight& weight) {
+  const kernels::KernelFamily* const row = kernels::find_kernel_family(family);
+  const Layout layout = weight.matrix.layout;
+  if (!row || row->layout == layout) return {};
+  return Error{fmt::format("kernel {} does not read weights in layout {}", family, name(layout))};
 }
 
 BoundView BindContext::view(const std::vector<program::View>& operands, int i) const {

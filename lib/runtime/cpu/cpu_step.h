@@ -124,6 +124,9 @@ struct BoundWeight {
   int64_t bytes() const { return matrices * matrix_bytes; }
 };
 
+// Fails where kernels of that family read another layout, which a plan may say of any weight.
+Status require_layout(std::string_view family, const BoundWeight& weight);
+
 // Where attention puts the parts of long rows that threads share, and the choice of positions the
 // best of each part: one for all such steps, of which never two are in one stage.
 struct AttentionPartials {

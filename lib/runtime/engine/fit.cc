@@ -32,6 +32,17 @@ int64_t ctx_for(const Sizes& sizes, uint64_t bytes) {
   return std::min(sizes.shape.ctx, blocks * KvCache::kBlockTokens);
 }
 
+// The rows of a table of positions; INT64_MAX: the model has none.
+int64_t positions_of(const plan::PlanView& plan) {
+  int64_t positions = INT64_MAX;
+  for (const program::Step& step : plan.program->steps) {
+    const auto* attrs = std::get_if<EmbedRowAttrs>(&step.attrs);
+    if (attrs == nullptr || attrs->row >= 0) continue;
+    positions = std::min(positions, plan.program->blobs[step.weights[0]].rows);
+  }
+  return positions;
+}
+
 std::string row(const char* what, uint64_t bytes, const std::string& why) {
   return fmt::format("  {:<14}{:>12}  {}\n", what, human_bytes(bytes), why);
 }
@@ -58,6 +69,10 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   if (facts.context_length > 0 && sizes.shape.ctx > facts.context_length) {
     sizes.notes.push_back(fmt::format("--ctx {} is more than the {} tokens the model was made for",
                                       sizes.shape.ctx, facts.context_length));
+  }
+  if (const int64_t positions = positions_of(plan); sizes.shape.ctx > positions) {
+    return Error{fmt::format("--ctx {} is more than the {} tokens that the model has positions for",
+                             sizes.shape.ctx, positions)};
   }
   // A step has at least one token of every sequence, and no more than all contexts.
   sizes.shape.step_tokens =

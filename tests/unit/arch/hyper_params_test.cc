@@ -559,6 +559,8 @@ TEST(HyperParams, RefusesWhatCannotBeComputedWith) {
       {llama(), {{"rope_theta", -5}}, "'rope_theta' is -5"},
       {llama(), {{"hidden_act", "tanh"}}, "'hidden_act' is 'tanh', expected silu"},
       {llama(), {{"clip_qkv", 8}}, "'clip_qkv' is set"},
+      {llama(), {{"alibi", true}}, "'alibi' is set"},
+      {llama(), {{"scale_attn_weights", false}}, "'scale_attn_weights' is false"},
       {qwen3_moe(), {{"hidden_act", "gelu"}}, "'hidden_act' is 'gelu', expected silu"},
       {llama(),
        {{"rope_scaling", {{"rope_type", "llama4"}, {"factor", 2}}}},

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/kernel_id.h"
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 
@@ -22,11 +21,7 @@ struct EmbedStep : RowStep<kernels::EmbedArgs, kernels::EmbedFn> {
     args_.y = y.f32();
     args_.y_stride = y.stride();
     split_.grain = rows_per_item(y.width);
-    const kernels::KernelFamily* row = kernels::find_kernel_family(context.family());
-    if (row && row->layout != table.matrix.layout) {
-      return Error{fmt::format("kernel {} does not read a table in layout {}", context.family(),
-                               name(table.matrix.layout))};
-    }
+    KTX_TRY(require_layout(context.family(), table));
     run_ = KTX_TRY(kernels::find_embed(context.family(), context.isa));
     return {};
   }

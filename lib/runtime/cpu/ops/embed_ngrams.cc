@@ -22,6 +22,7 @@ class EmbedNgramsStep final : public StateStep {
     const BoundView y = context.output(0);
     point_to(y, args_.y, y_stride_);
     const BoundWeight table = KTX_TRY(context.weight(0));
+    KTX_TRY(require_layout(context.family(), table));
     args_.table = table.matrix;
     args_.y_stride = table.matrix.cols;
     attrs_ = context.attrs<EmbedNgramsAttrs>();

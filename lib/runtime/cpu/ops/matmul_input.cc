@@ -16,10 +16,7 @@ Result<kernels::MatmulKernel> matmul_kernel(const BindContext& context, const Bo
   }
   const std::string_view family = context.family();
   const kernels::KernelFamily* row = kernels::find_kernel_family(family);
-  if (row && row->layout != w.layout) {
-    return Error{
-        fmt::format("kernel {} does not read weights in layout {}", family, name(w.layout))};
-  }
+  KTX_TRY(require_layout(family, weight));
   const bool quantised = row && is_product_input(row->input);
   if (quantised && (!xq.data || xq.type != row->input)) {
     return Error{fmt::format("kernel {} needs {} activations, which the step lacks", family,
