@@ -98,6 +98,7 @@ TEST_P(LongTexts, DoNotDependOnTextsBeside) {
     const auto row = engine_->logits(static_cast<int64_t>(i));
     beside.emplace_back(row.begin(), row.end());
   }
+  sequences.clear();  // a model with few positions has no room for a fourth text
   for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(beside[i], last(texts[i], kTokens)) << i;
 }
 
