@@ -189,7 +189,7 @@ class Reader : ParamPart {
                     printable(act)));
   }
 
-  // Files have what was trained, of which the factors are softplus: at first 0.8 for both.
+  // Files have the trained numbers; the factors are softplus of these. Both begin at 0.8.
   void read_xielu(const std::string& act) {
     if (act != "xielu") {
       return in_.fail(

@@ -8,7 +8,7 @@
 // it computes. The tower reads one image at a time.
 //
 // An image that was seen lately is found again by the SHA-256 of its file. What one owner sees is
-// not found by another one, so that nobody learns by the time of an answer what others have sent.
+// not found by another one: the time of an answer would show what others have sent.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 //   // image.tokens tokens of the text have the id image.id, and these rows (ImageTokens)
 //
 // The id is below 0 and distinguishes images wherever texts are compared by their tokens: other
-// patches never have the same one, and the same patches do, as they are told by their SHA-256.
+// patches never share one, and the same patches do: the SHA-256 of the patches decides.
 // Ids are of this reader alone. It remembers those of some 65,000 images: one that comes again
 // behind so many others is a new one, which costs the computation of its text. Of the latest images
 // the rows are kept, so that a second question about one computes it no more.
