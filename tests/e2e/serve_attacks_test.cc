@@ -1,12 +1,13 @@
 // Requests that are meant to cost much, sent again and again by several clients, and an honest one
-// beside them: /health and a chat are answered within a second throughout. What the machine itself
-// takes longer today, because others use it, is measured before and granted. No request takes much
-// processor time, whatever else the machine does.
+// beside them: /health and a chat take no second of the server's work meanwhile. What the machine
+// itself takes longer today, because others use it, is measured before and granted. No request
+// takes much processor time, whatever else the machine does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -165,6 +166,13 @@ const std::vector<Attack> kAttacks = {
      }},
 };
 
+// What three of four keep below. A client that a busy machine wakes late counts the attackers' work
+// as its own, but seldom; one that stands behind an attack does so each time.
+double three_of_four(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() * 3 / 4];
+}
+
 class ServeAttacks : public ::testing::TestWithParam<size_t> {
  protected:
   static void SetUpTestSuite() {
@@ -218,21 +226,24 @@ TEST_P(ServeAttacks, LeaveOthersTheirSecond) {
       }
     });
   }
-  double slowest_health = 0, slowest_chat = 0;
+  std::vector<double> of_health, of_chat;
   while (sent < 4) std::this_thread::yield();  // all four are at it
-  for (int i = 0; i < 8; ++i) {
-    slowest_health = std::max(slowest_health, health());
-    slowest_chat = std::max(slowest_chat, honest_chat());
+  while (sent < 8 || of_chat.size() < 20) {    // and each of them once more meanwhile
+    of_health.push_back(health());
+    of_chat.push_back(honest_chat());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   over = true;
   for (std::thread& attacker : attackers) attacker.join();
-  RecordProperty("health_ms", static_cast<int>(slowest_health * 1000));
-  RecordProperty("chat_ms", static_cast<int>(slowest_chat * 1000));
-  std::printf("%s: %d requests, health %.0f ms, chat %.0f ms (before %.0f)\n", attack.name,
-              sent.load(), slowest_health * 1000, slowest_chat * 1000, usual * 1000);
-  const double most = sanitized() ? 20 : 2;  // of all threads together
-  EXPECT_LT(slowest_health, std::max(most, 20 * usual)) << attack.name;
-  EXPECT_LT(slowest_chat, std::max(most, 20 * usual)) << attack.name;
+  const double usual_health = three_of_four(of_health), usual_chat = three_of_four(of_chat);
+  RecordProperty("health_ms", static_cast<int>(usual_health * 1000));
+  RecordProperty("chat_ms", static_cast<int>(usual_chat * 1000));
+  std::printf("%s: %d requests beside %zu chats, health %.0f ms, chat %.0f ms (before %.0f)\n",
+              attack.name, sent.load(), of_chat.size(), usual_health * 1000, usual_chat * 1000,
+              usual * 1000);
+  const double most = sanitized() ? 10 : 1;  // of all threads together
+  EXPECT_LT(usual_health, std::max(most, 20 * usual)) << attack.name;
+  EXPECT_LT(usual_chat, std::max(most, 20 * usual)) << attack.name;
 }
 
 // A second or less in a release build, most of them far less; slower machines have room.
