@@ -217,7 +217,7 @@ function(ktx_test name)
   cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;DEPS;LIBS" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/support/paths.cc)
   set_target_properties(test_${name} PROPERTIES KTX_TEST ON POSITION_INDEPENDENT_CODE ON)
-  # Of paths.cc alone: see paths.h.
+  # For paths.cc alone: see paths.h.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/paths.cc PROPERTIES
     COMPILE_DEFINITIONS "KTX_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";KTX_BINARY_DIR=\"${CMAKE_BINARY_DIR}\";KTX_SANITIZED=\"${KTX_SANITIZE}\"")
   list(TRANSFORM ARG_DEPS PREPEND ktx_)

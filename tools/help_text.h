@@ -8,7 +8,7 @@
 
 namespace ktx::tools {
 
-// Of a command (an index into tool.commands), or of the whole tool (-1).
+// The help of a command (an index into tool.commands), or of the whole tool (-1).
 std::string help_text(const Tool& tool, int command);
 
 }  // namespace ktx::tools

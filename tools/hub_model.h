@@ -1,4 +1,4 @@
-// Models of a hub on a command line, in the place of a file.
+// Models of a hub on a command line, instead of a file.
 //
 //   hf:OWNER/NAME              the Q4_K_M file, or the only one
 //   hf:OWNER/NAME:Q8_0         the file, or its shards, of this name

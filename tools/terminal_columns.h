@@ -5,7 +5,7 @@
 
 namespace ktx::tools {
 
-// Of the terminal `fd`, as it is now; 80 where it does not say.
+// The columns of the terminal `fd` as it is now; 80 if it does not say.
 size_t terminal_columns(int fd);
 
 }  // namespace ktx::tools

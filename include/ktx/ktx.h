@@ -98,8 +98,8 @@ KTX_API ktx_status ktx_session_feed_image(ktx_session* session, const uint8_t* r
  * to the session and is valid until its next call. Fails in an empty session. */
 KTX_API ktx_status ktx_session_logits(ktx_session* session, const float** logits, size_t* count);
 KTX_API int64_t ktx_session_length(const ktx_session* session); /* tokens */
-/* Forgets all tokens from `length` on; larger than the length does nothing. Of an image all goes.
- */
+/* Forgets all tokens from `length` on; larger than the length does nothing. An image that loses a
+ * token goes as a whole. */
 KTX_API void ktx_session_truncate(ktx_session* session, int64_t length);
 
 /* The text with its keys and values, to a file (as a whole or not at all) and back. A file belongs

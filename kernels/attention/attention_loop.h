@@ -162,9 +162,9 @@ class CacheRows {
     return rows_ + (j - begin_) * row_bytes_;
   }
   int64_t row_bytes() const { return row_bytes_; }
-  // Of the last row that was asked for: rows from it on, itself too, that lie one after the other.
+  // Number of adjacent rows from row j on, itself included; j is the row looked up last.
   int64_t together(int64_t j) const { return end_ - j; }
-  KvType type() const { return type_; }  // of the last row that was asked for
+  KvType type() const { return type_; }  // of the last row looked up
   // Whether neighbours in the list may be anywhere.
   bool scattered() const { return args_.chosen && args_.chosen_block == 1; }
 
@@ -201,12 +201,12 @@ class CacheRows {
   int64_t begin_ = 0, end_ = 0;
 };
 
-// Asks for rows of the cache some 8 KiB before they are read: a span's keys, then its values, also
-// in the block that follows (no prefetcher knows where that one is), on processors that gain by it
-// (stream_prefetch.h). Not where single positions are chosen.
+// Prefetches rows of the cache some 8 KiB before they are read: a span's keys, then its values,
+// also in the block that follows (no prefetcher knows where that one is), on processors that gain
+// by it (stream_prefetch.h). Single chosen positions are not prefetched.
 class RowsAhead {
  public:
-  // Of positions [begin, end) from the first one of `keys` and `values`; null: keys alone.
+  // Positions [begin, end), counted from the first one of `keys` and `values`; null: keys alone.
   RowsAhead(const CacheRows& keys, const CacheRows* values, int64_t begin, int64_t end)
       : keys_(keys), values_(values ? *values : keys), begin_(begin), end_(end) {
     const int64_t row = keys.row_bytes() < kBytesAhead ? keys.row_bytes() : kBytesAhead;

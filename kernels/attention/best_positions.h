@@ -4,9 +4,9 @@
 //   best.add(scores, first, count);            as often as there are positions
 //   int64_t n = best.finish(positions);        rising; n <= 2048
 //
-// Of equal scores the lower positions win, so that the choice does not depend on the order in which
-// positions come or on how they were shared out. A score that is not a number is above all others,
-// or below them by its sign.
+// Among equal scores the lower positions win, so that the choice does not depend on the order in
+// which positions come or on how they were shared out. A score that is not a number is above all
+// others, or below them by its sign.
 #pragma once
 
 #include <algorithm>

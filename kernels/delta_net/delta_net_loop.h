@@ -53,12 +53,12 @@ KTX_INLINE void normalise(const float* from, int64_t dim, float scale, float* to
   }
 }
 
-// A token needs what the matrix knows of its key before it can change it, so each token takes a
-// pass over its columns for either. The second pass of one is the first of the next: a row that has
-// been changed and read is decayed by the next token's gate, and added to what it knows. (1.3 times
-// as fast as two passes with either instruction set, on one core of an EPYC. Chunks of tokens by
-// products of matrices, as GPUs take them, would take 3.4 operations an element in the place of
-// these 4: left at that, since results here do not depend on how a text is cut.)
+// A token needs what the matrix knows of its key before it can change the matrix, so each token
+// takes two passes over its columns. The second pass of a token is also the first of the next: a
+// row that has been changed and read is decayed by the next token's gate, and added to what that
+// token knows. (1.3 times as fast as two passes with either instruction set, on one core of an
+// EPYC. Chunks of tokens as products of matrices, as on GPUs, would take 3.4 operations an element
+// instead of these 4. They are not used, since results here do not depend on how a text is cut.)
 //
 // kVectors vectors of columns, the last of them with `n` of 16 lanes. (Whole vectors: n >= 16.)
 // kept: of all rows, or with kByChannel of each.

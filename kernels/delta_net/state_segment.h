@@ -1,6 +1,6 @@
 // Tokens of one text, side by side in a pass, and the slots of its states before and behind them
-// (lib/runtime/cache/state_pool.h): what GPUs read in the place of pointers, since captured
-// launches keep those. The next segment of a text begins with the states behind this one.
+// (lib/runtime/cache/state_pool.h). GPUs read slots instead of pointers, since captured launches
+// keep their pointers. The next segment of a text begins with the states behind this one.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ class NgramHash {
   }
 
  private:
-  // Of any bytes a digit.
+  // A digit, whatever the bytes are.
   static uint64_t digit(float x) { return x >= 0 && x < 65536 ? static_cast<uint64_t>(x) : 0; }
 
   EmbedNgramsAttrs attrs_;

@@ -54,7 +54,7 @@ struct GpuMachine {
   int multiprocessors = 0;
   int64_t shared_memory = 0;  // of a block at most, bytes
 };
-// Rising. Of SMs what the largest card of the generation for servers or homes has.
+// In rising order, with the SMs of the generation's largest card for servers or homes.
 std::span<const GpuMachine> gpu_generations();
 GpuMachine gpu_machine(int sm);  // the last generation that is not newer
 
@@ -70,7 +70,7 @@ struct GpuForm {
   StepOp op = StepOp::Matmul;      // of a single step
   std::optional<FusedOp> fused;    // or the steps of this one
   std::vector<GpuWeight> weights;  // of products, in order; experts: gate, up, down as there are
-  // Of experts.
+  // Experts.
   int32_t experts = 0, top_k = 1;
   bool transposed = false;  // MatmulHeads
   bool norm = false;        // a norm stands before the products

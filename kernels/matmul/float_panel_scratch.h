@@ -17,8 +17,8 @@ inline constexpr int64_t kFloatPanelStretch = 2048;  // bytes of a token's activ
 struct FloatPanelScratch {
   static constexpr int64_t kActivations = 8 * kFloatPanelStretch;
   static constexpr int64_t kSums = kFloatPanelTokens * kFloatPanels * kPanelRows * 4;
-  // Of the activations as floats (two bytes each where they become BF16), filled up to the
-  // steps of a stretch.
+  // Cache lines of the activations as floats (which take two bytes each where they become BF16),
+  // filled up to the steps of a stretch.
   static constexpr int64_t kLines = 8 * 2 * kFloatPanelStretch / 64 + 256;
   static constexpr int64_t kBytes = kActivations + kSums + kLines * 8;
 

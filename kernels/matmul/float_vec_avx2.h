@@ -28,7 +28,7 @@ struct FloatAvx2 : Avx2 {
     const __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128(v + 1));
     return as_floats(_mm256_slli_epi32(lo, 16), _mm256_slli_epi32(hi, 16));
   }
-  // Of 32 BF16 numbers, those at odd (even) places.
+  // The BF16 numbers at odd (even) places of 32.
   KTX_INLINE F odd_bf16(const void* p) {
     const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
     const auto* v = static_cast<const __m256i*>(p);
@@ -40,7 +40,7 @@ struct FloatAvx2 : Avx2 {
     return as_floats(_mm256_slli_epi32(_mm256_loadu_si256(v), 16),
                      _mm256_slli_epi32(_mm256_loadu_si256(v + 1), 16));
   }
-  // Of 32 floats, those at even (odd) places.
+  // The floats at even (odd) places of 32.
   KTX_INLINE F evens(F a, F b) {
     return {in_order(_mm256_shuffle_ps(a.lo, a.hi, 0x88)),
             in_order(_mm256_shuffle_ps(b.lo, b.hi, 0x88))};

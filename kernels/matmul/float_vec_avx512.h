@@ -19,7 +19,7 @@ struct FloatAvx512 : Avx512 {
     const __m256i packed = _mm256_loadu_si256(static_cast<const __m256i*>(p));
     return as_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(packed), 16));
   }
-  // Of 32 BF16 numbers, those at odd (even) places.
+  // The BF16 numbers at odd (even) places of 32.
   KTX_INLINE F odd_bf16(const void* p) {
     const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
     return as_floats(_mm512_and_si512(_mm512_loadu_si512(p), upper));
@@ -27,7 +27,7 @@ struct FloatAvx512 : Avx512 {
   KTX_INLINE F even_bf16(const void* p) {
     return as_floats(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
   }
-  // Of 32 floats, those at even (odd) places.
+  // The floats at even (odd) places of 32.
   KTX_INLINE F evens(F a, F b) { return _mm512_permutex2var_ps(a, every_second(0), b); }
   KTX_INLINE F odds(F a, F b) { return _mm512_permutex2var_ps(a, every_second(1), b); }
 

@@ -25,7 +25,7 @@ struct FloatNeon : Neon {
       return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(bytes + 8 * i)), 16));
     });
   }
-  // Of 32 BF16 numbers, those at odd (even) places.
+  // The BF16 numbers at odd (even) places of 32.
   KTX_INLINE F odd_bf16(const void* p) {
     const F pairs = load_floats(p);
     return each([&](int i) KTX_LANES {
@@ -39,7 +39,7 @@ struct FloatNeon : Neon {
       return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(pairs.v[i]), 16));
     });
   }
-  // Of 32 floats, those at even (odd) places.
+  // The floats at even (odd) places of 32.
   KTX_INLINE F evens(F a, F b) {
     return {{vuzp1q_f32(a.v[0], a.v[1]), vuzp1q_f32(a.v[2], a.v[3]), vuzp1q_f32(b.v[0], b.v[1]),
              vuzp1q_f32(b.v[2], b.v[3])}};

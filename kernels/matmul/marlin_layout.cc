@@ -126,8 +126,8 @@ struct EdgeRows {
   std::byte bytes[kMarlinRows][kRowBytes] = {};
 };
 
-// Of a tile's columns from `begin` on: the bytes of a row that are weights, and where they
-// begin in the row.
+// The part of a row that a tile has, with its columns from `begin` on: where that part begins in
+// the row, and how many of its bytes are weights.
 template <class Block>
 struct RowPart {
   int64_t offset, bytes;

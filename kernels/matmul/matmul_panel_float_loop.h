@@ -239,7 +239,7 @@ void float_panel_block(const MatmulArgs& a, int64_t p, int64_t panels, int64_t i
       const int64_t next = tile + 1 < tiles ? tokens * (tile + 2) / tiles - end : 0;
       const int64_t lines = list_activations(a, i + end, next, k, count, steps, scratch.lines);
       const auto ahead = [&](int64_t first) {
-        // Of weights, each tile a piece; of activations, each group of panels one.
+        // Each tile prefetches a piece of the weights, each group of panels one of the activations.
         const int64_t at = tile * steps * 64, panel = bytes > 0 ? at / bytes : 0;
         const int64_t line = first / V::kLanePanels * steps;
         return LinesAhead{panel < V::kLanePanels && bytes > 0

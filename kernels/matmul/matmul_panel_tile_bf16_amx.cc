@@ -11,7 +11,7 @@ namespace ktx::kernels {
 
 namespace {
 
-// Of a thread, as ldtilecfg reads it.
+// The configuration of a thread's tiles, as ldtilecfg reads it.
 struct alignas(64) AmxConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -20,7 +20,7 @@ struct alignas(64) AmxConfig {
   uint8_t rows[16] = {};
 };
 
-// GCC's tile loads and stores do not tell the compiler that they touch memory.
+// GCC's tile loads and stores are not declared as accesses to memory.
 KTX_INLINE void tile_fence() {
   asm volatile("" ::: "memory");
 }

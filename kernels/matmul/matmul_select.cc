@@ -155,10 +155,10 @@ void prefetch_rows(const WeightMatrix& w, int64_t row) {
   }
 }
 
-// Of rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6), or
-// FloatScratch, or the activations of four tokens as floats (16). Of panels: PanelScratch,
-// two tokens' sums of 16 activations and their dot products with a panel (5), or the 16 rows of a
-// panel (17 bytes a column) and then what rows need; or the activations of 64 tokens as BF16 (128).
+// For weights in rows: 16 of them in int8 form (24 bytes a column) and four on their way there (6),
+// or FloatScratch, or the activations of four tokens as floats (16). For panels: PanelScratch, two
+// tokens' sums of 16 activations and their dot products with a panel (5), or the 16 rows of a panel
+// (17 bytes a column) and then what rows need; or the activations of 64 tokens as BF16 (128).
 int64_t matmul_scratch_bytes(int64_t cols) {
   const int64_t padded = round_up(cols, 256);
   const int64_t rows = 49 * padded + 4096, floats = 17 * padded + 64 + FloatScratch::kBytes;

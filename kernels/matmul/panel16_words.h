@@ -60,7 +60,7 @@ struct PanelCut {
   }
 };
 
-// Of a dtype of panel16.def.
+// The cut of a dtype of panel16.def.
 inline PanelCut panel_cut(DType dtype, int64_t cols, Layout layout) {
   const DTypeInfo& type = info(dtype);
   return {*panel16_form(dtype), cols / type.block_elems, type.block_bytes, layout};

@@ -44,10 +44,10 @@ constexpr int64_t kSharedBlocks = kActQ8Shared / kActQ8Group;
 template <class Codes>
 constexpr int kPartsOf = 32 / Codes::kGroup;
 
-// Of 32 columns. With a float as minimum, 2^-n * sum of q; with a minimum in steps, two
-// of 8 * 2^-n * sum of q (of each half, or of two groups of 32 in every second part), rounded
-// to whole numbers: they are ones up to n = 3, and an eighth of the largest scale is little
-// beside its roundings; with an offset, where sums start that the offset adds to.
+// For 32 columns. With a float as minimum: 2^-n * sum of q. With a minimum in steps: two values
+// 8 * 2^-n * sum of q (of each half, or of two groups of 32 in every second part), rounded to
+// whole numbers. They are whole up to n = 3, and an eighth of the largest scale is little beside
+// its roundings. With an offset: where sums start that the offset adds to.
 union ActPart {
   float sum;
   int16_t sums[2];
@@ -112,7 +112,7 @@ KTX_ALWAYS_INLINE inline void act_parts(const PanelActRow& x, int64_t first, int
     Int8 scale, sums;
     __builtin_memcpy(&scale, x.scale + first + b, sizeof scale);
     __builtin_memcpy(&sums, x.sum + 2 * (first + b), sizeof sums);
-    // Of numbers that are at least 0, or all NaN, the largest has the largest bits.
+    // Among numbers that are all at least 0, or all NaN, the largest has the largest bits.
     const Int8 beside = swap_lanes<1>(scale);
     const Int8 twos = scale > beside ? scale : beside;
     const Int8 others = swap_lanes<2>(twos);

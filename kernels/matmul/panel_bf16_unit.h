@@ -105,8 +105,8 @@ struct NibbleScale {
     c11 = V::fma(up, V::set1(-2048.0f), m);
     c15 = V::fma(up, V::set1(-32768.0f), m);
   }
-  // Of the nibble in the bits of `word` where codes of so many bits stand. The one before it is
-  // 2^(kBits - 7), so that a step of the code is 2^-7 and S is the same for all.
+  // The weight of the nibble in those bits of `word` where codes of kBits bits stand. The one
+  // before it is 2^(kBits - 7), so that a step of the code is 2^-7 and S is the same for all.
   template <int kBits>
   KTX_ALWAYS_INLINE typename V::F weight(typename V::I word) const {
     constexpr int kOne = 0x3f800000 + ((kBits - 7) << 23);

@@ -24,7 +24,7 @@
 
 namespace ktx::kernels {
 
-// Of 14 bits, so that a scale that is a power of two makes C exact, and zero stays zero.
+// It has 14 bits, so that C is exact where a scale is a power of two, and zero stays zero.
 inline constexpr float kBf16Up = 8215.0f / 8192;
 
 // What a format's codes have been raised by, and where they stand in the mantissa (but for

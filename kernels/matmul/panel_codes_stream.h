@@ -71,7 +71,7 @@ struct StreamCodes<V, DType::Q6_K> {
   KTX_INLINE const uint8_t* half_of(const uint8_t* words, int half) {
     return words + kHead + 64 * 26 * half;
   }
-  // Of block i of a half, from the words that hold its bits.
+  // The codes of block i of a half, from the words that hold its bits.
   template <int i>
   KTX_INLINE typename V::I code(typename V::I high, typename V::I low) {
     if constexpr (i >= 2) low = V::template srl16<4>(low);

@@ -11,8 +11,8 @@ namespace {
 struct PanelAvx512 : Avx512 {
   using F = __m512;
   using I = __m512i;
-  // Of a register tile: 12 integer and 12 float sums. Two panels share what is loaded of a
-  // token (Zen 4: 0.78 of the peak; one panel and 12 tokens 0.72 to 0.76).
+  // A register tile has 12 integer and 12 float sums. Two panels share what is loaded of a token
+  // (Zen 4: 0.78 of the peak; one panel and 12 tokens 0.72 to 0.76).
   static constexpr int kTileTokens = 6, kTilePanels = 2;
 
   KTX_INLINE I load64(const void* p) { return _mm512_loadu_si512(p); }

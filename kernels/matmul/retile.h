@@ -17,8 +17,8 @@ namespace ktx::kernels {
 
 bool retile_takes(DType dtype, Layout from);
 
-// One panel of whole blocks to one strip, marlin_strip_bytes() long. Of what retile_takes(). What
-// the GPU is held to.
+// Converts one panel of whole blocks to one strip, marlin_strip_bytes() long; retile_takes() says
+// which formats. This is the reference for the GPU's conversion.
 void retile_panel(DType dtype, Layout from, int64_t cols, const std::byte* panel, std::byte* strip);
 
 }  // namespace ktx::kernels

@@ -46,7 +46,7 @@ Group load_group(const float* x) {
 
 // Sums of 16 codes each.
 void write_sums(__m256i codes, int16_t* sum) {
-  // Of 4, then of 16: lane 0 and lane 4 of the last register.
+  // Sums of 4 codes, then of 16, in lane 0 and lane 4 of the last register.
   const __m256i twos = _mm256_maddubs_epi16(_mm256_set1_epi8(1), codes);
   const __m256i fours = _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
   const __m256i eights = _mm256_hadd_epi32(fours, fours);

@@ -26,7 +26,7 @@ typedef float Float4 __attribute__((vector_size(16)));
 // it is not finite. What becomes 127 there: 0 where all is zero, NaN where anything is not
 // finite.
 inline Float4 share_scale(Int4 largest) {
-  // Of floats as bits. An exponent below this one has no scale worth the name.
+  // Floats as bits. With an exponent below kLeastExponent there is no useful scale.
   constexpr int32_t kInfinity = 255, kLeastExponent = 12, kMantissa = 0x7fffff, kOne = 127 << 23;
   int32_t top = 0;
   for (int g = 0; g < kSharedGroups; ++g) top = largest[g] > top ? largest[g] : top;

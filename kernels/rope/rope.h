@@ -1,6 +1,6 @@
 // Rotary position embedding.
 //
-// Of every head the pair (a, b) number i turns by position * inv_freq[i]:
+// In every head, pair (a, b) number i turns by position * inv_freq[i]:
 //
 //   a' = a * cos - b * sin        b' = a * sin + b * cos
 //

@@ -1,10 +1,10 @@
 // Rotary position embedding of patches, which have two positions: their line and their column in
 // the image.
 //
-// Patch number p of a grid of `columns` a line is in line p / columns, column p % columns. Of every
-// head the pairs 0 to head_dim / 4 - 1 turn by line * inv_freq[i], the others by column *
-// inv_freq[i]; pairs and angles are those of rope.h. In place. Each row depends on its own number
-// alone: the same bits in any range.
+// Patch number p of a grid of `columns` a line is in line p / columns, column p % columns. In every
+// head, pairs 0 to head_dim / 4 - 1 turn by line * inv_freq[i], the others by column * inv_freq[i];
+// pairs and angles are those of rope.h. In place. Each row depends on its own number alone: the
+// same bits in any range.
 #pragma once
 
 #include <cstdint>

@@ -170,7 +170,7 @@ KTX_INLINE void unit_rows(const RowsArgs& a) {
   }
 }
 
-// Of a few numbers a token: one by one.
+// One number at a time, as a token has few.
 inline void signed_root_rows(const RowsArgs& a) {
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
     const float* const in = a.in[0].data + t * a.in[0].stride;

@@ -11,7 +11,7 @@ namespace {
 
 class StreamShares {
  public:
-  // Of the next stream: its mean square, and its product with the score.
+  // Adds the next stream, by its mean square and its product with the score.
   void add(double mean_square, double product, double eps) {
     logits_[count_++] = product / std::sqrt(mean_square + eps);
   }

@@ -176,7 +176,7 @@ class Builder {
     }
     if (!gguf_->has_data()) {
       if (!by_config && !proportional) {
-        // Of a check, which needs no rotary frequencies.
+        // This is a check, which needs no rotary frequencies.
         diags_.note({.file = gguf_->path()}, "",
                     fmt::format("tensor '{}' is not in the file, which ends after its header; its "
                                 "values are not checked",
@@ -340,7 +340,7 @@ class Builder {
     }
   }
 
-  // Of a parameter "bias" at "B.attn_q." it is "blk.3.attn_q.bias".
+  // For parameter "bias" at "B.attn_q." this is "blk.3.attn_q.bias".
   static std::string tensors_of(const ParamRow& param, int32_t layer) {
     std::string out = expand_layer(param.tensors, layer);
     if (out.ends_with('.')) out += param.name;
@@ -433,8 +433,8 @@ class Builder {
     if (row.role == Role::Head) check_tie(module);
   }
 
-  // Of a product with each expert's matrix (NVFP4, Gemma 4), where the file has them. That of down
-  // is as good as one of the routing weight, and needs no kernel there.
+  // Adds the factors of the product with each expert's matrix (NVFP4, Gemma 4), where the file has
+  // them. A factor of down is equivalent to one of the routing weight, and needs no kernel there.
   void add_expert_factors(const ModuleRow& row, ir::Module& module) {
     static constexpr struct {
       Role role;

@@ -160,7 +160,7 @@ class Reader : ParamPart {
                     printable(act)));
   }
 
-  // Of feed-forward parts without a gate.
+  // The activation of feed-forward parts without a gate.
   void read_unit(const std::string& act) {
     static constexpr struct {
       std::string_view name;

@@ -54,7 +54,7 @@ struct LayerShape {
   bool rotated = true;          // queries and keys
   int32_t keys_of_layer = -1;   // whose keys and values it reads; -1: its own
   bool keys_as_values = false;  // values are made of the key projection
-  bool delta_net = false;       // in the place of attention
+  bool delta_net = false;       // instead of attention
   bool attention = true;        // false: state space or nothing in its place
   bool state_space = false;     // of either kind
   bool short_conv = false;
@@ -160,14 +160,14 @@ struct HyperParams {
   bool conv_bias = false;
   bool state_space_norm = true;
 
-  // Of a draft head: the hidden states of its model that come with a token, in all; 0: it is none.
+  // Draft heads: the width of all hidden states of the model that come with a token; 0: no head.
   int64_t given_width = 0;
   bool given_norm = false;     // they are normed together
   bool normed_stream = false;  // the layer adds to what hidden_norm gives
   int64_t draft_vocab = 0;     // logits, where they are not of all tokens
 
-  // Of a tower: the pixels of each side of an image (at most, where it keeps its shape) and of its
-  // patches, the patches of each side of a square that becomes one row, and the width of that.
+  // Towers: the pixels of each side of an image (at most, where it keeps its shape) and of its
+  // patches, the patches of each side of a square that becomes one row, and the width of that row.
   int32_t image_size = 0, patch_size = 0, image_pool = 0;
   int64_t image_width = 0;
   bool image_keeps_shape = false;  // sides are then multiples of a square's
@@ -189,7 +189,7 @@ struct HyperParams {
   RouterAttrs router;
   bool correction_bias = false;
 
-  // Of a layer; of modules outside the layers (-1), the first layer's.
+  // The shape of a layer; for modules outside the layers (-1), that of the first layer.
   const LayerShape& shape(int32_t layer) const { return shapes[layer < 0 ? 0 : layer]; }
 };
 

@@ -1,5 +1,5 @@
-// What stands in the place of attention: delta nets, state spaces, short convolutions, and the
-// layers that have them.
+// Mixers other than attention: delta nets, state spaces and short convolutions, and which layers
+// have them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -178,7 +178,7 @@ class MixerParams : ParamPart {
     for (LayerShape& shape : p_.shapes) shape.state_space = true;
   }
 
-  // Of steps, the smallest and the largest; no file says them.
+  // The smallest and the largest step; no file has them.
   void read_step_limits() {
     const auto limits = in_.config().floats("time_step_limit");
     if (!limits || limits->size() != 2) return;

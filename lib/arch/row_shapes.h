@@ -11,12 +11,12 @@
 
 namespace ktx::arch {
 
-// `parent` tells the projections of dense, shared and routed parts apart; `layer` is -1 outside
+// `parent` distinguishes the projections of dense, shared and routed parts; `layer` is -1 outside
 // of the layers. `local_rope` is that of layers with a window.
 ir::ModuleInfo info_of(ir::Role role, ir::Role parent, int32_t layer, const HyperParams& params,
                        const RopeTable& rope, const RopeTable& local_rope);
 
-// Of parameter `name` of a module with these attributes.
+// The shape of parameter `name` of a module with these attributes.
 ParamShape shape_of(std::string_view name, const ir::ModuleInfo& info, int32_t layer,
                     const HyperParams& params);
 

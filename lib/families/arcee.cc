@@ -1,4 +1,4 @@
-// Arcee's AFM: Llama with a squared ReLU in the place of the gated unit.
+// Arcee's AFM: Llama with a squared ReLU instead of the gated unit.
 #include "lib/families/layer_norm_rows.h"
 
 namespace ktx::families {

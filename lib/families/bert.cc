@@ -3,8 +3,8 @@
 // learned positions and no gates; nomic-embed-text rotates and has gates, jina-embeddings-v3
 // rotates and has none. Some score texts. ModernBERT's norms stand before each part, but for that
 // of the first attention, which reads the normed embedding; most of its layers have a window.
-// jina-embeddings-v2 has no positions: scores of attention fall with the distance. Of its models
-// those for code are not loaded, with norms of queries and keys and a second one behind attention:
+// jina-embeddings-v2 has no positions: scores of attention fall with the distance. Its models for
+// code are not loaded. They norm queries and keys and have a second norm behind attention, and
 // their GGUFs have the halves of gate and up in another order than llama.cpp computes them in.
 //
 // No rule files know them: their tree is by the names of decoders.

@@ -1,7 +1,7 @@
 // Command R (Cohere) and Command R7B, Command A (Cohere 2): one layer norm without bias, which
 // attention and the feed-forward part both read; pairs (2i, 2i + 1) are rotated; logits times a
-// factor. Command R+ norms queries and keys, each head by weights of its own. Of Cohere 2's layers
-// every fourth sees the whole context and is not rotated, the others have a window.
+// factor. Command R+ norms queries and keys, each head by weights of its own. In Cohere 2 every
+// fourth layer sees the whole context and is not rotated; the other layers have a window.
 #include "lib/families/layer_norm_rows.h"
 
 namespace ktx::families {

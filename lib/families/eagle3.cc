@@ -8,7 +8,7 @@
 //   logits = lm_head . norm(x), of fewer tokens than the model has; s of the draft token behind it
 //   is x
 //
-// Some heads norm what fc reads (input_norm), some add to hidden_norm(s) in the place of s. The
+// Some heads norm what fc reads (input_norm), some add to hidden_norm(s) instead of s. The
 // embedding, and the head where it is for all tokens, are the model's where the file has none.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"

@@ -62,8 +62,8 @@ enum class When {
   DeltaNet,         // those others
   FullQuery,        // layers with such attention, without a query latent
   FullQueryLatent,  // and with one
-  StateSpace,       // layers with a state space, in the place of attention or beside it
-  ShortConv,        // layers with a short convolution in the place of attention
+  StateSpace,       // layers with a state space, instead of attention or beside it
+  ShortConv,        // layers with a short convolution instead of attention
   ConvBias,         // its convolution has a bias
   StateSpaceNorm,   // its output has a norm
   Mixer,            // layers that mix tokens, where others are a feed-forward part alone
@@ -97,7 +97,7 @@ struct ClassRow {
   bool in_transformers = true;
 };
 
-// One parameter. Of MLA's kv_b either "weight" or both "k_b" and "v_b" exist.
+// One parameter. MLA's kv_b has either "weight" or both "k_b" and "v_b".
 struct ParamRow {
   const char* name = nullptr;
   const char* tensors = "";
@@ -160,14 +160,14 @@ enum class RouterKind {
   GroupsByTwoBest,  // correction bias, weights are normalised and scaled; the two best speak
 };
 
-// What in a GGUF tells a family from others that are stored under the same architecture:
+// What distinguishes the GGUF of a family from others that are stored under the same architecture:
 // a number, a flag or a text in its metadata, the name of its tokenizer's splitting, or a tensor.
 struct GgufSign {
   const char* key = "";   // without the architecture in front; 0 is like an absent key
-  const char* text = "";  // that the key says, in the place of a number
+  const char* text = "";  // that the key has, instead of a number
   uint64_t min = 0;
   uint64_t max = 0;
-  bool always_written = false;  // a file without the key has not the sign
+  bool always_written = false;  // a file without the key lacks the sign
   const char* tensor = "";      // or: some layer has it ("exp_probs_b.bias")
   const char* pre = "";         // or: tokenizer.ggml.pre ("glm4")
 };
@@ -314,7 +314,7 @@ const Family* find_architecture(std::string_view architecture);  // null: unknow
 const Family* find_model_type(std::string_view model_type);
 const Family* find_draft_head(std::string_view gguf_arch);         // null: it is none
 std::vector<const Family*> towers_of(std::string_view gguf_arch);  // those whose GGUFs are of it
-// Of a config: by its model_type, else by the first known of its architectures.
+// The family of a config: by its model_type, else by the first known one of its architectures.
 const Family* find_family(std::string_view model_type, std::span<const std::string> architectures);
 
 }  // namespace ktx::families

@@ -2,7 +2,7 @@
 // factors of embeddings, scores, what attention and feed-forward part add, and logits. In the tree
 // gate and up of the shared expert are one linear; in files they are tensors of their own.
 //
-// Granite 4's hybrids have a state space (Mamba-2) in the place of attention in most layers, and no
+// Granite 4's hybrids have a state space (Mamba-2) instead of attention in most layers, and no
 // rotation. What their tree calls a shared part is the dense one where there are no experts.
 #include "lib/families/state_space_rows.h"
 

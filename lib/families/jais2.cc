@@ -1,5 +1,5 @@
-// Jais 2 (Inception): Llama with layer norms, biases everywhere and a squared ReLU in the place of
-// the gated unit.
+// Jais 2 (Inception): Llama with layer norms, biases everywhere and a squared ReLU instead of the
+// gated unit.
 #include "lib/families/layer_norm_rows.h"
 
 namespace ktx::families {

@@ -47,7 +47,7 @@ inline constexpr ConfigKey kMlpKeys[] = {
     {"intermediate_size", "feed_forward_length", KeyRead::Ints, KeyKind::Counts,
      KeyWeight::Structural, "", ""},
 };
-// Of families without a dense layer: the value is not used.
+// For families without a dense layer: the value is not used.
 inline constexpr ConfigKey kUnusedMlpKeys[] = {
     {"intermediate_size", "feed_forward_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain, "",
      ""},
@@ -213,7 +213,7 @@ inline constexpr ConfigKey kScoreKeys[] = {
     {"pooling_type", "pooling_type", KeyRead::Pooling, KeyKind::Text, KeyWeight::Plain, "", ""},
 };
 
-// Of models of state spaces alone, whose texts may have any length.
+// For models that consist of state spaces alone; their texts may have any length.
 inline constexpr ConfigKey kMambaSizeKeys[] = {
     count("hidden_size", "embedding_length"),
     {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",

@@ -1,4 +1,4 @@
-// Kimi-Linear: of four layers three have Kimi delta attention, a gated delta net whose channels
+// Kimi-Linear: three of four layers have Kimi delta attention, a gated delta net whose channels
 // decay each by itself, and one has DeepSeek V3's latent attention without positions (the rotary
 // parts are there, and not rotated). The first layers are dense, then DeepSeek V3's routing.
 //
@@ -8,7 +8,7 @@
 // Kimi-Linear, with its own names for what that has not; in the code beside its weights `mlp` is
 // `block_sparse_moe` where there are experts.
 //
-// A GGUF marks the layers with a delta net by 0 key heads. Of attention residuals it has the
+// A GGUF marks the layers with a delta net by 0 key heads. For attention residuals it has the
 // product of a norm's weights and a linear's as one vector.
 #include "lib/families/channel_delta_rows.h"
 #include "lib/families/key_rows.h"

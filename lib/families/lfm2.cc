@@ -1,5 +1,5 @@
-// LFM2, dense and with experts: most layers have a gated short convolution in the place of
-// attention. Experts are routed as in DeepSeek V3.
+// LFM2, dense and with experts: most layers have a gated short convolution instead of attention.
+// Experts are routed as in DeepSeek V3.
 //
 // A GGUF marks the layers with a convolution by 0 key heads; its norm before the head has the name
 // of a norm of the embedding in files of today, as it has in the tree.

@@ -3,7 +3,7 @@
 // openPangu-Embedded and Qwen of 2023, whose rows stay in halves and whose attention has biases;
 // Maincoder, which norms heads behind their rotation; OpenELM, whose heads and widths differ by
 // layer; PLaMo, whose parts are beside each other; Baichuan 13B and Refact, whose scores fall with
-// the distance in the place of rotation; Orion with layer norms.
+// the distance instead of a rotation; Orion with layer norms.
 //
 // Their modules have other names in their own code (attention.wqkv, feed_forward.w1); the tree is
 // Llama's. No file says InternLM2's dynamic scaling, nor that of Qwen of 2023 with its logarithm,

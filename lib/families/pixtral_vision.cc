@@ -6,7 +6,7 @@
 //   x = x + down(silu(gate(n)) * up(n)), n = ffn_norm(x)
 //   rows = linear_2(gelu(linear_1(merging_layer(squares(norm(x))))))
 //
-// Of a head's pairs the first half is rotated by the line of the patch, the other half by its
+// The first half of a head's pairs is rotated by the line of the patch, the other half by its
 // column. Converters permute q and k as those of Llama. Their tensor v.token_embd.img_break is a
 // row of the language model's own embedding, which is taken from there.
 #include "lib/families/key_rows.h"

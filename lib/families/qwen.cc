@@ -1,7 +1,7 @@
 // Qwen 2 and 3, dense. Qwen2 has biases on q, k and v; Qwen3 has none but norms
 // each query and key head. Rotary exists at model level only.
 //
-// Of the models that see ("VL"), the language model: its paths are those of that model alone.
+// For models that see ("VL"), this is the language model: its paths are those of that model alone.
 // Their rotary positions have three components, which are equal where there is only text.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"

@@ -1,5 +1,5 @@
-// Qwen3-Next and Qwen3.5 (also 3.6): three of four layers have a gated delta net in the place of
-// attention, whose state has a fixed size; the fourth has attention with a gate behind each query
+// Qwen3-Next and Qwen3.5 (also 3.6): three of four layers have a gated delta net instead of
+// attention; its state has a fixed size. The fourth has attention with a gate behind each query
 // head. Qwen3.5 exists with experts and dense.
 //
 // Qwen3-Next's in_proj_qkvz is two tensors in a GGUF, which may have different types: in its tree

@@ -40,7 +40,7 @@ inline constexpr ConfigKey kStateSpaceKeys[] = {
     count("mamba_d_conv", "ssm.conv_kernel"),
     {"mamba_conv_bias", "", KeyRead::ConvBias, KeyKind::Flag, KeyWeight::Structural, "", "true"},
 };
-// Of Mamba-1.
+// For Mamba-1.
 inline constexpr ConfigKey kSelectiveScanKeys[] = {
     {"mamba_expand", "ssm.inner_size", KeyRead::Expansion, KeyKind::Count, KeyWeight::Structural,
      "", "2"},

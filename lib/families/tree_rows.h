@@ -150,7 +150,7 @@ inline constexpr ModuleRow kQkNorms[] = {
     norm(Role::QNorm, "L.self_attn.q_norm", "B.attn_q_norm."),
     norm(Role::KNorm, "L.self_attn.k_norm", "B.attn_k_norm."),
 };
-// Of attention's output, with one number for each head or for each element.
+// Gates of attention's output, with one number for each head or for each element.
 inline constexpr ModuleRow kHeadGates[] = {
     linear(Role::AttentionGateProj, "L.self_attn.g_proj", "B.attn_gate."),
 };
@@ -197,7 +197,7 @@ inline constexpr ModuleRow kGatedSharedExpert[] = {
     {Role::Activation, "L.mlp.shared_expert.act_fn", &kSilu, When::Moe},
     linear(Role::SharedGate, "L.mlp.shared_expert_gate", "B.ffn_gate_inp_shexp.", When::Moe),
 };
-// Of models whose other layers have something else in the place of attention.
+// For models whose other layers have something other than attention.
 inline constexpr ModuleRow kFullAttentionQkv[] = {
     linear(Role::QProj, "L.self_attn.q_proj", "B.attn_q.", When::FullAttention),
     linear(Role::KProj, "L.self_attn.k_proj", "B.attn_k.", When::FullAttention),

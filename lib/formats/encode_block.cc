@@ -36,7 +36,7 @@ void put_fifth_bits(const uint8_t* stored, uint8_t (&high)[4]) {
   }
 }
 
-// Of Q2_K and Q3_K.
+// For Q2_K and Q3_K.
 void put_pairs_of_bits(const uint8_t* stored, uint8_t (&codes)[64]) {
   std::fill_n(codes, 64, uint8_t{0});
   for (int i = 0; i < 256; ++i) {
@@ -45,7 +45,7 @@ void put_pairs_of_bits(const uint8_t* stored, uint8_t (&codes)[64]) {
   }
 }
 
-// Of Q4_K and Q5_K: 64 weights in 32 bytes.
+// For Q4_K and Q5_K: 64 weights in 32 bytes.
 void put_nibbles_of_k(const uint8_t* stored, uint8_t (&codes)[128]) {
   for (int i = 0; i < 128; ++i) {
     const uint8_t* const first = stored + i / 32 * 64 + i % 32;
@@ -61,7 +61,7 @@ void put_top_bits(const uint8_t* stored, int bit, uint8_t (&high)[32]) {
   }
 }
 
-// Of Q4_K and Q5_K: scales and mins are not negative.
+// For Q4_K and Q5_K: scales and mins are not negative.
 template <class Block>
 void put_scales_and_mins(const float* scales, const float* mins, Block& block) {
   block.scale = half_of(*std::max_element(scales, scales + 8) / 63);

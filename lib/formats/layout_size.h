@@ -35,7 +35,7 @@ inline Layout panel_layout(DType dtype) {
   return panel16_stream_takes(dtype) ? Layout::Panel16Stream : Layout::Panel16;
 }
 
-// Of a float format: the columns that stand together in a panel (panel16_floats.def).
+// The columns that stand together in a panel of a float format (panel16_floats.def).
 // Nothing for other formats.
 std::optional<int> panel16_float_columns(DType dtype);
 

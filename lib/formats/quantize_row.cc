@@ -80,7 +80,7 @@ struct Group {
   float scale = 0, min = 0;
 };
 
-// Of weights and the levels that they are near to.
+// Sums over weights and the levels that they are near to.
 struct Sums {
   float x = 0, xx = 0, l = 0, ll = 0, xl = 0;
 };

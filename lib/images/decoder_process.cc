@@ -37,7 +37,7 @@ struct Order {
   ImageLimits limits;
 };
 struct Answer {
-  int64_t width = 0, height = 0;  // 0: a message comes, in the place of pixels
+  int64_t width = 0, height = 0;  // 0: a message comes instead of pixels
   uint32_t message_bytes = 0;
   uint32_t reserved = 0;
 };

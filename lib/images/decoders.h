@@ -18,7 +18,7 @@ Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& 
 Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits);
 Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits);
 
-// Of a block of EXIF, from its byte order on; 1 where it does not say or is damaged.
+// The orientation in a block of EXIF, from its byte order on; 1 where it has none or is damaged.
 int exif_orientation(std::span<const std::byte> exif);
 Image oriented(Image image, int orientation);
 

@@ -95,7 +95,7 @@ struct GgufTensor {
   std::span<const std::byte> bytes;
 };
 
-// Of ggml's types; GgufTensor::i64.
+// The number of 64-bit integers among ggml's types; see GgufTensor::i64.
 inline constexpr uint32_t kGgufI64 = 27;
 
 struct GgufOptions {

@@ -269,7 +269,7 @@ class Merger {
     if (type.empty()) return of_gguf.family;
     ++compared_;
     const Family* of_config = family_of(config_);
-    // Of a model that sees, a file may say either type.
+    // For a model that sees, a file may have either type.
     const Family* outer =
         families::find_model_type(config_.string("outer_model_type").value_or(""));
     const std::string_view arch = of_gguf.family->gguf_arch;

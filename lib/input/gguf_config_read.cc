@@ -128,7 +128,7 @@ std::optional<ConfigScalar> amounts_of(GgufKeys& keys, const std::string& full_k
 std::optional<ConfigScalar> read_amounts(GgufKeys& keys, std::string_view key) {
   return amounts_of(keys, keys.full(key));
 }
-// Of a key that has no architecture in front.
+// The same for a key that has no architecture in front.
 std::optional<ConfigScalar> read_bare_amounts(GgufKeys& keys, std::string_view key) {
   return amounts_of(keys, std::string(key));
 }
@@ -185,7 +185,7 @@ std::optional<ConfigScalar> read_magnitude(GgufKeys& keys, std::string_view key)
   return as_scalar(number ? std::optional(std::fabs(*number)) : std::nullopt);
 }
 
-// Of a file that has the width of gate and up together.
+// For a file that has the width of gate and up together.
 std::optional<ConfigScalar> read_half_count(GgufKeys& keys, std::string_view key) {
   const auto number = keys.integer(key);
   if (!number || *number % 2 == 0)
@@ -289,7 +289,7 @@ std::optional<ConfigScalar> read_mlp_bias(GgufKeys& keys, std::string_view) {
   return keys.any_layer("ffn_up.bias") != nullptr;
 }
 
-// Of what reads images.
+// For towers, which read images.
 std::optional<ConfigScalar> read_projector_bias(GgufKeys& keys, std::string_view) {
   if (keys.gguf.tensors().empty()) return std::nullopt;
   return keys.gguf.find("mm.1.bias") != nullptr;
@@ -477,7 +477,7 @@ std::optional<ConfigScalar> read_global_counts(GgufKeys& keys, std::string_view 
   return read_kind_count(keys, key, false);
 }
 
-// Of a number for each layer, the first.
+// The first number of a list that has one for each layer.
 std::optional<ConfigScalar> read_first_count(GgufKeys& keys, std::string_view key) {
   const GgufValue* value = keys.gguf.value(keys.full(key));
   const auto counts = value ? value->ints() : std::nullopt;
@@ -532,7 +532,7 @@ std::optional<ConfigScalar> read_short_conv_layers(GgufKeys& keys, std::string_v
   return kinds_by_heads(keys, key, "conv");
 }
 
-// Of layers that are one part: those with key heads have attention, those with a width are
+// For layers that are one part each: those with key heads have attention, those with a width are
 // feed-forward parts, the others state spaces.
 std::optional<ConfigScalar> read_part_kinds(GgufKeys& keys, std::string_view key) {
   const auto heads = numbers_by_layer(keys, key);
@@ -548,7 +548,7 @@ std::optional<ConfigScalar> read_part_kinds(GgufKeys& keys, std::string_view key
   return kinds;
 }
 
-// Of a number for each layer, 0 for those without such a part, the largest.
+// The largest number of a list that has one for each layer, 0 for layers without such a part.
 std::optional<ConfigScalar> read_largest_count(GgufKeys& keys, std::string_view key) {
   const GgufValue* value = keys.gguf.value(keys.full(key));
   const auto counts = value ? value->ints() : std::nullopt;
@@ -685,7 +685,7 @@ std::optional<ConfigScalar> read_scale(GgufKeys& keys, std::string_view key) {
   return *scale;
 }
 
-// Sections of rotated pairs: their files have halves in the place of pairs.
+// Sections of rotated pairs: files with sections have halves instead of pairs.
 std::optional<ConfigScalar> read_no_sections(GgufKeys& keys, std::string_view key) {
   const GgufValue* value = keys.gguf.value(keys.full(key));
   const auto sections = value ? value->ints() : std::nullopt;

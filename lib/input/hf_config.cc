@@ -348,8 +348,8 @@ void fold_rope_ratio(HfConfig& config) {
   config.erase("rope_ratio");
 }
 
-// Of two kinds of layers: what is said of layers with full attention holds for the model, and those
-// with a window have a base of their own.
+// Joins the settings of two kinds of layers: those of layers with full attention hold for the
+// model, and layers with a window have a base of their own.
 void join_layer_types(HfConfig& config) {
   for (const std::string& key : keys_below(config, "rope_parameters.full_attention.")) {
     rename(config, key, "rope_parameters." + key.substr(key.rfind('.') + 1));
@@ -395,7 +395,7 @@ void normalise_rope(HfConfig& config) {
   fold_rope_ratio(config);
   fold_rope_alpha(config);
   const auto type = config.string("rope_scaling.rope_type");
-  // Of text alone, all position components of mrope are equal.
+  // With text alone, all position components of mrope are equal.
   if (no_scaling || type == "default" || type == "none" || type == "mrope") {
     for (const std::string& key : keys_below(config, "rope_scaling.")) config.erase(key);
     config.set("rope_scaling.rope_type", std::string("default"));

@@ -113,7 +113,7 @@ class HfConfig {
 
 // "4096", "null", "'yarn'", "[1, 2]": for messages and golden files.
 std::string describe(const ConfigScalar& value);
-// Of a list that has not the same number everywhere: "4 in layer 0 and 8 in layer 3".
+// For a list with different numbers: "4 in layer 0 and 8 in layer 3".
 std::string describe_layers(const ConfigScalar& value);
 
 }  // namespace ktx::input

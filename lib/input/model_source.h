@@ -46,8 +46,8 @@ struct GenerationDefaults {
   std::optional<double> top_p;
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
-  // Of generation_config.json, else config.json; inside the vocabulary. They end
-  // an answer beside the tokenizer's own end tokens.
+  // From generation_config.json, else config.json; inside the vocabulary. They end
+  // an answer in addition to the tokenizer's own end tokens.
   std::vector<int64_t> eos_token_ids;
 };
 

@@ -123,7 +123,7 @@ struct AttentionInfo {
   bool keys_as_values = false;  // values are made of the key projection
   PositionScaleAttrs grown;     // of queries; growth 0: not
   bool grown_by_count = false;  // by the tokens up to it (count_scale), else by the position
-  // Of each head q_proj has a gate behind the query; the output times its sigmoid goes to o_proj.
+  // q_proj has a gate behind each head's query; the output times its sigmoid goes to o_proj.
   bool gated = false;
   // What a gate with a linear of its own, for each element or each head, goes through.
   int32_t gate = 0;         // enum HeadGate
@@ -225,7 +225,7 @@ struct CompressedAttentionInfo {
   int32_t index_heads = 0;
   int32_t index_dim = 0;
 };
-// Of a compressor or an indexer that has one: as in CompressAttrs.
+// For a compressor, or an indexer that has one; fields as in CompressAttrs.
 struct CompressorInfo {
   int32_t dim = 0;
   int32_t every = 0;
@@ -302,7 +302,7 @@ struct ExpertsInfo {
   int64_t width = 0;  // of one expert
   GluAttrs glu;
 };
-// Of a decoder layer that has such a factor; others have no attributes.
+// For a decoder layer with such a factor; other layers have no attributes.
 struct LayerInfo {
   float output_scale = 1;  // of the residual stream behind the layer
 };
@@ -384,8 +384,8 @@ struct ModelFacts {
   std::string pooling;
   int32_t scores = 0;    // of a text, instead of logits; 0: none
   bool encoder = false;  // a text is one pass, and has no logits
-  // Of a draft head: of how many tokens the logits are (0: all), and whether its layer adds to what
-  // the norm of the stream gives, not to the stream.
+  // For a draft head: the number of tokens that have logits (0: all), and whether its layer adds to
+  // the normed stream, not to the stream itself.
   int32_t draft_vocab = 0;
   bool normed_stream = false;
   int64_t logits() const { return draft_vocab > 0 ? draft_vocab : vocab; }

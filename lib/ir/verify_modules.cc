@@ -587,7 +587,7 @@ class Verifier {
     }
   }
 
-  // Of a token's experts at least one is not.
+  // At least one of a token's experts is not deferred.
   void check_deferred() {
     const int32_t deferred = module_->decision.deferred;
     if (deferred == 0) return;

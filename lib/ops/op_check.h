@@ -114,7 +114,7 @@ class OpCheck {
     return require(low <= value && value <= high, "{} is {}, expected {} to {}", what, value, low,
                    high);
   }
-  // Of this type and width, one row per token (or of the kind that `rows` says).
+  // The operand has this type and width, and one row per token (or rows of the kind `rows`).
   void shape(std::string_view what, const OpOperand& operand, ValueType type, int64_t width,
              RowKind rows = RowKind::Token) {
     require(operand.type == type, "{} has elements of type {}, expected {}", what,
@@ -140,7 +140,7 @@ class OpCheck {
   void vector(const char* what, const OpWeight& weight, int64_t elems) {
     const int64_t have = weight.rows * weight.cols * weight.matrices;
     require(have == elems, "{} has {} elements, expected {}", what, have, elems);
-    // Of a part of a vector that is made of several runs, rows are pieces of it.
+    // A part of a vector may be made of several runs; its rows are then pieces of it.
     require(weight.matrices == 1 && (weight.rows == 1 || weight.dtype == DType::F32),
             "{} is {}, expected {}", what, shape_text(weight.cols, weight.rows, weight.matrices),
             shape_text(elems, 1));

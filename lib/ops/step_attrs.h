@@ -44,7 +44,7 @@ struct LayerNormAttrs {
   }
 };
 
-// Of learned positions, and of what all tokens of a text share (token type 0).
+// For learned positions, and for the row that all tokens of a text share (token type 0).
 struct EmbedRowAttrs {
   int32_t row = -1;  // of all tokens; -1: that of the token's position
   template <class F>
@@ -93,7 +93,7 @@ struct MatmulHeadsAttrs {
   }
 };
 
-// Of each head of x (head_dim apart) the elements [rotary_begin, rotary_begin +
+// In each head of x (head_dim apart) the elements [rotary_begin, rotary_begin +
 // rotary_dim) are rotated and written to the same number of elements from
 // y_begin of each head of y (y_head_dim apart); nothing else of y is written.
 // In place: y is x, y_head_dim = head_dim, y_begin = rotary_begin.
@@ -181,8 +181,8 @@ constexpr int64_t first_position(const AttentionAttrs& a, int64_t position) {
 // and takes the top_k best, the lower one of two equals; all p + 1 of them where they are no more.
 // Without weights they are 1.
 //
-// every > 1: it chooses among the entries of a compressed slot (CompressAttrs) in the place of
-// positions, of which it sees (p + 1) / every. open = 1: behind the chosen ones stands the number
+// every > 1: it chooses among the entries of a compressed slot (CompressAttrs) instead of
+// positions, and sees (p + 1) / every entries. open = 1: the chosen ones are followed by the number
 // of the entry that the token's own position is in, where that entry is not whole yet.
 struct ChoosePositionsAttrs {
   int32_t slot = 0;
@@ -201,7 +201,7 @@ struct ChoosePositionsAttrs {
   }
 };
 
-// Of the positions that a token at `position` chooses, the number of the last one.
+// The index of the last one among the positions that a token at `position` chooses.
 constexpr int64_t last_chosen(int64_t top_k, int64_t position) {
   return position < top_k ? position : top_k - 1;
 }
@@ -228,13 +228,13 @@ struct ChooseBlocksAttrs {
   }
 };
 
-// Of the positions of the blocks that a token at `position` chooses, the number of the last one,
+// The index of the last one among the positions of the blocks that a token at `position` chooses,
 // which is its own. (It ends the last block, and all blocks before that are whole.)
 constexpr int64_t last_of_blocks(int64_t top_k, int64_t block, int64_t position) {
   return last_chosen(top_k, position / block) * block + position % block;
 }
 
-// The same of the entries that a choose_positions step with open = 1 has chosen, which are blocks
+// The same for the entries that a choose_positions step with open = 1 has chosen, which are blocks
 // of `every` positions: at most `most`, and the positions behind the last whole entry.
 constexpr int64_t last_of_entries(int64_t most, int64_t every, int64_t position) {
   const int64_t whole = (position + 1) / every;
@@ -474,11 +474,11 @@ struct GroupExpertsAttrs {
 };
 
 // Gated linear units: y = act(min(gate, limit)) * clamp(up, -limit, limit); limit = 0: not clamped.
-// Of Situ both limits are soft: bent(x, limit) = limit * tanh(x / limit), or x where limit = 0.
+// With Situ both limits are soft: bent(x, limit) = limit * tanh(x / limit), or x where limit = 0.
 enum class Activation : int32_t {
   Silu = 0,      // g * sigmoid(g)                       SwiGLU
   GeluTanh = 1,  // g * sigmoid(2 sqrt(2 / pi) (g + 0.044715 g^3)), gelu by tanh        GeGLU
-  GptOss = 2,    // g * sigmoid(1.702 g), and up + 1 in the place of up
+  GptOss = 2,    // g * sigmoid(1.702 g), and up + 1 instead of up
   Sigmoid = 3,   // sigmoid(g)                           gates of attention
   Product = 4,   // g                                    gates of short convolutions
   Relu = 5,      // max(g, 0)                            with g = up, units of ReluSquared
@@ -498,7 +498,7 @@ struct GluAttrs {
   }
 };
 
-// Of units without a gate, of heads that score texts, and of queries, keys and values.
+// For units without a gate, for heads that score texts, and for queries, keys and values.
 enum class UnitFunction : int32_t {
   Silu = 0,         // x * sigmoid(x)
   GeluTanh = 1,     // gelu by tanh, as in Activation
@@ -617,14 +617,14 @@ struct CausalConvAttrs {
   }
 };
 
-// Rows of a table that hashes of the last tokens' ids choose (Qwen4-Exp). Of n tokens, for n from 2
-// to `size`, there are `heads` rows, each of which follows from one hash:
+// Rows of a table, chosen by hashes of the last tokens' ids (Qwen4-Exp). For each n from 2 to
+// `size` there are `heads` rows, all chosen by one hash of the last n ids:
 //
 //   mixed[n] = xor of multipliers[i] * id[i] over i < n        id[i]: i tokens before this one
 //   row[n, h] = offsets[n, h] + mixed[n] % sizes[n, h]
 //
-// A token behind one with id `end` knows none from that one on: their ids are `end`, too, as are
-// those before the first token. State number `state` keeps the last size - 1 ids.
+// A token behind one with id `end` does not see the tokens before that one: their ids count as
+// `end`, as do those before the first token. State number `state` keeps the last size - 1 ids.
 //
 // Weights of the step: the table, and these numbers (kernels/embed/ngram_rows.h).
 struct EmbedNgramsAttrs {
@@ -744,7 +744,7 @@ struct PoolRowsAttrs {
   }
 };
 
-// Patches of an image in the place of tokens: of each head the first half of the pairs turns by the
+// Patches of an image instead of tokens: in each head the first half of the pairs turns by the
 // patch's line, the other half by its column. Pairs are as in RopeAttrs, the whole head is rotated.
 struct RopeGridAttrs {
   int32_t heads = 1;

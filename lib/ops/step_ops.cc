@@ -16,7 +16,7 @@ constexpr StepOpInfo kStepOps[] = {
 #undef KTX_STEP_OP
 };
 
-// Of the attributes that the first format had.
+// The bytes of the attributes that the first format had.
 template <class Attrs>
 constexpr uint32_t first_bytes() {
   if constexpr (requires { Attrs::kFirstBytes; }) return Attrs::kFirstBytes;

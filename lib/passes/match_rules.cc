@@ -38,7 +38,7 @@ bool leaves_open(const rules::Rule& rule) {
   return !replace.place && !replace.op_info && replace.experts.empty() && !replace.deferred;
 }
 
-// Of the last file that has some: what holds for modules without a rule.
+// What holds for modules without a rule: each default from the last file that has it.
 void apply_defaults(const CompileState& state, ir::Decision& decision) {
   const auto& files = state.rules.files;
   for (auto file = files.rbegin(); file != files.rend(); ++file) {

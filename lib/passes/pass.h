@@ -71,7 +71,7 @@ struct CompileState {
   program::Preferences prefer;  // among launches of GPUs
   std::vector<Tap> taps;        // what its drafter reads, in this order
   bool takes_images = false;    // a tower stands beside it, whose rows take the place of tokens
-  // Of streamed experts; none: the largest that fit.
+  // The slots of streamed experts; none: the largest that fit.
   std::optional<plan::StreamSlots> stream_slots;
   std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice
   std::vector<TeamTrial> team_trials;      // what GPUs would divide; empty: there was no choice

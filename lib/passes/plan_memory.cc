@@ -224,9 +224,9 @@ class Groups {
     }
   }
 
-  // Of groups that buffers keep apart: what the steps read of others lives until the last of them,
-  // and what they write for others has memory from the first one on; of two launches also what
-  // they write for each other, all the time. False: there are none.
+  // For groups that buffers keep apart: what their steps read from others lives until the last step
+  // of the group, and what they write for others has memory from its first step on; with two
+  // launches, what they write for each other has it throughout. False: nothing changed.
   bool extend(const program::Program& program, std::vector<Lifetime>& lives) const {
     const std::map<std::vector<int32_t>, FusedOp> found = find(program);
     bool some = false;

@@ -17,10 +17,10 @@
 //
 // Logits are divided by vocabulary and come together on the first GPU.
 //
-// Steps are put out GPU by GPU between two sums, so that each stretch is one part of the plan
-// (lib/program/parts.h), and the sums of all GPUs together: a GPU that waits in a sum for another
-// one waits for nothing that is still to be queued. (Queueing may wait for an idle GPU, where the
-// driver loads a kernel at its first launch.)
+// Between two sums, steps are put out GPU by GPU, so that each stretch is one part of the plan
+// (lib/program/parts.h). The sums of all GPUs are put out together: when a GPU waits in a sum for
+// another one, all that it waits for is queued already. (Queueing may wait for an idle GPU,
+// where the driver loads a kernel at its first launch.)
 //
 // Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
 #include <fmt/format.h>
@@ -65,7 +65,7 @@ constexpr OpWeights kWeights[] = {
     {StepOp::Attention, Of::Heads},      {StepOp::RmsNorm, Of::NormedHeads},
     {StepOp::LayerNorm, Of::NormedHeads}};
 
-// Of the first module that several GPUs compute; empty: none.
+// The team of the first module that several GPUs compute; empty: none.
 std::vector<std::string> team_of(const ir::ModuleGraph& modules) {
   for (const Module& module : modules.modules) {
     if (!module.decision.team.empty()) return module.decision.team;
@@ -418,8 +418,8 @@ class Splitter {
     return places_[step.inputs[0].value].division;
   }
 
-  // Of what a step writes: that of as many elements that it reads (norms, convolutions); all else
-  // is heads, or elements of as many.
+  // The division of what a step writes: the input's where that has as many elements (norms,
+  // convolutions); all else is heads, or elements, the same number on each GPU.
   Division division_of(const Step& step, const View& output) const {
     const int64_t width = program_.values[output.value].width;
     if (step.op == StepOp::DeltaRule) return heads_of(step, width);

@@ -30,7 +30,7 @@ struct StreamTrial {
   ConversationTime time;
   bool chosen = false;
 
-  // Of two that take as long, and where nothing is known, the later one.
+  // The later one of two that take as long is better; so is it where nothing is known.
   bool is_better_than(const StreamTrial& other) const {
     return time.token == 0 || time.seconds() <= other.time.seconds();
   }

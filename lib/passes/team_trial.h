@@ -16,7 +16,7 @@ inline constexpr size_t kDividedKinds = 5;
 using DividedKinds = std::bitset<kDividedKinds>;
 inline const DividedKinds kAllDivided = DividedKinds().set();
 
-// Of a unit (lower/divided_units.h), or a stack of experts.
+// The kind of a unit (lower/divided_units.h), or of a stack of experts.
 DividedKind kind_of_unit(const ir::Module& unit);
 // "attention, experts"; "nothing".
 std::string names_of(const DividedKinds& kinds);

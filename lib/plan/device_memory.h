@@ -43,7 +43,7 @@ struct FileRange {
 std::vector<FileRange> weight_ranges(const PlanView& plan, std::string_view device = "");
 uint64_t weight_bytes(const PlanView& plan, std::string_view device = "");
 
-// Of all devices.
+// The memory of all devices.
 Result<MemoryEstimate> estimate_memory(const PlanView& plan, const RunShape& shape);
 
 struct DeviceMemory {

@@ -107,7 +107,7 @@ void add_fields(Texts& texts, const std::string& prefix, const std::string& json
   }
 }
 
-// Of files: each by what it is and its place among those of its kind.
+// Adds the input files, each by what it is and its place among those of its kind.
 void add_inputs(Texts& texts, const PlanProvenance& provenance) {
   std::map<std::string, int> count;
   for (const PlanProvenance::Input& input : provenance.inputs) {

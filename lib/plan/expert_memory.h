@@ -36,7 +36,7 @@ std::vector<ExpertLayer> cpu_expert_layers(const program::Program& program);
 
 // Bytes of one expert in a blob.
 uint64_t expert_bytes(const program::Program& program, program::BlobId blob);
-// Of a slice in a slot.
+// The room that a slice takes in a slot.
 constexpr uint64_t slice_room(uint64_t bytes) {
   return (bytes + kDirectBlock - 1) / kDirectBlock * kDirectBlock + kDirectBlock;
 }

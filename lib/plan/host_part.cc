@@ -49,7 +49,7 @@ uint64_t head_bytes(const PlanView& plan) {
   return end;
 }
 
-// What of the whole plan a host's part has: the head, and its weights.
+// What a host's part has of the whole plan: the head, and the host's weights.
 std::vector<PartRange> ranges_of(const PlanView& plan, size_t host) {
   std::vector<PartRange> ranges = {{0, 0, head_bytes(plan)}};
   for (const SegmentRecord& segment : plan.segments) {

@@ -68,7 +68,7 @@ struct KvBlocks : program::ByBlockKind<uint64_t> {
 
 // Bytes of one token in the slots of each kind.
 struct KvTokenBytes : program::ByBlockKind<uint64_t> {
-  // Of all blocks; nothing when that is 2^64 or more.
+  // The bytes of all blocks; nothing when that is 2^64 or more.
   std::optional<uint64_t> times(const KvBlocks& blocks) const;
 };
 KvTokenBytes kv_token_bytes(std::span<const program::KvSlot> slots, KvType type);
@@ -111,7 +111,7 @@ struct MemoryEstimate {
   uint64_t working_bytes() const { return arena_bytes + kv_bytes + state_bytes; }
 };
 
-// Of a model, or of the slots of one device of several; `widths` are those of all.
+// For a model, or for the slots of one of several devices; `widths` are those of all.
 Result<MemoryEstimate> estimate_memory(uint64_t weight_bytes,
                                        std::span<const program::Buffer> buffers,
                                        std::span<const program::KvSlot> kv_slots,

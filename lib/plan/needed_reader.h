@@ -9,7 +9,7 @@
 
 namespace ktx::plan {
 
-// Of the plan alone, without those within it: they have prefixes of their own.
+// For the plan alone, without the plans within it: they have prefixes of their own.
 uint32_t needed_reader(const PlanContents& contents);
 
 }  // namespace ktx::plan

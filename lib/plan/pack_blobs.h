@@ -69,7 +69,7 @@ struct PackOptions {
   const MappedFile* moved = nullptr;
 };
 
-// Of piece `piece` of the slices, joined (kBlobPieceBytes each).
+// The hash of piece `piece` of the joined slices (kBlobPieceBytes each).
 Hash128 hash_source_piece(std::span<const std::span<const std::byte>> slices, uint64_t piece);
 
 Status pack_blobs(PlanWriter& writer, std::span<const BlobSource> sources,

@@ -83,22 +83,22 @@ struct PlanFacts {
   std::vector<int32_t> given_taps;
   // Logits are of so many tokens, those of section draft-tokens; 0: of all.
   int64_t draft_vocab = 0;
-  // A token may come with a row that stands in the place of its embedding: one of an image.
+  // A token may come with a row that replaces its embedding: one of an image.
   bool takes_images = false;
   ImageFacts image;  // of a tower, and of the plan that it stands in
   // How the hidden states of a text's tokens become one, as the model's makers did it: "mean",
   // "cls" (the first), "last"; "rank": its scores; empty: not said.
   std::string pooling;
-  int64_t scores = 0;    // of a text, which stand in the place of logits; 0: none
+  int64_t scores = 0;    // of a text, instead of logits; 0: none
   bool encoder = false;  // a text is one pass, each token sees all of it, and there are no logits
   int64_t bos_id = -1;   // -1: none
   int64_t eos_id = -1;
   // Millionths of the activations of routed experts that GPUs were expected to serve when the plan
   // was made; -1: the CPU all, or GPUs all.
   int64_t gpu_expert_ppm = -1;
-  // What of a layer's experts comes to a GPU at a time in long prompts, at most (stream_slots.h).
+  // The most of a layer's experts that comes to a GPU at a time in long prompts (stream_slots.h).
   std::string stream_slots = "layer";
-  // Of passes that stream: what the CPU computes beside the GPU (lib/program/joint_experts.h).
+  // For passes that stream: what the CPU computes beside the GPU (lib/program/joint_experts.h).
   int64_t joint_tokens = 0;
   bool lossy = false;  // true: re-quantised weights, no --export-gguf
   // Adapters in the weights, which are no longer those of the GGUF: "poet at scale 0.5".
@@ -113,13 +113,13 @@ struct PlanFacts {
   std::string precision = "fast";  // "exact" or "fast"
   bool operator==(const PlanFacts&) const = default;
 
-  // Of the last step's rows: logits, scores, or what an encoder without scores gives.
+  // The width of the last step's rows: logits, scores, or what an encoder without scores gives.
   int64_t output_width() const {
     if (is_tower()) return image.width;
     return scores > 0 ? scores : encoder ? hidden_size : draft_vocab > 0 ? draft_vocab : vocab_size;
   }
   bool reads_hidden() const { return given_width > 0; }
-  // Of the model's states alone.
+  // The width of the model's states alone.
   int64_t given_states() const { return given_width - (hidden_values.empty() ? 0 : hidden_size); }
   bool is_tower() const { return image.size > 0 && !takes_images; }
   bool gives_logits() const { return scores == 0 && !encoder; }

@@ -72,7 +72,7 @@ constexpr bool is_large(SectionId id) {
   return id == SectionId::WeightData || is_inner_plan(id) || id == SectionId::SelfTest;
 }
 
-// Of the small ones.
+// Whether every file has this small section.
 constexpr bool is_in_every_file(SectionId id) {
   return id != SectionId::DraftTokens && id != SectionId::SourceHashes && id != SectionId::Digests;
 }

@@ -27,7 +27,7 @@ program::Program program_of(const PlanView& plan);
 program::Program steps_of(const PlanView& plan);
 
 // The text form of the program (docs/ir.md), with its constants, as the compiler prints it; weights
-// that are only carried for export are on device none. Of a plan that is open.
+// that are only carried for export are on device none. The plan must be open.
 std::string program_text(const PlanView& plan);
 
 }  // namespace ktx::plan

@@ -178,8 +178,8 @@ Status PlanFile::State::check_version(const Prefix& prefix) const {
   return {};
 }
 
-// Of a header whose hash is zero: that of the same plan without a self-test, which has it empty at
-// the file's end.
+// Takes a header whose hash is zero. The identity is the hash of the same plan without a self-test,
+// which has an empty one at the file's end.
 Hash128 identity_of(std::vector<std::byte> header) {
   const size_t sections = (header.size() - sizeof(Prefix)) / sizeof(SectionEntry);
   for (size_t i = 0; i < sections; ++i) {

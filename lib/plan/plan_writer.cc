@@ -16,7 +16,7 @@
 namespace ktx::plan {
 namespace {
 
-// The first bytes of a work file, in the place of a plan's prefix. The journal
+// The first bytes of a work file, instead of a plan's prefix. The journal
 // begins at the end of the plan.
 struct WorkMark {
   char magic[8];

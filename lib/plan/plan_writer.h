@@ -40,7 +40,7 @@
 namespace ktx::plan {
 
 struct WriterOptions {
-  // What tells these source files from others with the same headers: see
+  // What distinguishes these source files from others with the same headers: see
   // source_key(). Decides only whether a left-over work file may be used.
   Hash128 source_key;
   bool resume = true;
@@ -74,8 +74,8 @@ class PlanWriter {
   // The hash that an earlier, killed run noted for a chunk; nothing if none did.
   std::optional<Hash128> journaled_hash(size_t chunk) const;
 
-  // Of a move: up to which offset in the file the weights are there, by the mark; 0 at first. Those
-  // behind it begin with bytes of the hash `next`.
+  // For a move: the offset in the file up to which the weights are there, by the mark; 0 at first.
+  // The weights behind it begin with bytes of the hash `next`.
   struct Moved {
     uint64_t end = 0;
     Hash128 next;
@@ -96,7 +96,7 @@ class PlanWriter {
   Status read(uint64_t offset, std::span<std::byte> bytes);
   // Notes that a chunk is written, with the hashes of its bytes.
   Status finish_chunk(size_t chunk, const Hash128& hash, const DigestRecord& digest);
-  // Of a blob, and of what it was made of.
+  // The hashes of a blob and of what it was made of.
   void set_hashes(size_t blob, const Hash128& hash, const Hash128& source);
 
   // Writes the rest and puts the file in place. Every chunk must be finished and

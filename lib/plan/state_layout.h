@@ -30,7 +30,7 @@ class StateLayout {
   std::vector<int64_t> sizes_;  // by state, whole cache lines
 };
 
-// Of all devices, as a saved session has them, or of one.
+// The states of all devices, as a saved session has them, or of one device.
 StateLayout state_layout(const PlanView& plan);
 StateLayout state_layout(const PlanView& plan, std::string_view device);
 
@@ -39,7 +39,7 @@ struct StatePart {
   uint64_t here = 0, among_all = 0, bytes = 0;
 };
 std::vector<StatePart> state_parts(const PlanView& plan, std::string_view device);
-// Of all devices of a host (plan_hosts.h), in the order of `among_all`; `here` is of each device.
+// For all devices of a host (plan_hosts.h), in the order of `among_all`; `here` is per device.
 std::vector<StatePart> state_parts_of_host(const PlanView& plan, size_t host);
 
 }  // namespace ktx::plan

@@ -25,7 +25,7 @@ struct TensorPart {
 int64_t row_step(const GgufTensorRecord& tensor, int64_t blob_cols);
 
 // All parts that the plan has as the source had them, in order of tensor and place; what two
-// devices hold is there once. Of rounded weights there are none.
+// devices hold is listed once. Rounded weights have no parts.
 std::vector<TensorPart> tensor_parts(const PlanView& plan);
 
 // Those of one tensor, of all in order.

@@ -216,7 +216,7 @@ Status verify_slices(const PlanView& plan) {
                           in_table(static_cast<uint64_t>(slice.first_row), last, tensor_rows),
                       "weight '{}': {} rows from {} of a tensor of {}", name, slice.row_count,
                       slice.first_row, tensor_rows));
-      // Of columns the rows as if those of each part followed each other.
+      // For columns, rows are counted as if those of each part followed each other.
       const auto first = static_cast<uint64_t>(step == 1 ? slice.first_row
                                                          : slice.first_row % step * tensor.rows +
                                                                slice.first_row / step);

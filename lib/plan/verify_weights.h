@@ -9,7 +9,7 @@
 
 namespace ktx::plan {
 
-// After verify_records(). Of a host's part (host_part.h) those that it has. threads 0: all cores.
+// After verify_records(). For a host's part (host_part.h), its own weights. threads 0: all cores.
 // Names the first weight that differs. Once `stop` is true it ends without having found anything.
 Status verify_weights(const PlanView& plan, int threads, const std::atomic<bool>* stop = nullptr);
 

@@ -32,7 +32,7 @@ Status make_private_folder(const std::string& path) {
   }
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-    return Error{fmt::format("{}: there is a file in the place of the folder of compiled plans; {}",
+    return Error{fmt::format("{}: a file stands where the folder of compiled plans belongs; {}",
                              path, kOtherCache)};
   }
   if (info.st_uid != geteuid()) {

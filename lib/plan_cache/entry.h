@@ -13,8 +13,8 @@ bool is_entry_name(const std::string& name);
 std::string entry_name(const std::string& content, const std::string& compiler,
                        const std::string& recipe);
 
-// What stands in the folder; nothing where no file in it is the cache's. Of one whose entry.json is
-// missing or damaged: a name by its files, and nothing that could be asked for.
+// What stands in the folder; nothing where no file in it is the cache's. Where entry.json is
+// missing or damaged, the name comes from the files, and no request can match it.
 std::optional<CachedPlan> read_entry(const std::string& folder, const std::string& id);
 Status write_entry(const std::string& folder, const CachedPlan& plan);
 

@@ -1,16 +1,16 @@
-// What tells a model's files from others, without reading them as a whole.
+// What distinguishes a model's files from others, without reading them as a whole.
 //
 //   const auto files = KTX_TRY(files_of_model("m-00001-of-00002.gguf"));   // both shards
 //   quick_key(files)     // no weight is read
 //   content_key(files)   // samples are
 //
-// Two keys, because neither is enough alone. The quick one is of what the system says of each file
+// Two keys, because neither is enough alone. The quick key is made of each file's stat data
 // (device, inode, size, both times) and of its first page: it finds an untouched file
-// again, but none that was moved or copied. The content key knows no path, device or
-// inode: it is of size, time of the last write, the first MiB (of most models the whole header) and
-// 64 samples of each file. The time alone would not do: images and archives give all files one; nor
-// samples alone: two fine-tunes may differ in a few tensors. So `mv`, `cp -p` and `rsync -a` keep a
-// plan, and `cp` or `touch` make another one.
+// again, but none that was moved or copied. The content key has no path, device or inode: it
+// is made of size, time of the last write, the first MiB (in most models the whole header) and 64
+// samples of each file. The time alone is not enough: images and archives give all files the same
+// one; nor are samples alone: two fine-tunes may differ in a few tensors. So `mv`, `cp -p` and
+// `rsync -a` keep a plan, and `cp` or `touch` make another one.
 #pragma once
 
 #include <span>

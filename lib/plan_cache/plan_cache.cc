@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostSeen = 16;  // places that a model was in
 
-// Who lists plans holds their locks for a moment: that is not worth a message.
+// A process that lists plans holds their locks for a moment: that is not worth a message.
 constexpr int kQuietTries = 10;
 constexpr std::chrono::milliseconds kBetweenTries{20};
 

@@ -83,7 +83,7 @@ using MakePlan = std::function<Status(const std::string& path, int lock)>;
 
 class PlanCache {
  public:
-  // Of cache_folder(), made where it is missing.
+  // The cache in cache_folder(), which is made where it is missing.
   static Result<PlanCache> open();
   explicit PlanCache(std::string folder) : folder_(std::move(folder)) {}
 

@@ -31,13 +31,13 @@ std::string whole_name(const std::string& path) {
   return "";
 }
 
-// Of shards the first.
+// The first one of several shards.
 std::string first_file(const std::string& path) {
   const auto shard = parse_shard_name(path);
   return shard ? shard_path(*shard, 1) : path;
 }
 
-// Whoever fetches or moves a file holds its lock.
+// A process that fetches or moves a file holds its lock.
 bool is_locked(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return false;

@@ -27,8 +27,8 @@ struct Uses {
   std::vector<std::vector<int32_t>> readers, writers;
 };
 
-// Of the steps [first, first + count), which one device does in a row. Two groups are disjoint, or
-// one is around the other and of the third turn (fused_ops.def).
+// The groups of the steps [first, first + count), which one device does in a row. Two groups are
+// disjoint, or one is around the other and of the third turn (fused_ops.def).
 // Values of one row per wanted token (RowKind::Output) are all written.
 std::vector<FusedGroup> find_fused(const Program& program, const Uses& uses, int32_t first,
                                    int32_t count);

@@ -8,7 +8,7 @@ namespace ktx::program {
 
 kernels::GpuForm gpu_form(const Program& program, const Step& step);
 kernels::GpuForm gpu_form(const Program& program, const FusedGroup& group);
-// Of a step of a streamed part (streams.h): the weights of its products as tiles.
+// For a step of a streamed part (streams.h): the weights of its products as tiles.
 kernels::GpuForm streamed_form(const Program& program, const Step& step);
 
 }  // namespace ktx::program

@@ -45,7 +45,7 @@ struct Launch {
   std::optional<FusedOp> op;   // none: a single step
   std::vector<int32_t> steps;  // rising
   std::string kernel;          // a row of kernels/gpu/gpu_kernels.def
-  // Of a single step: rows of its values. Of a fused op: tokens of the pass.
+  // For a single step: rows of its values. For a fused op: tokens of the pass.
   int64_t least_tokens = 1, most_tokens = kernels::kAnyRows;
   int least_sm = 0, most_sm = kernels::kNewestSm;  // compute capability times ten
   uint32_t needs = kernels::kNeedsNothing;

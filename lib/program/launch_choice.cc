@@ -52,7 +52,7 @@ bool alike(Launch a, const Launch& b) {
   return a == b;
 }
 
-// Of all machines; a launch that follows machines choose side by side is one.
+// The launches for all machines; one that consecutive machines choose is a single launch.
 std::vector<Launch> launches_of(const GpuForm& form, const std::vector<int32_t>& steps,
                                 std::span<const GpuMachine> machines,
                                 const Preferences& preferences) {

@@ -6,12 +6,12 @@
 //   part 3  cpu      routed experts            waits for part 1, not for part 2
 //   part 4  cuda:0   their sum from the CPU, the next layer ...
 //
-// Of two experts groups of the CPU that follow each other the first may need no more than an
-// earlier part gave (deferred experts). So a part of the CPU ends where a step waits for later
-// values of a GPU than the steps before it:
+// Where two experts groups of the CPU follow each other, the first may need no more than an earlier
+// part gave (deferred experts). So a part of the CPU ends where a step waits for later values of a
+// GPU than the steps before it:
 //
 //   part 3  cuda:0   attention, router of layer 8
-//   part 4  cpu      deferred experts of layer 7   waits for nothing new: runs beside part 3
+//   part 4  cpu      deferred experts of layer 7   needs nothing new: runs beside part 3
 //   part 5  cpu      experts of layer 8            waits for part 3
 //
 // A GPU's part is queued and can be captured as a graph. It ends after values for the CPU, so that

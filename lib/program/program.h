@@ -84,7 +84,7 @@ struct Step {
   std::vector<BlobId> weights;
   StepAttrs attrs;
   Kernels kernels;  // set by choose_kernels; empty: nothing to do
-  // Of routed experts: the share of the layer's activations that these are expected to get.
+  // For routed experts: the share of the layer's activations that these are expected to get.
   float use = 1;
 };
 
@@ -143,7 +143,7 @@ inline int64_t row_elements(const Value& value) {
 }
 int64_t row_bytes(const Value& value);
 
-// Of all matrices of a blob, as a layout stores it; its own.
+// The bytes of all matrices of a blob, stored in `layout` or in its own layout.
 uint64_t blob_bytes(const Blob& blob, Layout layout);
 inline uint64_t blob_bytes(const Blob& blob) {
   return blob_bytes(blob, blob.layout);

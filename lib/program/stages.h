@@ -19,9 +19,9 @@ StepFacts facts_of(const Program& program, const Step& step, Memory memory);
 // A KV slot counts as a value of its own.
 StepAccess slot_access(int32_t slot, bool write);
 
-// Of all steps, each value with memory of its own. Threads share out what stands between two GPU
-// steps or transfers, in a part of the CPU (parts.h); those keep their order, in which a GPU's work
-// is queued.
+// The stages of all steps, each value with memory of its own. Threads share out the steps
+// between two GPU steps or transfers, in a part of the CPU (parts.h); GPU steps and transfers keep
+// their order, in which a GPU's work is queued.
 std::vector<Stage> stages_of(const Program& program);
 
 }  // namespace ktx::program

@@ -150,7 +150,7 @@ void keep_those_that_go_together(const Program& program, std::vector<Stream>& st
   streams = std::move(kept);
 }
 
-// Of any launch, also one whose steps are not checked yet.
+// Takes any launch, also one whose steps are not checked yet.
 bool is_streamed(const Program& program, const Launch& launch) {
   if (launch.op || launch.steps.size() != 1) return false;
   const int32_t step = launch.steps[0];

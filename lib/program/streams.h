@@ -39,7 +39,7 @@ std::vector<Stream> find_streams(const Program& program);
 // streamed steps begin there.
 Result<int64_t> stream_tokens(const Program& program);
 
-// Of find_streams, those that have launches.
+// Those of find_streams() that have launches.
 std::vector<Stream> streams_of(const Program& program);
 
 }  // namespace ktx::program

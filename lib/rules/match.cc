@@ -197,7 +197,7 @@ class Matcher {
 
   bool blocks(int rule) const { return rule >= 0 && !rules_[static_cast<size_t>(rule)].recursive; }
 
-  // Of the rules that are tried everywhere, those for this part of the layer's experts.
+  // The rules for this part of the layer's experts among those that are tried everywhere.
   std::vector<uint32_t> always_for(size_t part, int32_t layer) const {
     std::vector<uint32_t> rules;
     for (const uint32_t i : index_.always()) {
@@ -246,7 +246,7 @@ class Matcher {
         result_.outcomes[i].verdict = Verdict::Unreachable;
         dead_[i] = false;
       }
-      // Of rules with a class alone, every module would be one.
+      // A rule that has only a class would take every module once the class is left out.
       dead_[i] = dead_[i] && rules_[i].match.class_name && rules_[i].match.name_regex;
     }
     look_without_class();

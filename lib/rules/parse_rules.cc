@@ -321,7 +321,7 @@ class RuleParser {
   DiagSink& diags_;
   RuleValues values_;
   RuleFile file_;
-  // Of the rule that is read: the key stands there without entries, which follow it
+  // In the rule that is being read, the key stands there without entries, which follow it
   // without their indentation.
   bool match_is_empty_ = false;
   bool replace_is_empty_ = false;

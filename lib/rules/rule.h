@@ -78,7 +78,7 @@ struct ExpertsOn {
   bool guests = false;
 };
 
-// What of modules on several GPUs together is divided: heads of attention and of layers with
+// What is divided of modules on several GPUs together: heads of attention and of layers with
 // states, columns of feed-forward parts and of the head, whole experts.
 enum class Split { Heads, Columns, Experts };
 inline constexpr const char* kSplitNames[] = {"heads", "columns", "experts"};
@@ -102,7 +102,7 @@ struct Replace {
   std::optional<Located> lossy;
   bool lossy_allowed = false;
   std::vector<ExpertsOn> experts;
-  // Of a token's experts on the CPU so many are added a layer later.
+  // How many of a token's experts on the CPU are added a layer later.
   std::optional<Located> deferred;
   int32_t deferred_experts = 0;
 

@@ -6,7 +6,7 @@
 //     25}
 //   cpu: {isa: avx512, cores: 16, memory_gib: 128, bandwidth_gbps: 80, numa_nodes: 1}
 //
-// Several machines that compute one model together are `hosts` in the place of `cpu`:
+// Several machines that compute one model together are `hosts` instead of `cpu`:
 //
 //   network: {gbit: 25, latency_us: 20}
 //   hosts:

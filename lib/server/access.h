@@ -18,7 +18,7 @@ namespace ktx::server {
 
 struct AccessOptions {
   std::vector<ApiKey> keys;  // none: no key required
-  // Of pages that may call (CORS); "*": all, "localhost": those of this machine.
+  // Origins of pages that may call (CORS); "*": all, "localhost": those of this machine.
   std::vector<std::string> origins;
   std::vector<std::string> hosts;  // names of this server besides its address
   bool loopback = true;            // it listens on a loopback address only

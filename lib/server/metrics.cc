@@ -48,7 +48,7 @@ ApiStatus get_health(const ServerContext& context, const HttpRequest&, const Htt
 
 namespace {
 
-// Of images.
+// The figures about images.
 vision::ViewerFigures figures_of(const ServedModel& model) {
   return model.viewer ? model.viewer->figures() : vision::ViewerFigures();
 }

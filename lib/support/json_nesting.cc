@@ -7,8 +7,8 @@ namespace ktx {
 
 namespace {
 
-// Tells what of the text is syntax, and where: what is in no string, and the quote that begins
-// one.
+// Calls `on_syntax` for each character of syntax, with its place: all that is in no string, and
+// the quote that begins one.
 template <class OnSyntax>
 void scan(std::string_view text, const OnSyntax& on_syntax) {
   bool in_string = false;

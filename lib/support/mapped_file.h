@@ -36,7 +36,7 @@ class MappedFile {
   void narrow(size_t offset, size_t size);
 
   // From now on bytes() are `size` bytes: pieces of the file at other places, zeros between them.
-  // Of a piece, what the page of its last byte has behind it comes along.
+  // What is behind a piece's last byte in the same page of the file comes along.
   struct Piece {
     uint64_t at = 0, offset = 0, size = 0;  // in the file; in bytes(). The first two: of pages
   };
@@ -51,10 +51,10 @@ class MappedFile {
   Status check() const;
 
   // Hints; they never fail (a hint may be ignored).
-  // Of the whole file: read it 2 MiB at a time and map huge pages, where the file system
+  // For the whole file: read it 2 MiB at a time and map huge pages, where the file system
   // keeps files in them. What is in memory in small pages stays so.
   void advise_huge_pages() const;
-  // Of a byte range.
+  // For a byte range.
   void advise_will_need(size_t offset, size_t size) const;
   void advise_dont_need(size_t offset, size_t size) const;
 

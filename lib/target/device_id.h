@@ -31,7 +31,7 @@ struct DeviceId {
 };
 
 std::optional<DeviceId> parse_device_id(std::string_view name);
-// Of a name that the compiler made; what parse_device_id() refuses is the CPU of that host.
+// For a name that the compiler made; what parse_device_id() refuses is the CPU of that host.
 DeviceId device_id(std::string_view name);
 std::string to_string(const DeviceId& device);
 

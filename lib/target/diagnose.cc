@@ -116,7 +116,7 @@ Finding limits() {
 
 Finding driver(const GpuFacts& facts) {
   if (!facts.problem.empty()) {
-    // Nothing is wrong where nobody wants a GPU.
+    // A missing driver is no problem where no GPU is meant to be used.
     return {"GPU driver", facts.has_kernels ? Health::Note : Health::Ok, "none", facts.problem};
   }
   const std::string text =

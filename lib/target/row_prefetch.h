@@ -1,8 +1,8 @@
-// The cache into which attention asks for rows of the KV cache before it reads them.
+// The cache into which attention prefetches rows of the KV cache before it reads them.
 //
 // Between a span's rows the processor computes for longer than its prefetchers reach, and a block's
-// neighbour is anywhere. Zen 4 gains most by asking into the second cache, Zen 5 gained by asking
-// into the first (bench/2026-11-cpu-attention.md, bench/2026-11-cpu-zen5.md).
+// neighbour is anywhere. Zen 4 gains most from prefetches into the second cache, Zen 5 gained from
+// those into the first (bench/2026-11-cpu-attention.md, bench/2026-11-cpu-zen5.md).
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace ktx {
 
 enum class RowPrefetch : uint8_t { None, FirstCache, SecondCache };
 
-// Of this machine.
+// The cache for this machine.
 RowPrefetch row_prefetch();
 
-// The same of a processor with this vendor name and family (processor.h).
+// The same for a processor with this vendor name and family (processor.h).
 RowPrefetch row_prefetch(std::string_view vendor, unsigned family);
 
 }  // namespace ktx

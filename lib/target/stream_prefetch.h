@@ -1,9 +1,9 @@
-// How far ahead of a stream of weights kernels ask for its lines.
+// How far ahead kernels prefetch the lines of a stream of weights.
 //
-// Where prefetchers keep memory busy by themselves, asking costs instructions and room for lines on
-// their way (Zen 4: 14 GB/s in the place of 22). Zen 5's do not beside the instructions that unpack
-// weights: a core that reads 36 GB/s got 21 from them, whatever the type
-// (bench/2026-11-cpu-zen5.md).
+// Where the hardware's prefetchers keep memory busy by themselves, prefetches by kernels cost
+// instructions and room for lines on their way (Zen 4: 14 GB/s instead of 22). Zen 5's prefetchers
+// do not keep it busy beside the instructions that unpack weights: a core that reads 36 GB/s got
+// 21 from them, whatever the type (bench/2026-11-cpu-zen5.md).
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ struct GpuTarget {
   double hand_over_us = 0;  // of a token, from the GPU to the CPU or back
 };
 
-// Of the rated bits of a network, what is left for values once packets have their headers.
+// The share of a network's rated bits that is left for values once packets have their headers.
 inline constexpr double kNetworkPayload = 0.94;
 
 // A machine of several that compute one model together, and its link to the network that
@@ -101,8 +101,8 @@ std::vector<GpuTarget> detect_gpus();
 // every program on the machine.
 std::optional<uint64_t> available_memory(const std::string& root = "");
 
-// Bytes of the third-level caches of our hardware threads, all together; 0 when nothing
-// tells. Inside of virtual machines the kernel and the processor may differ: the larger.
+// Bytes of the third-level caches of our hardware threads, all together, as the kernel
+// reports them, else as the C library does; 0 when neither does.
 uint64_t last_level_cache_bytes(const std::string& root = "");
 
 }  // namespace ktx::target

@@ -50,7 +50,7 @@ size_t number_end(std::string_view text, size_t at) {
   return at;
 }
 
-// Puts a 0 and blanks in the place of numbers beyond all doubles.
+// Replaces numbers beyond all doubles with a 0 and blanks.
 std::vector<EndlessNumber> take_endless(std::string_view text, std::string& without) {
   constexpr size_t kFiniteDigits = 300;
   std::vector<EndlessNumber> out;

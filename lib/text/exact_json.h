@@ -25,7 +25,7 @@ struct JsonFault {
 nlohmann::ordered_json parse_json(std::string_view text, JsonFault* fault = nullptr);
 
 bool is_wide(const nlohmann::ordered_json& value);
-// As it was written: an integer's digits, or 1e400. Of a wide number.
+// A wide number as it was written: an integer's digits, or 1e400.
 std::string wide_text(const nlohmann::ordered_json& value);
 // Also of a wide number, which loses digits or is infinite.
 double number_value(const nlohmann::ordered_json& value);

@@ -23,7 +23,7 @@ struct Grapheme {
 // unit of one column.
 Grapheme next_grapheme(std::string_view text);
 
-// The text with U+FFFD in the place of each invalid sequence.
+// The text with each invalid sequence replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
 }  // namespace ktx::text

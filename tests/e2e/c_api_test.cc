@@ -107,7 +107,7 @@ TEST_F(CApi, ASavedSessionGoesOnWithTheSameBits) {
   EXPECT_EQ(logits_of(second), before);
   feed(second, {best(before)});
   EXPECT_NE(logits_of(second), before);
-  // Of another precision, and no session at all.
+  // A session of another precision, and a file that is no session at all.
   ktx_session_free(second);
   ktx_plan_close(plan);
   plan = open({.size = 0,

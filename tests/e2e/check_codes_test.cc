@@ -140,7 +140,7 @@ TEST_F(CheckCodes, S002) {
   expect_code("S002", 1, {llama_, "--tokenizer", dir_.path("hf")});
 }
 
-// Of a GGUF the template in its metadata is looked at.
+// The check of a GGUF covers the template in its metadata.
 TEST_F(CheckCodes, S002OfAGguf) {
   const std::string bytes = read_file(llama_);
   expect_code("S002", 0, {dir_.write("m.gguf", changed(bytes, "{%- endfor %}", "{%- endfro %}"))});

@@ -159,7 +159,7 @@ bool has_step(const plan::PlanView& plan, const runtime::Part& part, auto is) {
   return std::any_of(steps.begin(), steps.end(), is);
 }
 
-// The CPU computes deferred experts while the GPU goes on: it waits for nothing before them.
+// The CPU computes deferred experts while the GPU goes on, without waiting for anything first.
 TEST(DeferredExperts, AreAPartThatWaitsForNoGpu) {
   Deferred deferred("qwen3moe", deferring(1));
   const plan::PlanFile file = plan::PlanFile::open(deferred.plan()).take();

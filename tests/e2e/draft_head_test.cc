@@ -346,7 +346,7 @@ class DraftRules : public DraftHeadMistakes {
     ASSERT_TRUE(gguf.ok());
     ASSERT_TRUE(write_draft_head(*gguf, dir_.path("head.gguf"), {.every = 2}).ok());
   }
-  // Of the model, or of its head.
+  // Whether the model, or with `drafter` its head, has steps on the GPU.
   bool has_steps_on_gpu(bool drafter) const {
     const auto plan = plan::PlanFile::open(dir_.path("m.ktxplan"), {.drafter = drafter});
     EXPECT_TRUE(plan.ok()) << plan.error().message;

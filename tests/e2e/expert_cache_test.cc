@@ -41,7 +41,7 @@ class CpuPlan {
     memory = plan::expert_memory(*plan::PlanFile::open(path()).take()->program);
   }
   std::string path() const { return dir_.path("model.ktxplan"); }
-  // Of the experts' bytes, in whole slots; never less than a layer needs.
+  // So many percent of the experts' bytes, in whole slots; never less than a layer needs.
   int64_t bytes_of(int percent) const {
     const int64_t slots = std::max(memory.least_slots, memory.experts * percent / 100);
     return slots * static_cast<int64_t>(memory.slot_bytes);

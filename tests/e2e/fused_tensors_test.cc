@@ -51,7 +51,7 @@ class FusedTensors : public ::testing::TestWithParam<FusedModel> {
     }));
   }
 
-  // Of all tokens in one step, and then of one more.
+  // The logits of all tokens: twelve in one step, then one more.
   std::vector<float> logits(const std::string& name, const std::string& rules,
                             runtime::EngineOptions options) {
     const Finished run = run_program({ktx_compile(), "-q", dir_.path(name), "-o",

@@ -28,8 +28,8 @@ using ::testing::HasSubstr;
 
 enum class Sums { Copied, Host, Peers };
 
-// Of a config of tests/models with weights in Q8_0: blocks of 32, so that rows of small models can
-// be cut, and experts that GPUs compute.
+// A model with a config of tests/models and weights in Q8_0: rows of small models can be cut into
+// its blocks of 32, and GPUs can compute the experts.
 class Together {
  public:
   explicit Together(const std::string& model, int gpus,

@@ -41,7 +41,7 @@ class LongRope : public ::testing::Test {
     return runtime::Engine::open(dir_.path("m.ktxplan"), options);
   }
 
-  // Of the best token and of token 0, as the file has them for each.
+  // Compares the logits of the best token and of token 0 at each position with those in the file.
   void compare(runtime::Engine& engine, size_t count, const std::string& file) {
     runtime::Sequence sequence = engine.new_sequence();
     const runtime::BatchItem item{&sequence, std::span(kTokens).first(count), runtime::Want::All};

@@ -32,7 +32,7 @@ double relative_error(const std::vector<float>& x, const std::vector<float>& y) 
   return std::sqrt(error / squares);
 }
 
-// Of random weights, which are no sum of an adapter's and of levels.
+// Bounds for random weights, which unlike merged ones are not a sum of levels and an adapter.
 double largest_error(DType dtype) {
   switch (dtype) {
     case DType::F32:

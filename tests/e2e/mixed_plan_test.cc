@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
     });
 
-// Of the steps [0, count).
+// The fused groups among the steps [0, count).
 std::vector<program::FusedGroup> groups_of(const program::Program& program, size_t count) {
   return program::find_fused(program, program::Uses(program), 0, static_cast<int32_t>(count));
 }
@@ -388,7 +388,7 @@ TEST(GpuPlan, StepsWithAndWithoutGraphsGiveTheSameBits) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
-// Of one text: as a graph once their shape was met often (skinny_graphs.h).
+// Passes of one text run as a graph once their shape has occurred often (skinny_graphs.h).
 TEST(GpuPlan, PassesOfAFewTokensGiveTheSameBitsWithAndWithoutGraphs) {
   for (const char* model : {"qwen3moe", "deepseek2", "qwen3_next"}) {
     Compiled compiled(model, "moe-experts-on-cpu.yaml");
@@ -631,7 +631,7 @@ TEST(GpuPlan, OnlyTheBestThatAFilterAllowsComeBack) {
     EXPECT_EQ(one.ids, std::vector<int32_t>(8, rare));
     EXPECT_EQ(one.bytes, best.bytes);
 
-    // The best log-probabilities are told of all tokens, also of those that may not come.
+    // The best log-probabilities cover all tokens, also those that the filter excludes.
     const Filtered told = filtered(compiled, *engine, sampling, std::make_unique<EvenTokens>(), 2);
     EXPECT_EQ(told.ids, best.ids);
     EXPECT_GE(told.bytes, 8 * row_bytes);
@@ -685,7 +685,7 @@ TEST(GpuPlan, RequestsOfOneBatchGetBestLogitsOrAllAsTheyNeed) {
   }
 }
 
-// Of the prompt's tokens; without an answer.
+// The log-probabilities of the prompt's tokens; no answer is generated.
 std::vector<runtime::Logprobs> prompt_logprobs(runtime::Engine& engine,
                                                const std::vector<int32_t>& prompt) {
   std::vector<runtime::Logprobs> told;
@@ -765,7 +765,7 @@ TEST(GpuPlan, TheTableOfKernelsCountsWhatAttentionReads) {
         continue;
       }
       const auto a = std::get<AttentionAttrs>(step.attrs);
-      // Of positions 97, 98 and 99 of the one text and 1 of the other.
+      // The queries are at positions 97, 98 and 99 of one text and at position 1 of the other.
       const int64_t seen = a.window > 0 ? 3 * a.window + 2 : 98 + 99 + 100 + 2;
       const int64_t read = a.window > 0 ? a.window + 2 + 2 : 100 + 2;
       windows += a.window > 0;
@@ -803,8 +803,8 @@ TEST(GpuPlan, TooSmallAGpuIsToldBeforeAnythingIsUploaded) {
   }
 }
 
-// Of the CPU's part alone: GPUs have their own memory. Each expert's matrices are cut, so that all
-// nodes have work whichever are chosen.
+// Only the CPU's part is spread: GPUs have their own memory. Each expert's matrices are cut so that
+// all nodes have work whichever experts are chosen.
 TEST(GpuPlan, WeightsOfTheCpuAreSpreadOverMadeUpNodes) {
   Compiled compiled("qwen3moe", "moe-experts-on-cpu.yaml");
   const plan::PlanFile file = plan::PlanFile::open(compiled.plan()).take();

@@ -78,7 +78,7 @@ const struct {
     {"prompt", 23, 17},  {"portrait", 20, 41}, {"wide", 70, 9},   {"pixel", 1, 1},
     {"huge", 1000, 733}, {"line", 33, 1},      {"exact", 30, 15},
 };
-// Of kImageSamples, whose files it reads.
+// Names of kImageSamples; the script reads their files.
 const char* const kSamples[] = {"rgb", "grey", "palette", "jpeg", "cmyk", "turned"};
 
 // The model with three tokens that stand for images.

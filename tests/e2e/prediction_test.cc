@@ -372,10 +372,10 @@ INSTANTIATE_TEST_SUITE_P(
                          info.param.is_head() ? "_head" : "");
     });
 
-// Of all tokens of many answers with draft tokens: how often the most likely one was drawn, one of
-// the three behind it, of the twelve behind those, or of the others, beside the sums of what the
-// plain model gives these. Chi-square with 3 degrees of freedom: above 16.3 once in a thousand
-// times.
+// Counts, over all tokens of many answers with draft tokens, how often the most likely token was
+// drawn, one of the next three, one of the next twelve, or any other, and compares the counts with
+// the sums of the plain model's probabilities. With 3 degrees of freedom, chi-square is above 16.3
+// once in a thousand times.
 class SampledPredictions : public Predictions {
  protected:
   static constexpr std::array<size_t, 4> kRanks = {1, 4, 16, SIZE_MAX};

@@ -42,7 +42,7 @@ TEST(Probe, MeasuresTheDiskOfAFile) {
   }
 }
 
-// Of little memory it reads less, and says so where it is too little to tell memory from caches.
+// With little memory it reads less, and where memory and caches cannot be distinguished it says so.
 TEST(Probe, MeasuresWithLittleMemory) {
   const TempDir dir;
   const std::string plan = dir.path("m.ktxplan");

@@ -194,7 +194,7 @@ TEST_F(Reuse, RefusesDamagedWeights) {
   EXPECT_EQ(read_file(plan), "");
 }
 
-// Nor does one of a plan in the place of its GGUF, or into a GGUF.
+// A flipped bit also stays out of plans and GGUFs that are made from the damaged plan alone.
 TEST_F(Reuse, DamagedPlansAreNoSource) {
   const std::string source = damaged(), gguf = dir.path("out.gguf");
   const Finished runs[] = {compile({source, target("h200"), "-o", plan}),

@@ -510,7 +510,7 @@ TEST_F(SelftestCommand, SaysHowToMakeOne) {
   EXPECT_EQ(run({"doctor", plain}).status, 0);
 }
 
-// Of all places: the plan is the same with and without it, and again from a plan.
+// The rest of the plan is the same without a self-test, and when one is added to a finished plan.
 TEST_F(SelftestCommand, ChangesNothingElseOfThePlan) {
   const std::string plain = dir_.path("plain.ktxplan"), again = dir_.path("again.ktxplan");
   ASSERT_EQ(

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Variables of the template are a part of the prompt, so that its size tells them.
+// Variables of the template become a part of the prompt, so that its size shows their values.
 constexpr const char* kTemplate =
     "{# <think> <tool_call> #}{% for m in messages %}{{ m.role }}: {{ m.reasoning_content | "
     "default('') }}{{ m.content }}\n{% endfor %}{{ v | default('') }}{% if enable_thinking is "
@@ -60,7 +60,7 @@ TempDir* ServeAgents::folder_ = nullptr;
 ServerProcess* ServeAgents::server_ = nullptr;
 
 const Json kUser = Json::array({{{"role", "user"}, {"content", "Hi"}}});
-// Of a default request of Codex CLI, and a custom tool within a namespace.
+// The tools of a default request of Codex CLI, and a custom tool within a namespace.
 const Json kCodexTools = Json::array(
     {{{"type", "function"}, {"name", "f"}, {"parameters", {{"type", "object"}}}, {"strict", false}},
      {{"type", "web_search"}, {"external_web_access", true}},

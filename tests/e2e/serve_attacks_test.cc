@@ -188,8 +188,8 @@ class ServeAttacks : public ::testing::TestWithParam<size_t> {
     delete server_;
     delete models_;
   }
-  // What the server computes between a request and its answer, for whomever: on a machine that has
-  // nothing else to do the time for which one waits, and the same on a busy one.
+  // The server's CPU time between a request and its answer, for all clients together: on an idle
+  // machine this is how long a client waits, and a busy machine does not change it.
   static double seconds_of(const std::function<int()>& request) {
     const double begin = cpu_seconds_of(server_->pid());
     EXPECT_EQ(request(), 200);

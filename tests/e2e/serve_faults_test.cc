@@ -24,7 +24,7 @@ using ::testing::Not;
 constexpr const char* kQuestion =
     R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "temperature": 0)";
 
-// A server in this process, whose engine throws when it is told to.
+// A server in this process; its engine throws behind a step that the test chooses.
 class ServeFaults : public ::testing::Test {
  protected:
   void SetUp() override {

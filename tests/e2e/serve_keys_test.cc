@@ -276,7 +276,7 @@ TEST_F(ServeKeys, FiguresOfAllKeysNeedAKeyThatMayReadThem) {
     EXPECT_EQ(server.get(path, "Authorization: Bearer one\r\n").status, 403) << path;
     EXPECT_EQ(server.get(path, "Authorization: Bearer two\r\n").status, 200) << path;
   }
-  // Who is alone learns of nobody else.
+  // A server with a single key has no figures of others to protect.
   const ServerProcess alone({plan(), "-t", "1", "--api-key", "one", "--web-ui", "off"});
   EXPECT_EQ(alone.get("/metrics", "Authorization: Bearer one\r\n").status, 200);
   EXPECT_EQ(alone.get("/").status, 404);

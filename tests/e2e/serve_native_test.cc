@@ -1,5 +1,5 @@
 // llama.cpp's own endpoints, as its clients use them: /completion, /infill, /embeddings, and what
-// its server tells beside OpenAI's answers. (llama_server/run.py runs its own tests.)
+// its server adds to OpenAI's answers. (llama_server/run.py runs its own tests.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -310,7 +310,7 @@ TEST_F(Native, ARequestMayNameItsSlot) {
   const json slots = server_->get("/slots").json();
   EXPECT_EQ(slots[1]["n_ctx"], 256);
   EXPECT_EQ(slots[1]["next_token"]["n_decoded"], 1);
-  // Several that name one place wait for each other, and hold up nobody.
+  // Choices that name the same slot wait for each other, and block no other request.
   const json chat = ask("/chat/completions", {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
                                               {"n", 3},
                                               {"max_tokens", 2},

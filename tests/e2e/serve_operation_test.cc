@@ -180,7 +180,7 @@ TEST_F(ServeOperation, APlanThatWasCutOffIsLoadedAgainWhenItIsWhole) {
   EXPECT_THAT(server.log(), HasSubstr("loaded again"));
 }
 
-// Nobody has to ask for that.
+// The server needs no request for that.
 TEST_F(ServeOperation, AnIdleServerNoticesByItself) {
   const ServerProcess server({plan(), "-t", "1"});
   const std::string whole = read_file(plan()), before = text(ask(server));

@@ -100,7 +100,7 @@ TEST_F(Told, AModelWithoutToolsCallsThemInTheGenericForm) {
   EXPECT_THAT(text,
               HasSubstr("assistant: {\"tool_call\": {\"name\": \"weather\", \"arguments\": {}}}"));
   EXPECT_THAT(text, HasSubstr("user: The result of weather:\nSun."));
-  // Without tools nothing is told.
+  // Without tools the prompt does not mention any.
   EXPECT_EQ(prompt({{"messages", {{{"role", "user"}, {"content", "Go."}}}}}), "user: Go.\n<|go|>");
 }
 

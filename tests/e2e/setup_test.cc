@@ -36,7 +36,7 @@ TEST(Setup, NamesThePackagesOfEachDistribution) {
   EXPECT_NE(other.err.find("neither apt nor dnf: NixOS 24"), other.err.npos) << other.err;
 }
 
-// What only the page needs stops nobody: here an apt-get that fails.
+// Setup goes on without what only the page needs: here apt-get fails.
 TEST(Setup, GoesOnWithoutThePackagesOfThePage) {
   const TempDir dir;
   dir.write("os-release", "ID=debian\n");

@@ -93,7 +93,7 @@ const Division kDivisions[] = {
     {"by_use", kAnyThree, true},
 };
 
-// Of which expert 5 is chosen most, then 2, then 7.
+// A profile in which expert 5 is chosen most, then 2, then 7.
 std::string skewed_profile(const std::string& model) {
   const nlohmann::json config = nlohmann::json::parse(read_file(model_dir(model) + "/config.json"));
   const Finished run = run_program(
@@ -296,7 +296,7 @@ TEST(SplitExperts, AskForAReaderThatKnowsThem) {
   EXPECT_EQ(minor(rules_of("{device: cpu}")), 0u);
 }
 
-// Of passes of some tokens: who served how many activations, and by expert.
+// The counts after passes of some tokens: activations by what computed them, and by expert.
 TEST(SplitExperts, AreCountedByWhoServesThemAndByNumber) {
   Split split(model_gguf("qwen3moe"), kAnyThree, {"--prefer=stream-experts=8"});
   Split whole(model_gguf("qwen3moe"), read_file(source_dir() + "/rules/cpu-only.yaml"));

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
              (joint ? "_joint" : "");
     });
 
-// Of 8 experts; a pass of 7 tokens takes the CPU as long as the copy of all of them.
+// There are 8 experts; a pass of 7 tokens takes the CPU as long as the copy of all of them.
 TEST(StreamedExperts, AreDividedWithTheCpuInShortPasses) {
   Streamed streamed("qwen3moe", "moe-experts-on-cpu.yaml", "stream-experts=4,joint-experts=7");
   const auto engine = streamed.open();

@@ -34,7 +34,7 @@ constexpr const char* kUnequalLayers = R"({
 
 const std::vector<int32_t> kTokens = {7, 300, 12, 12, 255, 1, 64, 33, 290, 8, 15, 15};
 
-// Of each token: the best id, its logit, and the logit of id 0.
+// The results for each token: the best id, its logit, and the logit of id 0.
 struct Logits {
   size_t best;
   float top, first;
@@ -69,7 +69,7 @@ SyntheticModel folder(const std::string& name, const char* below = "synthetic/",
   return {name, read_file(folder + "/config.json"), read_logits(folder + "/logits.txt"), strong};
 }
 
-// Of encoders see encoder_models_test.cc.
+// Encoders have a test of their own, encoder_models_test.cc.
 std::vector<SyntheticModel> every_model() {
   std::vector<SyntheticModel> models = {{"UnequalLayers", kUnequalLayers},
                                         folder("olmo2", "", false)};
@@ -258,7 +258,7 @@ TEST_P(SyntheticModels, GiveTheInterpretersLogitsOfGpusTogether) {
     runtime::EngineOptions options;
     options.open_gpu = HostGpu::opener({.adds_up = gpus != 2, .reaches_others = gpus == 4}, &log);
     compare("split-gpus.yaml", options, "m.gguf", some_gpus(gpus));
-    // Of columns and rows that are divided or shared, too.
+    // The export also restores columns and rows that are divided or shared.
     ASSERT_EQ(run_program({ktx_run(), "inspect", dir_.path("m.ktxplan"), "--export-gguf",
                            dir_.path("out.gguf")})
                   .status,

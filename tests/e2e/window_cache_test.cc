@@ -48,7 +48,7 @@ class WindowCache : public ::testing::TestWithParam<Case> {
                      "--target=" + source_dir() + "/targets/h200.yaml"});
     ASSERT_EQ(run.status, 0) << run.err;
   }
-  // Of a folder of tests/models/synthetic, with the windows of the others; "" without one.
+  // A GGUF of a config in tests/models/synthetic, with the other models' window; "" without one.
   std::string synthetic(const std::string& name) const {
     const std::string folder = source_dir() + "/tests/models/synthetic/" + name;
     auto config = input::HfConfig::read(folder);
@@ -97,8 +97,8 @@ TEST_P(WindowCache, AContextTakesTheMemoryOfItsWindows) {
   EXPECT_GT(memory.kv_token.window, 0u);
 }
 
-// Of gpt-oss' layers, half of them with a window, but smaller: what --estimate says of a context is
-// what the process takes of the system.
+// A smaller gpt-oss, with a window in half of its layers: the memory that --estimate gives for a
+// context is what the process takes from the system.
 TEST(WindowMemory, AProcessTakesWhatTheEstimateSays) {
   if (sanitized()) GTEST_SKIP() << "sanitizers take memory of their own";
   const TempDir dir;

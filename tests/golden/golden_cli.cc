@@ -278,8 +278,8 @@ TEST(GoldenCli, ReportOpensInABrowser) {
     fs::remove(page);
     GTEST_SKIP() << "no chromium: the page was written but not opened";
   }
-  // A script tells how wide the page is in a window as narrow as a phone's (headless
-  // Chromium goes down to 500 pixels): what is wider scrolls inside of itself, and the
+  // A script reports the width of the page in a window as narrow as a phone's (headless
+  // Chromium goes down to 500 pixels): wider content scrolls within itself, and the
   // formula of the speed, which would be cut off at the edge, wraps.
   std::ofstream(page, std::ios::app)
       << "<script>const formula = document.querySelector('pre.text');"

@@ -437,7 +437,7 @@ class GpuDeltaNetModels : public GpuSharedModels {
     for (int32_t i = 0; i < tokens; ++i) ids.push_back(i * 7 % 250 + 3);
     return ids;
   }
-  // Of the sequence's next tokens.
+  // The logits behind the sequence's next tokens, `ids`.
   static std::vector<float> logits(Engine& engine, runtime::Sequence& sequence,
                                    std::span<const int32_t> ids) {
     const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};

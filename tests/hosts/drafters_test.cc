@@ -16,7 +16,7 @@ namespace {
 
 using runtime::Engine;
 
-// Of a prompt in two passes.
+// The hidden states of a prompt that is computed in two passes.
 Bits states_of(Engine& engine) {
   Bits bits;
   const std::vector<int32_t> text = random_text(90, 1);

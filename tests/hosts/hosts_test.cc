@@ -254,8 +254,8 @@ TEST(HostRuns, ThePlanSaysHowToStartIt) {
               HasSubstr("3 processes were started"));
 }
 
-// Of 64 sequences, whose caches take most of it: with less memory on the second host the context
-// falls, and with next to none of it nothing fits.
+// The caches of 64 sequences take most of the memory: with less of it on the second host the
+// context falls, and with next to none nothing fits.
 TEST(HostRuns, TheLargestContextFitsAllHosts) {
   const Plan plan(llama(), 2);
   const plan::PlanFile file = plan::PlanFile::open(plan.path()).take();

@@ -122,7 +122,7 @@ class CudaAllReduce : public CudaTest, public ::testing::WithParamInterface<bool
 
 TEST_P(CudaAllReduce, BothHaveTheBitsOfTheSumInOrder) {
   Random random(41);
-  // Of one GPU those that leave room for both kernels.
+  // On one GPU, over its own memory, only sizes that leave room for both kernels.
   std::vector<int64_t> sizes = {2, 64, 4096, 8190, kMostSmallSum};
   if (two_ || by_host()) sizes.insert(sizes.end(), {kMostSmallSum + 64, kMostElems});
   if (!by_host()) sizes.push_back(4097);

@@ -291,7 +291,7 @@ TEST_F(CudaDeltaNet, DeltaRuleDoesNotDependOnPasses) {
   }
 }
 
-// Of passes that end at multiples of 64, and of segments that end anywhere: the same bits.
+// Passes end at multiples of 64, segments anywhere: the bits are the same.
 TEST_F(CudaDeltaNet, ChunksDoNotDependOnPasses) {
   Random random(95);
   constexpr int32_t kHeads = 2, kDim = 128, kTokens = 300;

@@ -50,7 +50,7 @@ class Choice {
     host_.attrs = attrs;
     host_.kv = step.view();
   }
-  // Of all tokens; `bound` is the most positions that the launch allows for.
+  // The positions chosen for all tokens; `bound` is the most that the launch allows for.
   std::vector<int32_t> on_gpu(int64_t bound) const {
     GpuCache cache(step_);
     Gpu<float> q(q_), weights(weights_);

@@ -70,7 +70,7 @@ class Slots {
   const int32_t* positions() const { return gpu_positions_->data(); }
   // The state begins 16 floats into a slot.
   CudaStates states() { return {device_->data() + 16, floats_}; }
-  // Of the host, where the scalar op computes the same.
+  // The states on the host, where the scalar op computes the same.
   const float* in(const StateSegment& segment) const {
     return segment.in < 0 ? nullptr : host_.data() + segment.in * floats_ + 16;
   }

@@ -35,7 +35,7 @@ class DoubleArray {
  private:
   void place(const Node& node, uint32_t at, uint32_t label) {
     const uint32_t base = free_base(node);
-    bases_.insert(base);  // of this node alone: its children are told by their labels
+    bases_.insert(base);  // of this node alone: labels show which children are its own
     units_[at] = (at ^ base) << 10 | (node.value >= 0 ? 1u << 8 : 0) | label;
     if (node.value >= 0) units_[take(base)] = 0x80000000u | static_cast<uint32_t>(node.value);
     for (const auto& [byte, child] : node.children) take(base ^ byte);

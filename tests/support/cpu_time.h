@@ -18,7 +18,7 @@ inline double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Of a process that runs, all its threads; 0 where there is none.
+// The CPU time of all threads of a running process; 0 if there is none.
 inline double cpu_seconds_of(pid_t pid) {
   clockid_t clock = 0;
   timespec time = {};

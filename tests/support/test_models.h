@@ -13,13 +13,13 @@ namespace ktx::testing {
 inline constexpr const char* kTestModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
                                               "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
 
-// Of newer families, in ../shared/models only. With an F32 cache everywhere their references are
-// exact.
+// Models of newer families, which exist only in ../shared/models. Their references are exact if the
+// whole cache is F32.
 inline constexpr const char* kSharedModels[] = {"glm4_moe",  "minimax_m2",  "glm4_moe_lite",
                                                 "gemma3",    "gpt_oss",     "qwen3_next",
                                                 "qwen35moe", "deepseek_v32"};
 
-// Of these, those with states of a fixed size.
+// The ones among these that have states of a fixed size.
 inline constexpr const char* kDeltaNetModels[] = {"qwen3_next", "qwen35moe"};
 
 // The folder of all models of the first list.

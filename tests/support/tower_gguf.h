@@ -30,7 +30,7 @@ struct TowerOptions {
   std::string projector = "gemma3";  // or "pixtral"
   bool old_names = false;            // of Gemma's feed-forward part, the other way round
   bool biased = false;               // linears of Pixtral's projector
-  // Of keys and tensors.
+  // Changes to keys and tensors.
   std::function<bool(const std::string& name)> leaves_out = nullptr;
   std::function<void(const std::string& name, std::vector<int64_t>& shape)> edit_shape = nullptr;
   std::function<int64_t(const std::string& name, int64_t number)> edit_number = nullptr;

@@ -1,5 +1,5 @@
-// Plain English in what users read: help texts, messages and documents have none of these words,
-// and no sentence that begins with "Of" or "Who". A new word is a row of kAvoided.
+// Plain English: help texts, messages, documents and comments have none of these words, and no
+// sentence that begins with "Of", "Who" or "What of". A new word is a row of kAvoided.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAvoided[] = {
-    "nobody", "whoever", "told", "tells", "waits for nothing",
+    "nobody", "whoever", "whomever", "told", "tells", "in the place of", "waits for nothing",
 };
 
 // What a text should not say; "" where it is plain.
@@ -26,7 +26,7 @@ std::string unplain(const std::string& text) {
     for (const char* word : kAvoided) words += (words.empty() ? "" : "|") + std::string(word);
     return std::regex("\\b(?:" + words + ")\\b", std::regex::icase);
   }();
-  static const std::regex begin("(?:^|[.:;|>] |[*-] )(?:Of|Who) [a-z]");
+  static const std::regex begin("(?:^|[.:;|>] |[*-] )(?:Of|Who|What of) [a-z]");
   std::smatch found;
   const bool any = std::regex_search(text, found, pattern) || std::regex_search(text, found, begin);
   return any ? found.str() : "";
@@ -42,6 +42,13 @@ std::string quoted(const std::string& line) {
     all += (*it)[1].str() + "\n";
   }
   return all;
+}
+
+// The comment of a line of C++ or CUDA, or of a table; a // within quotes is none.
+std::string commented(const std::string& line) {
+  static const std::regex code("^(?:[^\"/]|\"(?:\\\\.|[^\"\\\\])*\"|/(?!/))*//[/ ]*(.*)$");
+  std::smatch found;
+  return std::regex_search(line, found, code) ? found[1].str() : "";
 }
 
 // Reports each line of a file that is not plain. Returns the number of lines.
@@ -80,6 +87,8 @@ TEST(PlainEnglish, WordsAndBeginningsAreFound) {
   EXPECT_EQ(unplain("two of these; who knows: hotels untold"), "");
   EXPECT_EQ(quoted(R"(  fail("nobody", 1);  // "told")"), "nobody\ntold\n");
   EXPECT_EQ(quoted("  // \"nobody\""), "");
+  EXPECT_EQ(commented(R"(  fail("a // b");  // Of shards the first.)"), "Of shards the first.");
+  EXPECT_EQ(unplain(commented("// Of shards the first.")), "Of s");
 }
 
 TEST(PlainEnglish, Documents) {
@@ -95,6 +104,16 @@ TEST(PlainEnglish, HelpTextsAndMessages) {
     for (const fs::path& path : files_below(folder, ".cc .h .def ")) lines += check(path, quoted);
   }
   EXPECT_GT(lines, 50'000) << "too little was read";
+}
+
+TEST(PlainEnglish, Comments) {
+  int lines = 0;
+  for (const char* folder : {"include", "kernels", "lib", "tests", "tools"}) {
+    for (const fs::path& path : files_below(folder, ".cc .cu .cuh .def .h ")) {
+      if (path.filename() != "plain_english_test.cc") lines += check(path, commented);
+    }
+  }
+  EXPECT_GT(lines, 150'000) << "too little was read";
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ usage: synth-gguf CONFIG.json -o OUT.gguf [options]
   --unsplit-kv       MLA: attn_kv_b instead of attn_k_b and attn_v_b
   --split-experts    one tensor an expert, as in files of before April 2024
   --mtp              add a layer for multi-token prediction
-  --eagle3           in the place of the model, a draft head (EAGLE-3) for it
+  --eagle3           instead of the model, a draft head (EAGLE-3) for it
 The same arguments give the same bytes, whatever the number of threads.
 )";
 

@@ -79,7 +79,7 @@ class Checker {
       inputs.accept = arch::accept_architecture;
       Result<input::ModelSource> source = input::open_model(inputs, sink_);
       if (!source) return fail("T001", source.error().message);
-      // Of a config of another model nothing more is worth a look.
+      // If the config is of another model, nothing more is worth checking.
       const auto other_model = [](const Diagnostic& diag) {
         return diag.severity == Severity::Error && diag.code == "T002";
       };
@@ -115,7 +115,7 @@ class Checker {
     return options_.draft.empty() || place_drafter();
   }
 
-  // Of --mmproj.
+  // The tower of --mmproj.
   bool place_tower() {
     if (!source_) return fail("", "--mmproj needs the GGUF of the model");
     Result<std::string> text = estimate_tower(options_, *source_, state_);
@@ -125,7 +125,7 @@ class Checker {
     return taken.ok() || fail("", taken.error().message);
   }
 
-  // Of --draft, which is placed before the model.
+  // The drafter of --draft is placed before the model.
   bool place_drafter() {
     if (!source_) return fail("", "--draft needs the GGUF of the model");
     Result<std::string> text = estimate_drafter(options_, *source_, state_);

@@ -5,8 +5,8 @@
 //   --draft eagle3.gguf   a head that reads hidden states of the model (lib/arch/draft_head.h)
 //   --draft small.ktxplan a plan as it is: placed by rules of its own
 //
-// It is placed first. Of each GPU it gets what the model leaves, or where the model leaves nothing
-// the share that it has of all weights; the model then gets the rest (leave_room).
+// It is placed first. On each GPU it gets what the model leaves, or where the model leaves nothing,
+// its share of all weights; the model then gets the rest (leave_room).
 #pragma once
 
 #include <cstddef>

@@ -93,8 +93,8 @@ int generation_of(const passes::CompileState& state, const std::string& device) 
   return gpu != nullptr ? target::generation(*gpu) : 0;
 }
 
-// Of the module's own steps: kernel families on the CPU; on a GPU the launches, those of the
-// target's card where it is known, each with the sentence of its row.
+// The kernels of the module's own steps: on the CPU the families; on a GPU the launches, those of
+// the target's card where it is known, each with the sentence of its row.
 std::string kernels_of(const passes::CompileState& state, const program::Program& graph,
                        const std::string& path) {
   std::string out;

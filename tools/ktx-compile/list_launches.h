@@ -15,7 +15,7 @@
 
 namespace ktx::tools {
 
-// The graph has been through choose-launches. Of all launches, or of those that the GPUs of a
+// The graph has been through choose-launches. Lists all launches, or those that the GPUs of a
 // described target may take.
 std::string list_launches(const program::Program& program, const target::Target& target);
 

@@ -68,8 +68,8 @@ int run_with_plan(const ktx::tools::Options& options) {
   return run(with_gguf);
 }
 
-// Puts the file that was pulled in the place of hf:OWNER/NAME; a check reads its beginning alone.
-// An exit status where there is none.
+// Replaces hf:OWNER/NAME with the file that was pulled; for a check, with its beginning alone.
+// Returns an exit status if there is no file.
 std::optional<int> pull_hub_model(ktx::tools::Options& options) {
   if (!ktx::tools::is_hub_model(options.model)) return std::nullopt;
   std::vector<std::string> more;

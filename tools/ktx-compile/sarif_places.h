@@ -30,7 +30,7 @@ class SarifPlaces {
   // The region that a fix-it replaces; it may be empty.
   nlohmann::ordered_json edited_region(const SourceLoc& loc) const;
   nlohmann::ordered_json location(const SourceLoc& loc) const;
-  // Of a place in a text that the sink knows, else "".
+  // The fingerprint of a place in a text that the sink knows, else "".
   std::string fingerprint(const SourceLoc& loc);
 
  private:

@@ -42,7 +42,7 @@ class Hub {
   bool secure_ = true;
 };
 
-// Of an answer that says when to ask again, or after so many failures: seconds.
+// The seconds that the answer says to wait, or else a time that grows with the failures.
 double seconds_to_wait(const Transfer& transfer, int failures);
 inline constexpr int kMostFailures = 6;
 inline constexpr int kMostHops = 5;

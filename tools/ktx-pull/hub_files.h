@@ -26,7 +26,7 @@ struct HubListing {
   std::vector<HubFile> ggufs;  // models, by name
 };
 
-// Of GET /api/models/OWNER/NAME/revision/REVISION?blobs=true.
+// Reads the answer to GET /api/models/OWNER/NAME/revision/REVISION?blobs=true.
 Result<HubListing> read_listing(std::string_view json, const std::string& model);
 
 // By the end of the name, "-Q4_K_M.gguf" or "-Q4_K_M-00001-of-00002.gguf", in any case. Without a

@@ -24,7 +24,7 @@
 namespace ktx::tools {
 namespace {
 
-// Of the largest vocabularies a header has some 20 MiB.
+// A header with one of the largest vocabularies has some 20 MiB.
 constexpr uint64_t kFirstHeader = 1 << 20, kLastHeader = 64 << 20;
 
 class Puller {

@@ -33,7 +33,7 @@ class PulledModels {
   // Whether what was pulled under this name may be.
   bool is_for_plan(const HubModel& model) const;
 
-  // Of a file's beginning, for --header.
+  // The path for a file's beginning, for --header.
   Result<std::string> header_place(const std::string& commit, const HubFile& file) const;
   const std::string& folder() const { return folder_; }
 

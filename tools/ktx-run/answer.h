@@ -25,7 +25,7 @@ struct AnswerOptions {
   int64_t max_tokens = -1;  // -1: no limit but the context
   int logprobs = -1;        // how many of the best tokens to note per step; -1: none
   std::function<void(const std::string&)> on_text;  // pieces of text, valid UTF-8
-  // Of a control token, as it is written: true where it is text (the tags of reasoning).
+  // Gets a control token as it is written; true where it is text (the tags of reasoning).
   std::function<bool(std::string_view)> on_control;
   server::ReasoningBudget* budget = nullptr;  // decides the tokens that end the reasoning
   std::function<bool()> cancelled;            // polled before each token

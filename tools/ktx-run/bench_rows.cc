@@ -28,7 +28,7 @@ double int8_share(const BenchRow& row) {
   return row.int8_rate > 0 ? mean(row.rates) * row.token_ops / row.int8_rate : 0;
 }
 
-// Of the activations of routed experts, those that GPUs served with experts of their own.
+// The share of routed experts' activations that GPUs served with experts of their own.
 double gpu_share(const BenchRow& row) {
   const auto all = static_cast<double>(row.expert_use.total());
   return all > 0 ? static_cast<double>(row.expert_use.gpu) / all : 0;

@@ -14,7 +14,7 @@
 
 namespace ktx::tools {
 
-// Of one run with draft tokens (bench_drafts.h).
+// The figures of one run with draft tokens (bench_drafts.h).
 struct DraftUse {
   int64_t drafted = 0, accepted = 0, passes = 0;
   double predicted_rate = 0;  // tokens a second

@@ -22,7 +22,7 @@ struct BenchRun {
 // others for every seed.
 std::vector<int32_t> bench_tokens(int64_t count, int64_t vocab, uint64_t seed);
 
-// Of the engine's last pass.
+// The most likely token in a row of the engine's last pass.
 Result<int32_t> bench_best_token(const runtime::Engine& engine, int64_t row);
 // An error unless it is Done.
 Status check_forward(const runtime::Engine& engine, runtime::Forward done);

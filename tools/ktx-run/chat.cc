@@ -133,7 +133,7 @@ class Chat {
     return options_.max_tokens < 0 ? quarter : std::min(options_.max_tokens, quarter);
   }
 
-  // Of a full context.
+  // What to do about a full context.
   std::string ways_out(int64_t larger_ctx) const {
     return fmt::format("/drop forgets the oldest turn, /reset all, or start with --ctx {}{}",
                        larger_ctx, options_.drop_when_full ? "" : " or --on-full=drop");

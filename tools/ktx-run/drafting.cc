@@ -54,7 +54,7 @@ Result<std::unique_ptr<runtime::Drafter>> open_plan(const std::string& path, boo
   const int64_t rotary_ctx = plan->facts.rotary_ctx;
   options.ctx = rotary_ctx > 0 ? std::min(model.ctx(), rotary_ctx) : model.ctx();
   options.max_batch = model.max_batch();
-  // Of the model, which has touched little of it by now.
+  // The model's working memory, which it has touched little of by now.
   options.reserved_bytes = model.memory().working_bytes();
   options.count_experts = false;
   options.expert_memory_bytes.reset();

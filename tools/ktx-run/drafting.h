@@ -23,8 +23,8 @@ namespace ktx::tools {
 
 runtime::SpeculationOptions speculation_options(const DraftFlags& flags);
 
-// Of the model's engine: rows of logits for draft tokens, and what `--ctx max` leaves to the draft
-// plan.
+// Sets options of the model's engine: rows of logits for draft tokens, and what `--ctx max` must
+// leave to the draft plan.
 Status make_room_for_drafts(const DraftFlags& flags, const std::string& model_plan,
                             runtime::EngineOptions& options);
 

@@ -38,7 +38,7 @@ bool is_gguf(const std::string& path) {
   return std::string_view(bytes, sizeof bytes) == "GGUF";
 }
 
-// Of both programs: they are built together.
+// The version of both programs: they are built together.
 std::string own_version() {
   return fmt::format("{} {}", KTX_VERSION, build_commit());
 }

@@ -1,5 +1,5 @@
-// Puts plans in the place of the GGUFs that a command line names: compiled by ktx-compile when a
-// model is run for the first time, and kept in the cache of plans (lib/plan_cache/plan_cache.h).
+// Replaces the GGUFs on a command line with plans, which ktx-compile makes when a model is run for
+// the first time, and which are kept in the cache of plans (lib/plan_cache/plan_cache.h).
 //
 //   ktx-run chat model.gguf
 //   compiling model.gguf (17.3 GiB); the plan is kept for the next time (ktx-run plans)

@@ -18,7 +18,7 @@
 namespace ktx::tools {
 namespace {
 
-// Of a file: as it is. Of a pipe: without one newline at its end, which `echo` adds.
+// The text of a file as it is, that of a pipe without one newline at its end, which `echo` adds.
 Result<std::string> prompt_text(const Options& options) {
   if (options.prompt) return *options.prompt;
   if (!options.prompt_file) return std::string();

@@ -13,7 +13,7 @@ namespace ktx::tools {
 // goes on. For any other plan does nothing at all.
 std::optional<int> join_hosts(Options& options);
 
-// After the command: tells the others that this process ends. Waits for none that does not end.
+// After the command: lets the others know that this process ends. Waits for them, but with a limit.
 void leave_hosts(Options& options);
 
 }  // namespace ktx::tools

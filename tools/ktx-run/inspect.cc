@@ -122,7 +122,7 @@ Result<std::string> text_of(const plan::PlanFile& plan, const Options& options) 
   if (options.provenance) {
     return options.json ? trust::provenance_json(plan.view()) : trust::provenance_text(plan.view());
   }
-  // Who signs, checks a signature or writes a file asked for no tables.
+  // Signing, checking a signature and writing a file print no tables.
   const bool other_work =
       !options.verify_signature.empty() || !options.sign.empty() || !options.cyclonedx.empty();
   if (other_work && !options.json) return std::string();

@@ -75,7 +75,7 @@ LineHistory::LineHistory(std::string file) : file_(std::move(file)) {
     if (!line.empty() && line != kHeader) lines_.push_back(decode_history_line(line));
     begin = end + 1;
   }
-  // Of the same lines the last one stays.
+  // The last one of equal lines stays.
   const std::vector<std::string> newest_first(lines_.rbegin(), lines_.rend());
   lines_.clear();
   for (const std::string& line : newest_first) {

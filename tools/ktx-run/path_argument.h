@@ -6,9 +6,9 @@
 
 namespace ktx::tools {
 
-// Takes off a pair of quotes, which terminals put around a dropped file, and puts the home folder
-// in the place of ~ where a shell would: in "~" and "~/...", outside of quotes. All else, also
-// spaces and the rest of a shell's signs, stands for itself.
+// Takes off a pair of quotes, which terminals put around a dropped file, and replaces ~ with the
+// home folder where a shell would: in "~" and "~/...", outside of quotes. All else, also spaces and
+// a shell's other special characters, stands for itself.
 std::string path_argument(std::string_view text);
 
 }  // namespace ktx::tools

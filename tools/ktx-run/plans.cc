@@ -76,7 +76,7 @@ uint64_t sum_of(const std::vector<Named>& plans) {
   return sum;
 }
 
-// Of ktx-pull, beside the plans.
+// The bytes of the models that ktx-pull keeps beside the plans.
 uint64_t pulled_bytes(const PlanCache& cache) {
   uint64_t sum = 0;
   for (const plan_cache::PulledModel& model : plan_cache::pulled_models(cache.models_folder())) {

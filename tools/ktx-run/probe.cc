@@ -21,7 +21,7 @@
 namespace ktx::tools {
 namespace {
 
-// Of the peak of the instructions, what products with weights reach (docs/performance.md).
+// Products with weights reach this share of the instructions' peak (docs/performance.md).
 constexpr double kProductShare = 0.6;
 
 // Between GPUs, by kernels.

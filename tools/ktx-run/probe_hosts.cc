@@ -53,7 +53,7 @@ Result<target::Target> probe_hosts(runtime::HostGroup& group, target::Target (*m
     target::HostTarget& host = all.hosts[static_cast<size_t>(rank)];
     host.network_gbit = link.gbit / target::kNetworkPayload;
     host.network_latency_us = link.latency_us;
-    // Of two hosts the slower one counts: the first has its best link.
+    // The slower host limits a link, so the first host has the best of its links.
     first.network_gbit = std::max(first.network_gbit, host.network_gbit);
     first.network_latency_us = rank == 1
                                    ? host.network_latency_us

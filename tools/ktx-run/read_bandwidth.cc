@@ -35,8 +35,8 @@ uint64_t bytes_to_read() {
 }
 
 // Memory for all threads in equal parts: as much as is wanted, or half of it, and so on, where a
-// limit of the process allows no more (ulimit -v). Of less than twice the last cache the rate would
-// be the cache's: none then.
+// limit of the process allows no more (ulimit -v). With less than twice the last cache, the rate
+// would be the cache's: none then.
 class Parts {
  public:
   explicit Parts(int threads) {

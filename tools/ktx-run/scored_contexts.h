@@ -36,9 +36,9 @@ struct Contexts {
   }
 };
 
-// Of the text of -f. Fails where it is shorter than a context.
+// The contexts of the text of -f. Fails if it is shorter than a context.
 Result<Contexts> read_contexts(const Options& options, const text::Tokenizer& tokenizer);
-// Of a file of log-probabilities, whose vocabulary must be the model's.
+// The contexts of a file of log-probabilities; its vocabulary must be the model's.
 Result<Contexts> contexts_of(const Options& options, const runtime::LogitsFile& base,
                              const std::string& path, const text::Tokenizer& tokenizer,
                              int64_t vocabulary);

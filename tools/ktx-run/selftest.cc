@@ -69,7 +69,7 @@ Line steps_line(const runtime::FaultSearch& search, const plan::PlanView& plan) 
               search.steps, search.worst_step.difference, search.most_difference)};
 }
 
-// The steps of a layer, where no single one could be told.
+// The steps of a layer, where no single step could be identified.
 std::string steps_of_layer(const plan::PlanView& plan, int32_t layer) {
   std::optional<uint32_t> first;
   uint32_t last = 0;

@@ -18,9 +18,9 @@ inline constexpr std::string_view kTraceMagic = "{\"displayTimeUnit\":\"ms\"";
 
 std::string trace_json(const runtime::ForwardTrace& trace, const plan::PlanView& plan);
 
-// Of the passes from `begin` on (ForwardTrace::now): the shares of their time in which the CPU
-// computes, a GPU does, and both do: "cpu 81 %, GPUs 43 %, both 25 %, neither 1 %". Copies beside
-// the queue, where there are any, are named by themselves.
+// The shares of time of the passes from `begin` on (ForwardTrace::now) in which the CPU computes, a
+// GPU does, and both do: "cpu 81 %, GPUs 43 %, both 25 %, neither 1 %". Copies beside the queue,
+// where there are any, have a share of their own.
 std::string trace_shares(const runtime::ForwardTrace& trace, double begin);
 
 }  // namespace ktx::tools

@@ -70,8 +70,8 @@ struct Pieces {
     before = from >> kLogPiece;
     count = ((position + kOnePiece) >> kLogPiece) - before;
   }
-  // Of deep pasts: the splits that have some, which come first, and the first one of a split. None
-  // has two more than another.
+  // For deep pasts: the number of splits that have pieces, which come first, and the first piece of
+  // a split. No split has two pieces more than another.
   __device__ __forceinline__ int splits(const DecodeArgs& a) const { return min(a.splits, count); }
   __device__ __forceinline__ int first_of(int split, const DecodeArgs& a) const {
     if (count <= a.splits) return min(split, count);
@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(kThreads, kDim > 128 ? 1 : 2)
   constexpr int kHalves = kDim / 64;
   constexpr int kWalkers = kDeep ? walkers(kDim) : kShare;
   constexpr int kPieceBytes = Piece::kBytes > Parts::kBytes ? Piece::kBytes : Parts::kBytes;
-  // Of each walking warp a piece, then its sums; behind them, of the blocks of the cluster, the
-  // values of the units that this one writes: [block][unit].
+  // A piece for each walking warp, later its sums; then, from all blocks of the cluster, the values
+  // of the units that this block writes: [block][unit].
   extern __shared__ __align__(128) uint4 memory[];
   auto* block_values = reinterpret_cast<float4(*)[32]>(memory + kWalkers * kPieceBytes / 16);
   __shared__ float4 warp_sums[kWarps][kOneHeads / 2];
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, kDim > 128 ? 1 : 2)
       if (kDeep) forget(lane);
       const int newest = position - at;  // its row in the piece
       const bool has_newest = newest < kOnePiece;
-      // Of few tokens: the rows of the piece that are new, and the first one's number.
+      // With few tokens: the rows of the piece that are new, and the number of the first one.
       const int first_row = max(fresh.position - at, 0), end_row = min(newest + 1, kOnePiece);
       const int first_fresh = at + first_row - fresh.position;
       std::byte* row = nullptr;  // of the cache
@@ -399,7 +399,7 @@ int log_of(int64_t n) {
 bool is_deep(const CudaAttentionArgs& a) {
   return seen_positions(a, kOnePiece) > kMostBlocks * kShare * kOnePiece;
 }
-// Of deep pasts: a block for each SM.
+// For deep pasts: as many splits as give each SM a block.
 int deep_splits(const CudaAttentionArgs& a) {
   const int64_t blocks = a.tokens * a.attrs.kv_heads * head_parts(a.attrs);
   const int64_t splits = sm_count() / (blocks > 0 ? blocks : 1);

@@ -308,14 +308,14 @@ struct OneParts {
   }
 };
 
-// Of two heads elements 2 * lane and 2 * lane + 1 of 64, {x, y} and {z, w}, of all parts, not yet
-// divided by the total; of head lane / 16 the largest score and the total.
+// A lane's share of two heads, over all parts: elements 2 * lane and 2 * lane + 1 of 64, {x, y} and
+// {z, w}, not yet divided by the total; and the largest score and the total of head lane / 16.
 struct TwoHeads {
   float4 v = {0, 0, 0, 0};
   float largest, total;
 
-  // Parts 0 .. count - 1, in rising order; kMost at most. Of part i sums are at sums + i *
-  // sums_pitch and values at values + i * pitch, in shared memory.
+  // Merges parts 0 .. count - 1, in rising order; kMost at most. The sums of part i are at
+  // sums + i * sums_pitch, its values at values + i * pitch, in shared memory.
   template <int kMost>
   __device__ __forceinline__ void merge(int count, uint32_t sums, int sums_pitch, uint32_t values,
                                         int pitch, int lane) {

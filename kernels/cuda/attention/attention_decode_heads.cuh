@@ -166,13 +166,13 @@ struct FreshRows {
 };
 
 // What a warp makes of q, k and v: job j is query head head0 + j, kKeyJob the new key, kValueJob
-// the new value; warps from kOneJobs on have none. Of few tokens (kFresh > 1) keys and values take
-// turns behind the queries, and a warp has a further job kOneWarpJobs on.
+// the new value; warps from kOneJobs on have none. With few tokens (kFresh > 1) keys and values
+// alternate behind the queries, and a warp's next job is kOneWarpJobs further on.
 template <KvType kType, int kDim, bool kInterleaved, int kFresh = 1>
 class HeadJob {
  public:
   static constexpr bool kFew = kFresh > 1;
-  // Asks for norms and frequencies, which are there before q, k and v.
+  // Loads norms and frequencies, which are there before q, k and v.
   __device__ __forceinline__ HeadJob(const DecodeArgs& a, OneHeads<kDim, kFresh>& shared, int heads,
                                      int job, int lane)
       : a_(a), shared_(shared), job_(job), lane_(lane), is_q_(job < heads) {

@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
   }
 }
 
-// Of a warp: two of the table's where shared memory holds two such blocks.
+// Row tiles of a warp: the table's number where shared memory holds two such blocks, otherwise one.
 int row_tiles(const CudaAttentionArgs& a) {
   const int dim = a.attrs.key_dim, most = tiles_of(dim)->row_tiles;
   return 2 * (shared_bytes(dim, most) + 3 * 1024) <= shared_memory_limit() ? most : 1;

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
   const auto steps_of = [&](const PieceRange& range) {
     return (range.end - range.begin + kPages - 1) / kPages;
   };
-  // Of the positions of a run that this split takes.
+  // The end of the positions of a run that this split takes.
   const auto end_of = [&](const Run& run, const PieceRange& range) {
     return min(run.longest, range.end * kPiece);
   };

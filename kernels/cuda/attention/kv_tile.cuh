@@ -36,8 +36,8 @@ __device__ __forceinline__ void put_query(uint4* q, int row, int chunk, int part
                                                   pack_halves(v[4], v[5]), pack_halves(v[6], v[7])};
 }
 
-// Of rows g and g + 8 of the lane (g = lane / 4), quad = lane % 4.
-// kHalves: 2, or 1 where the rows from the ninth on are none of interest.
+// Sums of the lane's rows g and g + 8 (g = lane / 4); quad = lane % 4.
+// kHalves: 2, or 1 where the rows from the ninth on are not needed.
 template <KvType kType, int kQuarter, int kHalves = 2>
 struct AttentionSums {
   static constexpr int kOwn = kQuarter / 8;  // value elements of a lane

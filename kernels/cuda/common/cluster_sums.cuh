@@ -37,14 +37,14 @@ __device__ __forceinline__ void store_sums(const float (&total)[kSources][kColum
   }
 }
 
-// Who has what: block_strips groups of warps_per_strip warps; a group's strips are one, two
-// neighbours (kSources), or gate and up (kPaired).
+// How a block divides the work: block_strips groups of warps_per_strip warps; a group's strips are
+// one, two neighbours (kSources), or gate and up (kPaired).
 struct SumPlace {
   int tokens, block_strips, warps_per_strip, split, splits;
 };
 
-// All threads of the cluster's blocks. Calls write(token, strip of the block, quad of rows,
-// float4 (&)[1 or, of gate and up, 2]) once for each.
+// All threads of the cluster's blocks call this. It calls write(token, strip of the block, quad of
+// rows, float4 (&)[1, or 2 for gate and up]) once for each.
 template <int kTokens, int kSources, bool kPaired, class Write>
 __device__ __forceinline__ void add_sums(const float* sums, const SumPlace& at, Write write) {
   constexpr int kSums = kSources * 16 * kTokens;  // of a warp
@@ -78,7 +78,7 @@ __device__ __forceinline__ void add_sums(const float* sums, const SumPlace& at, 
     }
     write(token, local, quad, v);
   }
-  if (at.splits > 1) wait_for_cluster();  // nobody leaves while its sums are read
+  if (at.splits > 1) wait_for_cluster();  // no block exits while its sums are read
 }
 
 }  // namespace ktx::kernels

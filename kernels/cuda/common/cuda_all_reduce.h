@@ -14,8 +14,8 @@
 //   waits until its own flag is 7          waits until its own flag is 7
 //   x += part 0 + part 1                   x += part 0 + part 1
 //
-// Who has come to sum n has read all parts of sum n - 1: so the memory of a part is free again
-// behind the next sum, and what was written into another GPU's memory behind the one after that.
+// A GPU that has come to sum n has read all parts of sum n - 1. So a part's memory is free again
+// after the next sum, and what was written into another GPU's memory after the one behind that.
 #pragma once
 
 #include <vector_types.h>
@@ -34,7 +34,7 @@ inline constexpr int64_t kMostSmallSum = 128 << 10;  // elements
 // start: what GPU r writes is at [r].
 struct CudaTeamMemory {
   uint32_t flags[kMostTeam];
-  // Of small sums with an even and an odd number: {float, number} for each element.
+  // For small sums, by even and odd number of the sum: {float, number} for each element.
   alignas(16) uint2 small[2][kMostTeam][kMostSmallSum];
 };
 

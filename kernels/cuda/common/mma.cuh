@@ -163,7 +163,7 @@ __device__ __forceinline__ uint4 load_stream(const uint4* p) {
   return v;
 }
 
-// Asks for a line of 128 bytes, for whoever reads it soon.
+// Prefetches a line of 128 bytes into L2, for a read that follows soon.
 __device__ __forceinline__ void prefetch_l2(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }

@@ -56,16 +56,16 @@ __device__ __forceinline__ SplitA split_sums(const float (&left)[4], const float
 // B 16 x 8: high, high, low, low; of lane 4 * g + t column g at rows 2t, 2t + 1 and 2t + 8, 2t + 9.
 using SplitB = uint32_t[4];
 
-// What a lane adds to the address of a plane (in elements) to load B fragments, where the low
-// plane is kPlane elements behind the high one. Of a plane with B's columns as rows: its rows
-// 8 * tile .. + 7, B's rows from 16 * step on.
+// Loads a lane's B fragments from the plane at `high`; the low plane is kPlane elements
+// behind the high one. For a plane with B's columns as rows: its rows 8 * tile .. + 7,
+// B's rows from 16 * step on.
 template <int kRow, int kPlane>
 __device__ __forceinline__ void load_b(SplitB& b, const uint16_t* high, int lane, int tile,
                                        int step) {
   const int row = 8 * tile + lane % 8, unit = 2 * step + lane / 8 % 2;
   load_matrices(b, high + lane / 16 * kPlane + split_place<kRow>(row, 8 * unit));
 }
-// Of a plane with B's rows as rows: its rows 16 * step .. + 15, columns 8 * tile .. + 7.
+// For a plane with B's rows as rows: its rows 16 * step .. + 15, columns 8 * tile .. + 7.
 template <int kRow, int kPlane>
 __device__ __forceinline__ void load_b_transposed(SplitB& b, const uint16_t* high, int lane,
                                                   int tile, int step) {

@@ -3,9 +3,9 @@
 //
 //   c[64 x n] = (more ? c : 0) + a[64 x 16] * b[16 x n], halves into floats
 //
-// Warp i of the four (a warpgroup) has rows 16i .. 16i + 15 of a and c, in the registers in
-// which mma.m16n8k16 has them (mma_f16, mma.cuh); c[j] are columns 8j .. 8j + 7. Nobody may
-// touch the registers before wait_wgmma.
+// Warp i of the four (a warpgroup) has rows 16i .. 16i + 15 of a and c, in the registers in which
+// mma.m16n8k16 has them (mma_f16, mma.cuh); c[j] are columns 8j .. 8j + 7. No thread may touch the
+// registers before wait_wgmma.
 //
 // b: n rows of 64 halves (128 bytes), in which 16-byte pieces stand at piece ^ (row % 8) (the
 // 128-byte swizzle), 1024-byte aligned; wgmma_rows makes the descriptor of its 16 columns

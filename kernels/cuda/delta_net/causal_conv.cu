@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) causal_conv(CudaCausalConvArgs a) {
   const int tokens = segments[end - 1].first + segments[end - 1].tokens - first;
   const int in = segments[begin].in;
   const float* const state = in < 0 ? nullptr : a.states.slots + in * a.states.slot_floats + c;
-  // Of the text's token t in this pass, or before it.
+  // The input of the text's token t in this pass, or before the pass (t < 0).
   const auto input = [&](int t) {
     if (t >= 0) return a.x[(int64_t{first} + t) * a.x_stride + c];
     return state ? state[int64_t{past + t} * channels] : 0.0f;

@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
     const int row = run.row + c * kDeltaChunk;
     const Stage& stage = shared.stages[c % kStages];
     const ChunkGates& gates = stage.head.gates;
-    // Of the tokens whose sums this warp completes.
+    // This lane's first row among the tokens whose sums this warp completes.
     const int64_t own_row = row + 32 * half + lane % 4 * 2;
     float v[4][4];
 #pragma unroll

@@ -1,8 +1,8 @@
 // The gated delta rule by chunks of 64 tokens on tensor cores (Gated Delta Networks, arXiv
 // 2412.06464): what prepare_chunks.cu leaves in scratch memory for chain_chunks.cu.
 //
-// Of a head, M the matrix before the chunk, and of its token i the key k_i, query q_i, value v_i,
-// strength b_i, and g_i the sum of the logarithms of what tokens 0 .. i keep:
+// For one head, M is the matrix before the chunk. Token i has key k_i, query q_i, value v_i and
+// strength b_i, and g_i is the sum of the logarithms of what tokens 0 .. i keep:
 //
 //   A_ij = b_i exp(g_i - g_j) k_i^T k_j for j < i, T = (1 + A)^-1, P_ij = exp(g_i - g_j) q_i^T k_j
 //   for j <= i                                                    prepare_chunks, by chunk
@@ -13,7 +13,7 @@
 // All exponents are at most 0. Differences of g are those of two floats each, since a token that
 // keeps nothing would leave no digits to the ones behind it.
 //
-// Numerics: the products are those of split_bf16.cuh, 1 + A is inverted in F32. Of random inputs
+// Numerics: the products are those of split_bf16.cuh, 1 + A is inverted in F32. With random inputs
 // y is right to 2e-6 and M to 2e-5 of (1 + its size); token by token: 2e-7 and 1e-6.
 //
 // Chunks are at positions that 64 divides, and a text's tokens before the first whole one of a pass
@@ -55,14 +55,14 @@ struct ChunkSlab {
   ChunkRun run[kSlabChunks];
 };
 
-// Of a chunk and a key head: keys of length 1 and queries of length head_dim^-1/2, high and low
-// parts as planes of split_bf16.cuh.
+// Data of a chunk for one key head: keys of length 1 and queries of length head_dim^-1/2, high and
+// low parts as planes of split_bf16.cuh.
 inline constexpr int kKeyPlane = kDeltaChunk * kDeltaChunkDim;
 struct ChunkKeys {
   uint16_t k[2 * kKeyPlane], q[2 * kKeyPlane];
 };
-// Of a chunk and a value head. Of t and p above the blocks of 16 x 16 on the diagonal nothing is
-// written.
+// Data of a chunk for one value head. In t and p, nothing is written above the blocks of 16 x 16 on
+// the diagonal.
 inline constexpr int kPairPlane = kDeltaChunk * kDeltaChunk;
 struct ChunkGates {
   float strength[kDeltaChunk];

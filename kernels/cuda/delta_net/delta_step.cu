@@ -44,7 +44,7 @@ struct Shared {
 struct TextSlots {
   int in = -1, out = -1;
 
-  // Of the launch's items; behind the last one, and of rows that pad the launch: none.
+  // The slots of one of the launch's items; none for items behind the last and for padding.
   __device__ static TextSlots of_item(const CudaDeltaStepArgs& a, int item, int items) {
     if (item >= items) return {};
     const CudaTexts& texts = a.rule.texts;

@@ -42,8 +42,8 @@ struct CudaRouterArgs {
   int64_t tokens = 0;
   int32_t* ids = nullptr;    // [T, top_k], dense
   float* weights = nullptr;  // [T, top_k], dense
-  // Of launches with experts (cuda_fused_gemv.h), where some are on another device: [experts]
-  // (expert_places.h), and how many are here. ids are then numbers of matrices, -1 with weight 0.
+  // For launches with experts (cuda_fused_gemv.h), some of them on another device: [experts]
+  // (expert_places.h), and how many are here. ids are then matrix numbers, or -1 with weight 0.
   const float* places = nullptr;
   int32_t here = 0;
 };

@@ -31,7 +31,7 @@ Status check(const char* op, const CudaWeight& w, const ExpertsAttrs& attrs, int
   return check_workspace(op, has, needs);
 }
 
-// Of the pairs of all tokens; the launcher needs x, y and what is added yet.
+// The product over the pairs of all tokens; x, y and what is added are not set yet.
 ProductArgs experts_product(const CudaWeight& w, const ExpertsAttrs& attrs, int64_t tokens,
                             const int32_t* order, const int32_t* offsets) {
   ProductArgs a{.w = w, .p = product_with(w)};

@@ -13,7 +13,7 @@ Status launch_gemm_products(const CudaSkinnyProductsArgs& args, CudaStream strea
 bool gemm_gate_up_takes(const CudaSkinnyGateUpArgs& args);
 Status launch_gemm_gate_up(const CudaSkinnyGateUpArgs& args, CudaStream stream);
 
-// Of either, for so many tokens and for fewer.
+// Workspace of either launch, enough for this number of tokens and for fewer.
 int64_t gemm_workspace(int64_t tokens, int64_t cols);
 
 }  // namespace ktx::kernels

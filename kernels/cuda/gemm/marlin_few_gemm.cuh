@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kRingThreads, 2)
   const int split = static_cast<int>(blockIdx.x) % splits;
   const int group = static_cast<int>(blockIdx.x) / splits;
 
-  // Who is served.
+  // The matrix and the tokens of this block.
   let_next_kernel_start();
   int matrix = static_cast<int>(blockIdx.y), tokens;
   if (p.offsets) {

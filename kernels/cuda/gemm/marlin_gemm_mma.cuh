@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) marlin_gemm_mma(MarlinProduct
   __shared__ float scale[kTokens];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
 
-  // Who is served. blockIdx.x: tokens, so that blocks side by side share their weights.
+  // The matrix and the tokens of this block. blockIdx.x: tokens, so that neighbours share weights.
   int matrix = 0, tokens;
   if (p.offsets) {
     const ExpertPiece piece =

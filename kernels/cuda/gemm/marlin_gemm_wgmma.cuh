@@ -10,9 +10,9 @@
 // between the first columns and the last. Where items are not split a block takes one behind
 // another, and the stages of the next fill while sums leave.
 //
-// Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores
-// busy for 64 cycles; beside it a warp issues about 25 instructions of decoding. Of few tokens:
-// the decoding, then the bytes of the weights. L2: 25 bytes a cycle and SM at 128 tokens. Shared
+// Roofline: compute. A product of 64 rows, 128 tokens and 16 columns keeps the tensor cores busy
+// for 64 cycles; beside it a warp issues about 25 instructions of decoding. With few tokens: the
+// decoding, then the bytes of the weights. L2: 25 bytes a cycle and SM at 128 tokens. Shared
 // memory: up to six stages of kTokens * 256 bytes, two to four of 16 tiles.
 #pragma once
 
@@ -158,7 +158,7 @@ inline int wide_pieces(const MarlinProduct& p, int tokens) {
   return p.offsets ? expert_pieces(p.tokens, p.experts, tokens) : ceil_div(p.tokens, tokens);
 }
 
-// Of pairs that chose their experts evenly.
+// The expected number of pieces, where pairs choose their experts evenly.
 inline float expected_pieces(const MarlinProduct& p, int tokens) {
   if (!p.offsets) return static_cast<float>(wide_pieces(p, tokens));
   const float pairs = static_cast<float>(p.tokens) / static_cast<float>(p.experts);

@@ -44,11 +44,11 @@ __device__ __forceinline__ void multiply_many(WideReader<kType, kTokens>& reader
                                               int begin, int end,
                                               float (&sum)[kWarpStrips][kTokens / 8][4]) {
   using Memory = WideMemory<kType, kTokens>;
-  // Columns, by 32, whose products are asked for together.
+  // Groups of 32 columns whose products are issued together.
   constexpr int kGroup = kTokens > 64 ? 1 : 2, kGroups = 8 / kGroup;
-  // Of the columns whose products run, and of the next ones.
+  // Fragments of the columns whose products run, and of the next ones.
   uint32_t a[2][kWarpStrips][kGroup][8];
-  // Of the tile's parts what its next two fragments need is loaded, behind the other loads.
+  // Only what a tile's next two fragments need is loaded, behind the other loads.
   MarlinTile<kType> w[kWarpStrips];
   const auto decode = [&](int tile, int group) {
 #pragma unroll

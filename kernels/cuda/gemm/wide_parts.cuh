@@ -19,7 +19,7 @@ struct WidePart {
   bool accumulate = false;
 };
 
-// In the place of the product's own matrix, if there are any.
+// Used instead of the product's own matrix, if there are any.
 struct WideParts {
   int count = 0;
   int first[kLaunchProducts] = {};  // block of rows

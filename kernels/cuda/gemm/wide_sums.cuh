@@ -124,7 +124,7 @@ __device__ __forceinline__ void write_quad(const MarlinProduct& p, bool whole_qu
   }
 }
 
-// Whether write_own_sums takes this product: of units of gate and up the one that most models have.
+// Whether write_own_sums takes this product: with gate and up, only the unit that most models have.
 // 128 tokens of one matrix are quicker in quads of rows.
 template <int kTokens, bool kPaired>
 __host__ __device__ inline bool writes_own_sums(const MarlinProduct& p) {
@@ -132,8 +132,8 @@ __host__ __device__ inline bool writes_own_sums(const MarlinProduct& p) {
   return (!kPaired || silu) && !p.accumulate && (kTokens <= 64 || kPaired);
 }
 
-// Sums of a warp that had all columns, from its registers: eight rows in a row of 32 bytes. Of the
-// strips' rows the first is `first_out`; kPaired: they are of gate and of up.
+// Writes the sums of a warp that had all columns, from its registers: eight rows in a row of 32
+// bytes. The strips' rows begin at `first_out`; kPaired: they are of gate and of up.
 template <bool kPaired, int kStrips, int kEights>
 __device__ __forceinline__ void write_own_sums(const MarlinProduct& p,
                                                const float (&sum)[kStrips][kEights][4], int tokens,

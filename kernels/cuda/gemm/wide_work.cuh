@@ -15,8 +15,8 @@ namespace ktx::kernels {
 
 constexpr int kMostGathered = 64;  // tokens of an item of experts: more are slower (H200)
 
-// The warps of a block. Of the last four, which give registers to the others, one brings weights
-// and one or kGatherWarps bring activations.
+// The warps of a block. The last four give registers to the others; one of these four brings
+// weights, and one or kGatherWarps of them bring activations.
 constexpr int kGatherWarps = 3, kWarpStrips = 2, kWideWarps = kWideStrips / kWarpStrips;
 constexpr int kWideThreads = 32 * (kWideWarps + 4), kGiven = 72, kTaken = 216;
 

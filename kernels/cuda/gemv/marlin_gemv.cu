@@ -25,7 +25,7 @@ Status launch_marlin_gemv(const OneProduct& p, CudaStream stream) {
 
 namespace {
 
-// Of one token; of experts, every pair by itself.
+// Takes one token; with experts, every pair by itself.
 bool takes_gemv(const ProductArgs& a) {
   if (a.p.offsets) return true;
   return !a.transposed && a.p.tokens == 1 && marlin_gemv_fits(a.w.dtype, a.w.cols, 1);

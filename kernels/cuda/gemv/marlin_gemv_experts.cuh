@@ -21,7 +21,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
                                               const OneBlock& block, int stages) {
   extern __shared__ uint4 one_shared[];
   __shared__ uint64_t barriers[kOneWarps][kMostStages];
-  // Of Sum: `rising` has the choices in the order of their experts, the shared one last.
+  // For OneWork::Sum: `rising` has the choices in the order of their experts, the shared one last.
   __shared__ int found, chosen[kCudaMaxTopK + 1], rising[kCudaMaxTopK + 1];
   __shared__ float chosen_weight[kCudaMaxTopK + 1];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
       reinterpret_cast<const uint8_t**>(sums + shape.most_strips * kOneWarps * 16);
 
   if constexpr (kWork != OneWork::Choices) let_next_kernel_start();
-  // Who is served.
+  // What this block computes: its matrix, and its rows of x and y.
   int matrix = static_cast<int>(blockIdx.y), x_warps = kOneWarps;
   RouterPick pick = {};                                           // Choices: of the last warp
   const int token = matrix;                                       // Choices, Sum
@@ -180,7 +180,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
   }
   __syncthreads();
   if constexpr (kWork == OneWork::Sum) {
-    // Of each strip the sum of the warps (0 where one had no tile of it), in place of the first's.
+    // Each strip's sum over the warps (0 where one had no tile of it) replaces the first warp's.
     for (int i = thread; i < block.strips * 16; i += kOneThreads) {
       float* own = sums + i / 16 * kOneWarps * 16 + i % 16;
       float v = 0;
@@ -201,7 +201,7 @@ __device__ __forceinline__ void experts_block(const OneProduct& p, const OneShap
       }
       y[n] = v + before;
     }
-    if (shape.cluster > 1) wait_for_cluster();  // nobody leaves while its sums are read
+    if (shape.cluster > 1) wait_for_cluster();  // no block exits while its sums are read
     return;
   }
   if (!writes) return;

@@ -9,8 +9,8 @@ namespace ktx::kernels {
 constexpr int kOneWarps = 8;
 constexpr int kOneThreads = 32 * kOneWarps;
 constexpr int kOneUnits = 16;  // of a block at most: a thread an output
-// Of an SM, and as many as a launch has: with room for another, blocks of the next
-// product came to stand two on one SM and none on the next (-25 % on H200).
+// Blocks of a launch for each SM, and the most that fit on one: with room for another, two blocks
+// of the next product came to stand on one SM and none on the next (-25 % on H200).
 constexpr int kOneBlocks = 2;
 // Blocks of a strip each: warps at most, blocks of an SM whose registers fit, and strips of an SM
 // at most (q, k and v of 4096 columns and 6144 rows: 384 strips for 132 SMs).

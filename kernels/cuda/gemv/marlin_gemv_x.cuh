@@ -32,9 +32,9 @@ struct OneX {
         sums(reinterpret_cast<float*>(memory + tiles * 512)),
         scales(reinterpret_cast<float*>(memory + tiles * 576)) {}
 
-  // Tiles warp, warp + warps ... of x, times the weight of the norm if there is one. Gives this
-  // lane's sum of squares of x itself then. Of several rows: row r begins at tile r * tiles.
-  // kBatch: tiles on their way at once.
+  // Loads tiles warp, warp + warps ... of x. With a norm, it multiplies by the norm's weight and
+  // returns this lane's sum of squares of x itself. With several rows, row r begins at tile
+  // r * tiles. kBatch: tiles on their way at once.
   template <bool kNorm, int kBatch = kNorm ? 2 : 4>
   __device__ __forceinline__ float load(const float* x, const float* norm, int cols, int tiles,
                                         int first_tile, int warp, int warps, int lane) const {

@@ -14,7 +14,7 @@
 namespace ktx::kernels {
 namespace {
 
-// Of cublas_api.h, which machines that build need not have.
+// As in cublas_api.h, a header that build machines need not have.
 using Handle = void*;
 constexpr int kTransposed = 1, kStraight = 0;  // cublasOperation_t
 constexpr int kPointersOfDevice = 1;           // cublasPointerMode_t

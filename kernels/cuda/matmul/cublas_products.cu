@@ -15,10 +15,10 @@ namespace ktx::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-// Of weights in F16: they are written and read within the second cache.
+// A piece of the weights in F16, small enough to be written and read within L2.
 constexpr int64_t kPieceBytes = int64_t{32} << 20;
 
-// In device memory: what the kernels tell each other and the library.
+// In device memory: what the kernels pass to each other and to the library.
 struct Scale {
   uint32_t largest;  // the bits of the largest |x|
   float alpha, beta;

@@ -2,10 +2,10 @@
 // half of MLA in expanded form.
 //
 // A block takes 128 tokens of one head, 64 to a warpgroup, and walks the pieces of 64 positions
-// that they see. A third warpgroup, which gives its registers to the others, asks for pieces ahead,
-// in four stages; all meet at barriers of the stages only, so that one warpgroup's softmax goes on
-// beside the other's products. Within a warpgroup the next piece's scores and this one's values are
-// on their way while the softmax of the next waits for nothing but its scores.
+// that they see. A third warpgroup, which gives its registers to the others, loads pieces ahead, in
+// four stages. They all synchronize at the barriers of the stages only, so that one warpgroup's
+// softmax overlaps the other's products. Within a warpgroup, the softmax of the next piece waits
+// only for that piece's scores; this piece's product with the values still runs.
 //
 //   scores   q (registers, F16, scaled) . keys (head_dim / 64 panels and the rotary one)
 //   values   weights (registers, F16) . values (positions in rows)
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads, 1) latent_attention(LatentAttention 
     }
   }
   rows.least = __reduce_min_sync(~0u, min(rows.seen[0], rows.seen[1]));
-  // Of the pieces, those that rows of this warpgroup see.
+  // The number of pieces that rows of this warpgroup see.
   const int longest = first_of_group < tokens ? seen_by(first_of_group + 63) : 0;
   const int own = max(0, min(pieces, (longest + kPiece - 1) / kPiece - range.begin));
 

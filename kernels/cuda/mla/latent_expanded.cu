@@ -13,9 +13,9 @@
 namespace ktx::kernels {
 namespace {
 
-// Of weights, keys and values of a group of heads, that is of as many as fit.
+// Memory for the weights, keys and values of a group of heads: as many heads as fit.
 constexpr int64_t kGroupBytes = int64_t{160} << 20;
-// A part of the positions has so many pieces at least.
+// A part of the positions has at least this many pieces.
 constexpr int kLeastPieces = 4;
 
 int64_t blocks_of_head(const CudaLatentArgs& a) {
@@ -24,7 +24,7 @@ int64_t blocks_of_head(const CudaLatentArgs& a) {
 int64_t pieces_of(const CudaLatentArgs& a) {
   return ceil_div<int64_t>(a.positions, kPiece);
 }
-// Of a head: key and value weights in F16, and with them its keys and values.
+// For one head: key and value weights in F16, and the same together with its keys and values.
 int64_t weight_bytes(const CudaLatentArgs& a) {
   return int64_t{4} * a.head_dim * a.latent_dim;
 }

@@ -52,7 +52,7 @@ struct Shared {
 
 // --- stages of a block; all threads take part --------------------------------------------
 
-// Of the kSlice keys in shared memory the best `kKeep`, falling.
+// Keeps the best `kKeep` of the kSlice keys in shared memory, in falling order.
 template <int kKeep>
 __device__ void keep_best(Shared& s) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -56,7 +56,7 @@ struct CudaSkinnyGateUpArgs {
 bool skinny_gate_up_takes(const CudaSkinnyGateUpArgs& args);
 Status launch_skinny_gate_up(const CudaSkinnyGateUpArgs& args, CudaStream stream);
 
-// Of either, for so many tokens and for fewer.
+// Workspace of either launch, enough for this number of tokens and for fewer.
 int64_t skinny_workspace(int64_t tokens, int64_t cols);
 
 }  // namespace ktx::kernels

@@ -40,8 +40,8 @@ struct BatchProduct {
   const std::byte* x = nullptr;  // of launch_batch_x
   bool norm = false;             // x came through a norm's weight: the factor is put to the sums
   float eps = 0;
-  // For launch_skinny_bytes, in the place of x and norm: [tokens, cols] and [cols] or null, both
-  // 16-byte aligned, stride a multiple of 4.
+  // For launch_skinny_bytes, instead of x and norm: [tokens, cols], and [cols] or null; both
+  // 16-byte aligned, with a stride that is a multiple of 4.
   const float* plain_x = nullptr;
   int64_t x_stride = 0;
   const float* norm_weight = nullptr;

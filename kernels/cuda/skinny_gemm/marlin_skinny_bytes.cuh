@@ -40,7 +40,7 @@ struct BytesShape {
   int first[kLaunchProducts] = {};  // cluster of each part
   __host__ __device__ int ranges() const { return 1 << log_ranges; }
   __host__ __device__ int warps() const { return columns << log_phases; }
-  // Of a cluster's units those that a block writes, at most.
+  // Units of a cluster that one block writes, at most.
   __host__ __device__ int own_units() const { return (units + ranges() - 1) >> log_ranges; }
 };
 

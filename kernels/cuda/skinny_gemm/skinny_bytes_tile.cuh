@@ -39,8 +39,8 @@ __device__ __forceinline__ int32_t signed_byte(uint32_t word, uint32_t i) {
 template <DType kType>
 struct BytesTile;
 
-// Of Q4_K and Q5_K. Codes::chunk(tile, c, lane, a): A of columns 32c on; kHeader: where the headers
-// of the rows begin; kOdd: what the codes of rows g + 8 are multiplied by.
+// For Q4_K and Q5_K. Codes::chunk(tile, c, lane, a): A of columns 32c on; kHeader: where the
+// headers of the rows begin; kOdd: what the codes of rows g + 8 are multiplied by.
 template <class Codes>
 struct ScaleMinBytesTile {
   static constexpr bool kHalves = false;

@@ -16,7 +16,7 @@
 
 namespace ktx::kernels {
 
-// Of eight tokens: two of each lane.
+// Scales of eight tokens, two in each lane.
 struct BatchScales {
   uint2 sums;  // B fragment of the sums of x
   float2 x;    // scales of the lane's tokens

@@ -8,8 +8,8 @@
 namespace ktx::op_checks {
 namespace {
 
-// Of a norm over equal groups of a row: the elements of its vectors; none where a rule is broken
-// that they hang on.
+// Checks a norm over equal groups of a row. Returns the elements of its vectors, or none where a
+// rule is broken on which they depend.
 template <class Attrs>
 std::optional<int64_t> check_norm(OpCheck& s) {
   const auto& a = s.attrs<Attrs>();

@@ -123,8 +123,8 @@ void add_copied_slots(const PricedModel& model, const Placement& placement,
   }
 }
 
-// Of experts that are divided over hosts: a row for each pair of token and expert, which each of
-// them has.
+// For experts that are divided over hosts: the bytes of a row for each pair of token and expert,
+// which each of the hosts has.
 uint64_t bytes_of_pair_rows(const PricedModel& model, const Placement& placement) {
   int64_t floats = 0;
   for (const ir::Module& module : model.modules.modules) {
@@ -231,7 +231,7 @@ void find_max_ctx(Estimate& estimate, int64_t model_ctx, uint64_t (DeviceUse::*m
     if (use.capacity > 0 && any_length) known = model_ctx > 0;
     if (use.capacity == 0 || use.kv_token.whole == 0) continue;
     known = true;
-    // Of a longest context: the windows of a shorter one may take less.
+    // The windows of the longest context; those of a shorter one may take less.
     const uint64_t windows = use.kv_token.times(of_longest).value_or(UINT64_MAX / 4);
     const uint64_t taken = total(use) - use.kv_bytes + windows;
     const uint64_t room = use.capacity > taken ? use.capacity - taken : 0;

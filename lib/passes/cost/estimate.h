@@ -68,7 +68,7 @@ struct Estimate {
   // -1: no capacity is known.
   int64_t max_ctx = -1;
   bool max_ctx_on_disk = false;
-  // Of estimate_of() alone, and where the target states the rates of all devices
+  // Only from estimate_of(), and only where the target states the rates of all devices
   // (ForwardTime::known).
   ForwardTime token;                       // of decode, empty context
   double cache_seconds = 0;                // more than that with shape.ctx tokens before

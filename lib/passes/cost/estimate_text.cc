@@ -130,7 +130,7 @@ std::string rated_spread(const Estimate& estimate) {
       kCpuReadShare, 1 / slowest, 1 / fastest);
 }
 
-// Of several passes on their way over hosts.
+// The rates of several passes in flight over hosts.
 std::string flight_text(const Estimate& estimate) {
   if (estimate.forwards_in_flight < 2) return "";
   const auto rate = [](const ForwardTime& pass, int64_t in_flight) {

@@ -14,7 +14,7 @@ struct Chosen {
   double bytes = 0;  // of the expert
 };
 
-// Of a layer's experts. A profile counts those of the whole layer.
+// Adds the experts of a layer. A profile counts those of the whole layer.
 void add_layer(const program::Program& program, const plan::ExpertLayer& layer,
                const plan::ExpertProfile* profile, std::vector<Chosen>& all) {
   double bytes = 0;

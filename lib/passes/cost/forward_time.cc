@@ -24,15 +24,15 @@ using program::Step;
 using target::device_id;
 using target::DeviceId;
 
-// Of rated bandwidth, what decode reaches where nothing is measured.
+// The share of rated bandwidth that decode reaches where nothing is measured.
 constexpr double kGpuReadShare = 0.9;
 // Pinned memory over PCIe 4.0 x16, as it is reached.
 constexpr double kPcieRate = 20e9;
 // Measured on an H200 (bench/2026-11-gpu-decode.md), assumed elsewhere.
 constexpr double kLaunchSeconds = 2.9e-6;
-// Kernels of more than one token take so many times as long, beside their weights: of few
-// (Llama-3.1-8B, 164 kernels: 4.9, 5.2 and 6.6 us with 2, 4 and 8 tokens; Qwen3-30B-A3B, 437: 5.4
-// with 4), of prompts.
+// Kernels of more than one token take this many times as long, apart from their weights: for few
+// tokens (Llama-3.1-8B, 164 kernels: 4.9, 5.2 and 6.6 us with 2, 4 and 8 tokens; Qwen3-30B-A3B,
+// 437: 5.4 with 4), and for prompts.
 constexpr double kFewTokens = 5.2 / 2.9, kMoreTokens = 4.4 / 2.9;
 constexpr int64_t kMostSkinnyTokens = 16;
 // Products of attention, beside those with weights.
@@ -109,7 +109,7 @@ double large_sum(const DeviceRates& rates, double bytes, double others) {
   return start + bytes * others / std::max(rates.between, 1.0);
 }
 
-// Of the matrices of a step: bytes that a pass of some tokens reads, and operations.
+// The work on the matrices of a step: bytes that a pass of some tokens reads, and operations.
 struct Work {
   double bytes = 0;
   double operations = 0;
@@ -423,7 +423,7 @@ class Predictor {
            static_cast<double>(w->matrices);
   }
 
-  // Of the experts of a streamed part, what comes to the GPU.
+  // The share of the experts of a streamed part that comes to the GPU.
   double share_of_gpu(const Part& part) const {
     for (int32_t i = part.first_step; i < part.first_step + part.step_count; ++i) {
       const auto* experts = std::get_if<ExpertsAttrs>(&program_.steps[i].attrs);
@@ -553,8 +553,8 @@ class Predictor {
   };
   std::map<size_t, Host> hosts_;
   size_t host_ = 0;  // the one at hand
-  // Of a GPU's parts since the CPU waited: those up to the latest values for the CPU, and what is
-  // queued behind.
+  // Seconds of a GPU's parts since the CPU last waited: those up to the latest values for the CPU,
+  // and those queued behind them.
   double queued_ = 0, beside_ = 0;
   double arriving_ = 0;  // of the last hand-over
   ForwardTime time_;

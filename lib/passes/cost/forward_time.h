@@ -29,10 +29,10 @@
 
 namespace ktx::passes {
 
-// Of a CPU's rated bandwidth, what decode is taken to read where nothing is measured: 0.82 of what
-// plain reads reach (docs/performance.md), which is about 0.85 of the rated figure. Between the
-// least and the most lie published runs of llama.cpp on one socket and ours; on several NUMA nodes
-// they begin lower.
+// The share of a CPU's rated bandwidth that decode is taken to read where nothing is measured: 0.82
+// of what plain reads reach (docs/performance.md), which is about 0.85 of the rated figure.
+// Published runs of llama.cpp on one socket and ours lie between the least and the most; on several
+// NUMA nodes they begin lower.
 inline constexpr double kCpuReadShare = 0.7;
 inline constexpr double kLeastCpuReadShare = 0.55, kMostCpuReadShare = 0.85;
 inline constexpr double kLeastNumaReadShare = 0.3;
@@ -42,17 +42,17 @@ inline constexpr double kLeastNumaReadShare = 0.3;
 inline constexpr double kCpuExpertShare = 0.65;
 inline constexpr double kGpuExpertShare = 0.35;
 
-// Of a token, from a GPU to the CPU or back; measured on an H200, assumed of others.
+// A token's hand-over from a GPU to the CPU or back; measured on an H200, assumed for others.
 inline constexpr double kHandOverSeconds = 16e-6;
 
-// A sum of what several GPUs have, beside the way of its bytes: of a few tokens, of prompts (H200
-// over NVLink); where GPUs do not reach each other, through the host's memory by kernels, and of
-// prompts by copies (both assumed).
+// A sum of what several GPUs have, apart from moving its bytes: for a few tokens, and for prompts
+// (H200 over NVLink); where GPUs do not reach each other, through the host's memory by kernels, and
+// for prompts by copies (both assumed).
 inline constexpr double kSmallSumSeconds = 5e-6, kSumSeconds = 40e-6;
 inline constexpr double kHostSumSeconds = 20e-6, kCopiedSumSeconds = 100e-6;
-// Of a small sum whose time the target has (sum_us): how long GPUs wait until all have come to it.
+// How long GPUs wait until all have come to a small sum, where the target has its time (sum_us).
 inline constexpr double kSumWaitSeconds = 2.5e-6;
-// From one GPU of a team to another, beside the way of the bytes; assumed.
+// A copy from one GPU of a team to another, apart from moving the bytes; assumed.
 inline constexpr double kPeerCopySeconds = 10e-6;
 
 // What a prediction computes with; 0: not known.

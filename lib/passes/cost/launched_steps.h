@@ -15,7 +15,7 @@ Result<program::Program> steps_after(const PricedModel& model, ir::ModuleGraph m
 
 // With its launches. Fails where the model cannot be lowered with these devices.
 Result<program::Program> launched_steps(const PricedModel& model, const Placement& placement);
-// Of the placement that the state's modules have.
+// For the placement that the state's modules have.
 Result<program::Program> launched_steps(const CompileState& state);
 
 }  // namespace ktx::passes

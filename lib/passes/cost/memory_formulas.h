@@ -18,8 +18,8 @@ struct MemoryFormulas {
   // What a device with routed experts needs more than one with all else.
   Result<uint64_t> scratch_of_experts(const plan::RunShape& shape) const;
 
-  // Of a device that has all modules, all but routed experts, and these alone; the last two are
-  // empty where the model has none.
+  // The buffers of a device with all modules, with all but routed experts, and with routed experts
+  // alone; the last two are empty where the model has no routed experts.
   std::vector<program::Buffer> all, without_experts, of_experts;
   std::vector<program::KvSlot> kv_slots;
   struct State {

@@ -7,9 +7,9 @@
 
 namespace ktx::passes {
 
-// Of a parameter, with 16 bits a weight where it is `dense`.
+// The bytes of a parameter, with 16 bits a weight where it is `dense`.
 uint64_t param_bytes(const ir::Param& param, bool dense);
-// Of a module's own weights in the form that its decision asks for.
+// The bytes of a module's own weights in the form that its decision sets.
 uint64_t placed_bytes(const ir::Module& module);
 // The same as they are in the GGUF.
 uint64_t source_bytes(const ir::Module& module);

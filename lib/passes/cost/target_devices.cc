@@ -5,7 +5,7 @@
 namespace ktx::passes {
 namespace {
 
-// Of a target that does not say more: Ethernet as usual machines have it, and a message over TCP.
+// Defaults for a target that does not state them: common Ethernet, and a message over TCP.
 constexpr double kUsualGbit = 10;
 constexpr double kUsualLatencySeconds = 30e-6;
 

@@ -17,13 +17,13 @@ inline bool has_hosts(const target::Target& target) {
 
 bool has_device(const target::Target& target, const target::DeviceId& device);
 
-// Of a device's host, its place among the target's; the number of these where it has no such host.
+// The index of a device's host among the target's; the number of these where it has no such host.
 size_t host_number(const target::Target& target, const target::DeviceId& device);
 // For the host of a device; the target has that host.
 const target::CpuTarget& cpu_of(const target::Target& target, const target::DeviceId& device);
 // For a host by number; for a single machine, those of the target.
 const std::vector<target::GpuTarget>& gpus_of(const target::Target& target, size_t host);
-// Of all hosts.
+// The GPUs of all hosts.
 std::vector<const target::GpuTarget*> all_gpus(const target::Target& target);
 // "b/cuda:1": the second one of host b; null where it is no GPU of the target.
 const target::GpuTarget* gpu_of(const target::Target& target, const target::DeviceId& device);

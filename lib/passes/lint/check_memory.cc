@@ -33,7 +33,7 @@ uint64_t sum_of(const Estimate& estimate, uint64_t DeviceUse::*bytes) {
   return sum;
 }
 
-// Of the first device that is too small what would make all fit, else why nothing does.
+// For the first device that is too small: what would make all fit, else why nothing does.
 void advise(const CompileState& state, const MemoryFormulas& formulas, const Estimate& estimate,
             const DeviceUse& use, Diagnostic& diag) {
   if (estimate.max_ctx > 0 && !use.needs_disk()) {

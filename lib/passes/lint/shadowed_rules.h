@@ -9,7 +9,7 @@ namespace ktx::passes {
 void report_unreachable(const RuleReporter& reporter, int index);
 // Other rules take all of its modules: those before it in its file, or those of a later file.
 void report_shadowed(const RuleReporter& reporter, int index);
-// Of a rule that decides something: what a later file decides otherwise.
+// For a rule that decides something: the modules that a later file decides otherwise.
 void report_refined(const RuleReporter& reporter, int index);
 // One note for all rules that lose some of their modules to rules of their file.
 void report_partly_shadowed(const RuleReporter& reporter);

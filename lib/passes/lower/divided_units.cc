@@ -12,7 +12,7 @@ using ir::Module;
 using ir::ModuleGraph;
 using ir::Role;
 
-// What of a module in a divided unit each GPU has.
+// The part that each GPU has of a module in a divided unit.
 enum class Has {
   Rows,      // of its weight, some
   Columns,   // some
@@ -148,7 +148,7 @@ bool can_divide_children(const ModuleGraph& modules, const Module& parent, int64
   });
 }
 
-// Of a head each GPU has a multiple of the rows of a tile (kernels/matmul/marlin_layout.h).
+// Each GPU's rows of the head are a multiple of a tile's rows (kernels/matmul/marlin_layout.h).
 constexpr int64_t kHeadRows = 16;
 
 bool shares_keys(const ModuleGraph& modules) {
@@ -158,8 +158,8 @@ bool shares_keys(const ModuleGraph& modules) {
   });
 }
 
-// Of a tiled delta net, whose value head h has key head h % key_heads: whether value heads that
-// follow each other have as many key heads that do, or all of them as often.
+// For a tiled delta net, where value head h has key head h % key_heads: whether consecutive value
+// heads have as many consecutive key heads, or all key heads equally often.
 bool has_whole_tiles(const ir::DeltaNetInfo& d, int64_t n) {
   const int64_t values = d.value_heads / n;
   return values <= d.key_heads || values % d.key_heads == 0;

@@ -1,5 +1,5 @@
-// Weights, KV slots and states of layers that several GPUs compute together (split_steps.cc): of
-// each GPU its part, or a copy.
+// Weights, KV slots and states of layers that several GPUs compute together (split_steps.cc): each
+// GPU has its part, or a copy.
 //
 //   blk.0.attn_q.weight@cuda:0       rows 0 to 2047 for cuda:0, 2048 to 4095 for cuda:1
 //   blk.0.attn_output.weight@cuda:0  the first half of each row, the second half
@@ -20,11 +20,11 @@ class DividedWeights {
  public:
   DividedWeights(program::Program& program, const std::vector<std::string>& team);
 
-  // Of blob `whole` what GPU number `gpu` of the team has, by the kind of part; kAbsent of kAbsent.
+  // What GPU `gpu` of the team has of blob `whole`, by the kind of part; kAbsent for kAbsent.
   program::BlobId copy(program::BlobId whole, size_t gpu);
-  // Of each row a run of elements, which is one of equal pieces of the row (divided_units.h).
+  // A run of elements of each row, which is one of equal pieces of the row (divided_units.h).
   program::BlobId columns(program::BlobId whole, size_t gpu, const Run& run);
-  // Rows, or of a vector elements.
+  // Rows, or the elements of a vector.
   program::BlobId rows(program::BlobId whole, size_t gpu, const Division& division);
   // An equal part of the matrices.
   program::BlobId matrices(program::BlobId whole, size_t gpu);

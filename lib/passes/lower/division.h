@@ -1,5 +1,5 @@
-// What of a row, of a weight's rows or of a vector each of several GPUs has: of every segment a run
-// of its heads, the same number on each GPU.
+// What each of several GPUs has of a row, of a weight's rows or of a vector: a run of heads from
+// every segment, the same number on each GPU.
 //
 //   queries, keys and values of a delta net with 4 key heads and 8 value heads, on two GPUs
 //   segments          heads  runs on cuda:0, cuda:1
@@ -16,7 +16,7 @@
 
 namespace ktx::passes {
 
-// Of `count` heads for `gpus` GPUs, how many each has: an equal part, or one that others have, too.
+// How many of `count` heads each of `gpus` GPUs has: an equal part, or one that others have, too.
 constexpr int64_t heads_of_one(int64_t count, int64_t gpus) {
   return std::max<int64_t>(1, count / gpus);
 }

@@ -26,7 +26,7 @@ struct ExpertGroup {
   std::vector<int32_t> experts;  // rising; empty: all of the layer
   std::string suffix;            // of the names of its values: "", "_cuda:0"
   float use = 1;                 // share of the layer's activations that are expected here
-  // Of a token's choices, best first: from this one on so many (GroupExpertsAttrs); 0: all.
+  // A token's choices, best first: `ranks` of them from first_rank on (GroupExpertsAttrs); 0: all.
   int32_t first_rank = 0, ranks = 0;
   bool guests = false;             // its experts change between passes
   std::vector<int32_t> away = {};  // of its experts, those that are guests elsewhere at first
@@ -35,15 +35,15 @@ struct ExpertGroup {
 // Takes the last `deferred` of `top_k` choices out of a group, into a group of their own.
 ExpertGroup take_deferred(ExpertGroup& group, int32_t top_k, int32_t deferred);
 
-// Of an experts module whose sets are chosen; the group of its own device first. One group where
-// nothing is split.
+// The groups of an experts module whose sets are chosen; that of its own device comes first. One
+// group where nothing is split.
 std::vector<ExpertGroup> expert_groups(const ir::Module& experts, int32_t all);
 
 // "32 for 128 experts of each of 48 layers, which follow use: 71.2 % of the chosen ones by the
 // profile"; "": there are none.
 std::string slots_text(const ir::ModuleGraph& modules, const Placement& placement, bool by_profile);
 
-// The matrices (of a bias the rows) of these experts. An error where they are no slices of tensors.
+// The matrices of these experts (rows of a bias). An error where they are no slices of tensors.
 Result<ir::Param> experts_of(const ir::Module& module, const ir::Param& param,
                              const std::vector<int32_t>& experts);
 

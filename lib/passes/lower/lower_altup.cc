@@ -21,7 +21,7 @@ using program::View;
 
 namespace {
 
-// Of the mean square of what an embedding's projection gives; in the models' code.
+// The least mean square of what an embedding's projection gives, as in the models' code.
 constexpr float kLeastSquare = 1e-5F;
 
 View part_of(View streams, int64_t i, int64_t width) {

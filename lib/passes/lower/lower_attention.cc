@@ -191,8 +191,8 @@ Result<View> Lowering::chosen_pools(const Module& attention, const ir::Attention
   return blocks;
 }
 
-// Of a layer with keys of its own. Values that are made of the key projection, too, come before
-// it is normed.
+// For a layer with keys of its own. Where values are made of the key projection, too, they are
+// taken before it is normed.
 Status Lowering::norm_keys(const Module& attention, const ir::AttentionInfo& a, View& k, View& v) {
   if (!a.keys_as_values) {
     KTX_TRY(optional_norm(attention, Role::KNorm, k));

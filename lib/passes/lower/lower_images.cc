@@ -1,5 +1,5 @@
-// Images. Of a tower: patches come with the pass, and become rows of a language model. Of that
-// model: the rows of an image take the place of its tokens' embeddings.
+// Images. In a tower, patches come with the pass and become rows of a language model. In that
+// model, the rows of an image replace the embeddings of its tokens.
 //
 //   given = [patch]                            x = matmul(given) + position
 //   ... layers ...                             n = norm(x)           p = pool_rows(n)

@@ -4,7 +4,7 @@
 //   n = rms_norm(x)   w = stream_weights(matmul(n))   in = collapse_streams(x, w)
 //   ... the part, from its norm on ...                x = mix_streams(x, out, w)
 //
-// With gates in the place of such weights, and no norm in the part (StreamsInfo):
+// With gates instead of such weights, and no norm in the part (StreamsInfo):
 //
 //   n = rms_norm(x)   g = sigmoid(up(silu(down(n))))   in = the mean of g * n over the streams
 //   ... the part ...                                   x = mix_streams(x, out, 2 *

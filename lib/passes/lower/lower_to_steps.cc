@@ -145,7 +145,7 @@ Status Lowering::add_embedding_row(const Module& model, Role role, int32_t row,
   return {};
 }
 
-// Of a prediction layer: the stream is made of the embedding and of the hidden states that come
+// For a prediction layer: the stream is made of the embedding and of the hidden states that come
 // with the tokens, from the host (lib/families/prediction_rows.h).
 Status Lowering::lower_prediction_input(const Module& layers) {
   if (layers.children.empty()) return {};
@@ -163,9 +163,9 @@ Status Lowering::lower_prediction_input(const Module& layers) {
   return matmul(*projection, both, x_);
 }
 
-// Of a draft head: the stream is made of hidden states of its model, and its attention reads the
-// embedding beside it. With a token come those of the model, or behind them what this head itself
-// gave for the token before; the other part is zero.
+// For a draft head: the stream is made of hidden states of its model, and its attention reads the
+// embedding beside it. A token's row has the states of the model or, behind their place, what this
+// head itself gave for the token before; the other part is zero.
 //
 //   given = [state a ; state b ; state c ; own]     x = fc . given[a, b, c] + own
 Status Lowering::lower_head_input(const Module& model, const Module& layer) {

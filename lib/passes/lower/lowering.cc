@@ -144,7 +144,7 @@ Status Lowering::matmul(const Module& module, View in, View out) {
   return apply_factor(module, out);
 }
 
-// Of a linear's product (NVFP4).
+// Applies the factor of a linear's product (NVFP4).
 Status Lowering::apply_factor(const Module& module, View out) {
   const auto* linear_info = std::get_if<ir::LinearInfo>(&module.info);
   if (linear_info == nullptr || linear_info->factor == 1) return {};

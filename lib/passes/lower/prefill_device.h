@@ -9,8 +9,8 @@ namespace ktx::passes {
 enum class PrefillDevice { Open, Cpu, Gpu };
 PrefillDevice prefill_device(const rules::RuleSet& rules, const ir::Module& experts);
 
-// Of the experts of `module`: whether a GPU can compute them over weights of the CPU, and a rule
-// does not say otherwise.
+// Whether a GPU can compute the experts of `module` over weights of the CPU, and no rule says
+// otherwise.
 bool can_be_streamed(const rules::RuleSet& rules, const ir::Module& module);
 
 }  // namespace ktx::passes

@@ -41,7 +41,7 @@ class Search {
 
   int64_t most() const { return most_; }
 
-  // Of a context of `ctx` tokens, with room to stream experts or without.
+  // A trial with a context of `ctx` tokens, with room to stream experts or without.
   Result<Trial> place(int64_t ctx, bool streams) const {
     DiagSink unheard;
     PricedModel tried = model_;

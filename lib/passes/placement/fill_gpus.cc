@@ -74,7 +74,7 @@ Room room_of(const PricedModel& model, const MemoryFormulas& formulas, const Est
 
 namespace {
 
-// Of all layers the experts that get the most activations for their bytes.
+// Takes the experts of all layers that get the most activations for their bytes.
 void take_most_used(const PricedModel& model, const HostGpus& host, const Modules& experts,
                     Room& room, Placement& placement) {
   struct Candidate {

@@ -24,7 +24,7 @@ struct HostGpus {
   const DeviceId& gpu_of(const target::Target& target, const ir::Module& module) const;
 };
 
-// Of the hosts, or the one machine, that have GPUs and open modules; these are on the hosts' CPUs.
+// The hosts (or the one machine) that have GPUs and, on their CPUs, open modules.
 std::vector<HostGpus> hosts_with_gpus(const PricedModel& model, const Placement& placement,
                                       const std::vector<const ir::Module*>& open);
 

@@ -109,7 +109,7 @@ void keep_unknown_formats(const PricedModel& model, Placement& placement, DiagSi
   }
 }
 
-// What of the module's steps without weights no GPU kernel computes; empty: nothing.
+// What no GPU kernel computes among the module's steps without weights; empty: nothing.
 std::string state_refusal(const ir::Module& module) {
   if (const auto* net = std::get_if<ir::DeltaNetInfo>(&module.info)) {
     if (kernels::gpu_delta_rule_takes(net->head_dim)) return "";

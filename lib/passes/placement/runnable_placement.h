@@ -8,7 +8,7 @@ namespace ktx::passes {
 
 // Whether GPUs have kernels for the module's steps without weights.
 bool gpu_kernels_compute(const ir::Module& module);
-// Of a machine without GPUs: all on its CPU.
+// For a machine without GPUs: all on its CPU.
 Placement all_on_cpu(const PricedModel& model, DiagSink& diags);
 // Steps with a state that no GPU kernel computes; keep_runnable() looks at them too.
 void keep_states(const PricedModel& model, Placement& placement, DiagSink& diags);

@@ -73,7 +73,7 @@ class Boundaries {
     return best[layers_];
   }
 
-  // Of a host with layers [begin, end); never where they do not fit.
+  // The seconds of a host with layers [begin, end); kNever where they do not fit.
   double seconds(size_t host, size_t begin, size_t end) const {
     LayerLoad load = sums_[end];
     add(load, sums_[begin], -1);
@@ -121,7 +121,7 @@ class Boundaries {
   std::vector<LayerLoad> sums_;  // of the first so many layers
 };
 
-// Of its weights, what a token reads.
+// The bytes of the module's weights that a token reads.
 double read_bytes(const ir::Module& module) {
   const auto bytes = static_cast<double>(placed_bytes(module));
   const auto* experts = std::get_if<ir::ExpertsInfo>(&module.info);

@@ -34,7 +34,7 @@ struct HostRoom {
 struct LayerLoad {
   double read_bytes = 0;  // for a token
   double kept_bytes = 0;  // weights, keys and values
-  // Of these, what GPUs take last.
+  // The part of these bytes that GPUs take last.
   double late_read_bytes = 0;
   double late_kept_bytes = 0;
 };

@@ -18,7 +18,7 @@
 namespace ktx::passes {
 namespace {
 
-// Of few tokens an expert the CPU reaches less than of many: fewer tokens are enough.
+// With few tokens per expert the CPU reaches a lower rate than with many: fewer are enough.
 constexpr double kFewTokens = 0.75;
 constexpr int64_t kStep = 32;
 constexpr int64_t kLeastChunk = 1024;  // that the runtime takes beside a GPU

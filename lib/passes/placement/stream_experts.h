@@ -37,9 +37,9 @@ void choose_stream_tokens(const PricedModel& model, Placement& placement);
 // Takes the way for the placement, with the tokens that pay.
 void take_way(const PricedModel& model, Placement& placement, const StreamWay& way);
 
-// Of a placement whose devices are final: takes the best way that fits. Where the placement was
-// chosen with its way, only from how many tokens on. The text is a note where none fits though it
-// would pay: "long prompts are computed by the CPU alone: ...", else "".
+// For a placement whose devices are final: takes the best way that fits. Where the placement was
+// chosen with its way, sets only from how many tokens on. The text is a note where none fits though
+// it would pay: "long prompts are computed by the CPU alone: ...", else "".
 std::string settle_streams(const PricedModel& model, Placement& placement,
                            const std::vector<StreamTrial>& trials);
 

@@ -35,8 +35,8 @@ bool GroupSearch::is_product(int32_t i) const {
   return is(i, StepOp::Matmul) && attrs<MatmulAttrs>(i).accumulate == 0;
 }
 
-// Of whole rows, too: who reads its value reads what it wrote and nothing else (not so before a
-// prediction layer, which reads two norms side by side).
+// It also writes whole rows: a step that reads its value reads what it wrote and nothing else (not
+// so before a prediction layer, which reads two norms side by side).
 bool GroupSearch::is_row_norm(int32_t i) const {
   if (!is(i, StepOp::RmsNorm) || attrs<RmsNormAttrs>(i).groups != 1) return false;
   const View& y = step(i).outputs[0];

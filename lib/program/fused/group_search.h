@@ -24,10 +24,10 @@ class GroupSearch {
  public:
   using Steps = std::vector<int32_t>;
 
-  // Of the steps [first, first + count); `may` says which can be in a group.
+  // Searches the steps [first, first + count); `may` says which can be in a group.
   GroupSearch(const Program& program, const Uses& uses, int32_t first, int32_t count,
               const Steps& may);
-  // All groups, in the order of their last steps; a group around others behind them.
+  // All groups, in the order of their last steps; a group around others comes behind them.
   std::vector<FusedGroup> run();
 
   const Step& step(int32_t i) const { return program_.steps[i]; }

@@ -51,10 +51,10 @@ class KvPools {
   // Where the slot's part begins in a block of its pool.
   int64_t slot_offset(int32_t slot) const { return of(kind_of(slot)).slot_offset(slot); }
   int32_t slots() const { return static_cast<int32_t>(slot_kinds_.size()); }
-  // Of blocks that the model has, and of these the ones that go back.
+  // The kinds of blocks that the model has, and those of them that go back.
   std::span<const SequenceKind> kinds() const { return kinds_; }
   std::span<const SequenceKind> passing() const { return kinds().subspan(1); }
-  // Of no states until they are set, which is before any sequence.
+  // There are no states until they are set, which is before any sequence.
   void set_states(StatePool states) { states_ = std::move(states); }
   StatePool& states() { return states_; }
   const StatePool& states() const { return states_; }

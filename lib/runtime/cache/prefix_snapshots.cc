@@ -43,7 +43,7 @@ PrefixCache::Place PrefixCache::find_place(std::span<Node* const> path, const No
   return place;
 }
 
-// Gives the tables the blocks up to a place and its states, in the place of what they have.
+// Gives the tables the blocks up to a place and its states, instead of what they have.
 void PrefixCache::go_on_from(const Place& place, std::span<Node* const> path, KvTables& tables,
                              PrefixHit& hit) {
   const StateMark mark = place.snapshot->mark;

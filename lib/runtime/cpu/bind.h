@@ -34,7 +34,7 @@ struct BoundStep {
       false;  // a part of that step that runs before it, and leaves its outputs as they are
 };
 
-// Of the whole plan, or of one part of it (BindOptions::first_step).
+// The steps of the whole plan, or of one part of it (BindOptions::first_step).
 struct BoundPlan {
   std::vector<BoundStep> steps;  // those that this precision has, in order
   std::vector<Stage> stages;     // by index in steps

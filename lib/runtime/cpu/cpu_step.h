@@ -127,8 +127,8 @@ struct BoundWeight {
 // Fails where kernels of that family read another layout, which a plan may say of any weight.
 Status require_layout(std::string_view family, const BoundWeight& weight);
 
-// Where attention puts the parts of long rows that threads share, and the choice of positions the
-// best of each part: one for all such steps, of which never two are in one stage.
+// Where attention puts the parts of long rows that threads share, and where the choice of positions
+// puts the best of each part: one for all such steps, as no two of them are in one stage.
 struct AttentionPartials {
   Arena memory;                            // floats
   std::vector<std::atomic<int64_t>> left;  // parts that a row still waits for
@@ -136,8 +136,8 @@ struct AttentionPartials {
   int64_t float_count() const { return static_cast<int64_t>(memory.size() / sizeof(float)); }
 };
 
-// Of a choice of positions: parts of a token's context that threads score at once, and what they
-// need of that memory for one token.
+// For a choice of positions: the parts of a token's context that threads score at once, and the
+// floats of that memory that one token needs.
 constexpr int64_t kChoicePart = 512;  // positions, at least
 constexpr int64_t kMaxChoiceParts = 64;
 constexpr int64_t choice_partial_floats(int64_t lists, int64_t top_k, int64_t ctx) {
@@ -165,7 +165,7 @@ struct BindContext {
   int threads = 1;
   int shares = 1;                         // of the thread pool: NUMA nodes
   AttentionPartials* partials = nullptr;  // null: threads do not share rows
-  ExpertCounts* expert_counts = nullptr;  // null: nobody counts activations
+  ExpertCounts* expert_counts = nullptr;  // null: activations are not counted
   ExpertCache* experts = nullptr;         // null: all are in the mapping
   ExpertGuests* guests = nullptr;         // null: experts stay where the plan has them
   const LoraProduct* lora = nullptr;      // of a product; null: it has no low-rank terms

@@ -100,7 +100,7 @@ int64_t Executor::begin_stage(int stage, int thread) {
 }
 
 namespace {
-// Of a part's items, those of this share and the ones before it.
+// The items of a part that this share and the shares before it have.
 int64_t part_end(int64_t items, int64_t share, int64_t shares) {
   return items * (share + 1) / shares;
 }

@@ -128,7 +128,7 @@ class Latent final : public GpuStep {
     }
   };
 
-  // Of the pass; a multiple of 256.
+  // The bytes of a pass's queries; a multiple of 256.
   int64_t query_bytes(int64_t tokens) const {
     const int64_t bytes =
         tokens * queries_.heads * kernels::latent_query_halves(queries_.head_dim) * 2;
@@ -138,7 +138,7 @@ class Latent final : public GpuStep {
     return run.tokens >= expanded_from_ && run.positions <= kernels::kMostExpandedPositions;
   }
 
-  // Of the absorbed form.
+  // The workspace of the absorbed form.
   int64_t absorbed_workspace(const GpuShape& shape, bool one_each) const {
     kernels::CudaAttentionArgs args = attention(0, shape.tokens, shape);
     args.one_token_per_sequence = one_each;

@@ -17,7 +17,7 @@ Result<kernels::CudaMatmulHeadsArgs> matmul_heads_args(const CudaBind& context) 
   return args;
 }
 
-// Of gate and up of each expert: the compiler leaves such experts on the CPU (place-devices).
+// Refuses factors of gate and up: the compiler leaves such experts on the CPU (place-devices).
 Status require_no_factors(const CudaBind& gate_up) {
   GpuMemory keep;
   for (int i : {4, 5}) {

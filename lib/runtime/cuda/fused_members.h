@@ -34,13 +34,13 @@ class FusedMembers {
   bool has(StepOp op, int number = 0) const { return find(op, number) < contexts_.size(); }
   // The product that makes an operand of the step of this op; there must be one.
   CudaBind product_for(StepOp reader, size_t operand) const;
-  // Of the two products before a glu, that of its gate.
+  // The two products before a glu: that of its gate, and the other one.
   CudaBind gate() const { return product_for(StepOp::Glu, 0); }
   CudaBind up() const { return product_for(StepOp::Glu, 1); }
 
   Result<OneByOne> one_by_one() const;
 
-  // Of x as the products take it: what the norm reads, or `plain` where there is none. `keep`
+  // x as the products take it: what the norm reads, or `plain` where there is no norm. `keep`
   // holds the norm's weight.
   Result<kernels::CudaOneX> x(const CudaView& plain, GpuMemory& keep) const;
   Result<kernels::CudaSkinnyX> skinny_x(const CudaView& plain, GpuMemory& keep) const;

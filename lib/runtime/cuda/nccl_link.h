@@ -9,7 +9,7 @@
 
 namespace ktx::runtime {
 
-// Of the calling thread's GPU. Waits for the other end, until `gives_up` says so.
+// A link of the calling thread's GPU. Waits for the other end until `gives_up` returns true.
 Result<std::unique_ptr<GpuLink>> make_nccl_link(const GpuLinkId& id, bool sends,
                                                 const std::function<bool()>& gives_up);
 

@@ -8,7 +8,7 @@ namespace ktx::runtime {
 
 class Acceptance {
  public:
-  // Of `drafted` tokens the first `right` were; what is behind a wrong one tells nothing.
+  // The first `right` of `drafted` tokens were right; those behind a wrong one prove nothing.
   void add(int64_t drafted, int64_t right) {
     if (drafted == 0) return;
     right_ = kKept * right_ + static_cast<double>(right);

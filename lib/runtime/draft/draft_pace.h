@@ -29,7 +29,7 @@ namespace ktx::runtime {
 class DraftPace {
  public:
   static constexpr double kAllowed = 0.015;
-  // Of the account, in plain passes: at the beginning, at most, and at least.
+  // The account's value at the beginning, its maximum and its minimum, in plain passes.
   static constexpr double kFirstPasses = 2, kSavedPasses = 8, kLeastPasses = -1;
 
   explicit DraftPace(int64_t most) : most_(most) {}
@@ -42,8 +42,8 @@ class DraftPace {
   std::vector<int64_t> choose(std::span<const Text> texts);
   // What was chosen last is a try: a loss is expected of it.
   bool trying() const { return trying_; }
-  // Of which texts draft tokens may be chosen within the next kWarmUp passes: where they pay of
-  // all, else of one that tries, or of none. A drafter reads the passes before of those alone.
+  // Draft tokens may be chosen within the next kWarmUp passes for all texts where they pay, else
+  // for one that tries, or for none. A drafter reads the passes before for those texts alone.
   static constexpr int64_t kWarmUp = 64;
   bool pays() const { return pays_; }
   bool tries_soon() const { return off_ + kWarmUp >= retry_after_; }

@@ -57,8 +57,8 @@ class Drafter {
   virtual Status read(std::span<DraftItem> /*items*/, int64_t /*tokens*/) { return {}; }
   // Texts that it is behind of get no draft tokens. After a failure it gives no more.
   virtual Status draft(std::span<DraftItem> items) = 0;
-  // Of the last draft(): seconds until it had the first draft token of each text, in which it also
-  // reads what the pass before added; 0: every draft token takes alike.
+  // Seconds until the last draft() had the first draft token of each text, with the time to read
+  // what the pass before added; 0: every draft token takes the same time.
   virtual double first_seconds() const { return 0; }
 };
 

@@ -32,8 +32,8 @@ struct EngineText : DraftText {
   }
   // There is no room for what it was to read.
   virtual void lose() { truncate(0); }
-  // Of the engine's last pass; none: NaN, or nothing is allowed. `history`: what is held, in the
-  // numbers of the logits.
+  // Samples from a row of the engine's last pass; none: the logits are NaN, or no token is allowed.
+  // `history`: the held tokens, numbered as the logits are.
   std::optional<int32_t> sample(int64_t row, std::span<const int32_t> history);
 
   Engine& engine;

@@ -9,8 +9,8 @@
 // with the same random numbers: where the two models agree on the probabilities they draw the same
 // token. All texts of a pass are drafted side by side.
 //
-// A text that its cache has no room for gets no draft tokens. Of plans with states of a fixed size
-// (delta nets) as many can be drafted as the engine can take back (EngineOptions::rollback_tokens).
+// A text that its cache has no room for gets no draft tokens. A plan with states of a fixed size
+// (delta nets) drafts as many as the engine can take back (EngineOptions::rollback_tokens).
 #pragma once
 
 #include <memory>

@@ -105,7 +105,7 @@ class Backend {
   virtual Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) = 0;
   // Whether this backend computes a part of the CPU in this pass (lib/program/streams.h).
   virtual bool takes(size_t /*part*/) const { return false; }
-  // Of parts that it takes: the CPU computes some experts beside it (joint_experts.h); 0: none.
+  // Above 0 the CPU computes some experts of the parts that this backend takes (joint_experts.h).
   virtual int64_t joint_tokens() const { return 0; }
   // Whether a pass may end in front of a part: false between the queued shares of one sum, as one
   // GPU's would wait for another's that is not queued.
@@ -128,7 +128,7 @@ class Backend {
   // Copies a whole row to host memory, after the pass.
   virtual Status fetch_logits(int64_t /*row*/) { return {}; }
 
-  // Of a value of the CPU in passes that go by links.
+  // Where a value of the CPU is in passes that use links.
   virtual GpuPlace boundary_place(uint32_t /*value*/) const { return {}; }
   virtual void leave_boundaries() {}  // there are no links: all is in host memory
 

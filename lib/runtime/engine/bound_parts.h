@@ -15,7 +15,7 @@ namespace ktx::runtime {
 struct Part {
   // Elsewhere: all work of other hosts, and what they send each other.
   enum class Kind { Cpu, Gpu, Peer, Network, Reduce, Elsewhere } kind = Kind::Cpu;
-  // Gpu, Peer, Reduce: index in BoundParts::gpus; Network: number of a host. Of the receiver.
+  // The receiver. Gpu, Peer, Reduce: index in BoundParts::gpus; Network: number of a host.
   int device = -1;
   int from = -1;  // Peer, Network: the sender
   uint32_t first_step = 0;

@@ -49,8 +49,8 @@ enum class Want { None, Last, All };  // whose logits
 struct ImageTokens {
   int64_t first = 0;  // token of the text
   int64_t count = 0;
-  // Rows of hidden_size() floats, in the place of embeddings. The tokens' are those from first_row
-  // on: an image may stand in a text line by line.
+  // Rows of hidden_size() floats, instead of embeddings. The tokens' rows begin at first_row: an
+  // image may stand in a text line by line.
   std::shared_ptr<const std::vector<float>> rows;
   int64_t first_row = 0;
   bool causal = false;  // a token sees those before it alone, and a pass may end within the image
@@ -73,11 +73,11 @@ struct BatchItem {
   // So many of the last tokens can be taken back one by one, also where layers have states of a
   // fixed size (as far as there are slots: EngineOptions::rollback_tokens of a sequence).
   int64_t rollback = 0;
-  // Of plans of drafters that read a model's hidden states: for each token
-  // PlanFacts::given_width floats, the states behind the token before.
+  // For plans of drafters that read a model's hidden states: PlanFacts::given_width floats
+  // for each token, the states behind the token before.
   std::span<const float> hidden = {};
-  // Of a plan that reads images (a tower): the tokens whose rows are wanted, rising, in the place
-  // of `want`.
+  // For a plan that reads images (a tower): the tokens of the pass whose rows are wanted, rising;
+  // they replace `want`.
   std::span<const int32_t> outputs = {};
   // Likewise: the patches of a line of the image. The pass has that image and nothing else.
   int64_t columns = 0;
@@ -182,9 +182,9 @@ class Engine {
   void finish_all();  // what they give is lost
 
   // Logits of the last forward(): one row per wanted token, in order of the items.
-  // Of models without logits, their outputs (PlanFacts::output_width()): a text's scores, or hidden
-  // states. Valid until the next forward(). If only the best were requested they may be all
-  // that is here: has_logits() says.
+  // Models without logits have their outputs here (PlanFacts::output_width()): a text's scores, or
+  // hidden states. Valid until the next forward(). If only the best were requested, they may be
+  // all that is here: has_logits() says so.
   int64_t logits_rows() const;
   bool has_logits(int64_t row) const;
   bool is_filtered(int64_t row) const;  // best() has what the item's filter allows

@@ -83,8 +83,8 @@ struct EngineOptions {
   // (experts/expert_room.h). Absent: mapped if all fit, else cached; 0: always mapped.
   std::optional<int64_t> expert_memory_bytes;
   bool huge_pages = false;  // copy the plan into huge pages instead of mapping it
-  // Of plans with GPUs: whether steps of few tokens are captured as graphs, and whether
-  // every result is looked at for infinity and NaN (slow; names the module).
+  // For plans with GPUs: whether steps of few tokens are captured as graphs, and whether
+  // every result is checked for infinity and NaN (slow; names the module).
   bool gpu_graphs = true;
   bool check_finite = false;
   bool count_experts = false;                                 // by layer and expert
@@ -94,9 +94,9 @@ struct EngineOptions {
   const ExpertCacheOptions* expert_cache = nullptr;           // for tests; its slots do not count
   const ExpertGuestOptions* expert_guests = nullptr;          // for tests
   std::function<Result<std::unique_ptr<Gpu>>(int)> open_gpu;  // for tests; empty: this machine's
-  // Of plans for several hosts: whether GPUs of different ones have links (gpu/gpu_link.h).
+  // For plans for several hosts: whether GPUs of different hosts have links (gpu/gpu_link.h).
   GpuLinks gpu_links = GpuLinks::Auto;
-  // Of a plan for several hosts: all of them, of which this one is the first (hosts/host_group.h).
+  // For a plan for several hosts: all of them; this one is the first (hosts/host_group.h).
   std::shared_ptr<HostGroup> hosts;
 };
 

@@ -23,7 +23,7 @@ class ExpertCounts {
   ExpertCounts(const plan::PlanView& plan, const BoundParts& parts, bool by_expert);
 
   bool by_expert() const { return by_expert_; }
-  // Of a group_experts step: its first counter among those of the plan; -1: another step.
+  // The first of the plan's counters that belongs to a group_experts step; -1: another step.
   int64_t first(uint32_t step) const;
   size_t size() const { return counts_.size(); }  // of all counters
   // The CPU's counters of the step; null where nothing is counted by expert.

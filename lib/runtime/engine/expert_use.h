@@ -1,4 +1,4 @@
-// Who served the activations of routed experts.
+// Where the activations of routed experts were computed.
 #pragma once
 
 #include <cstdint>

@@ -133,7 +133,7 @@ Status size_cache(const plan::PlanView& plan, const EngineOptions& options, Size
 
 namespace {
 
-// Of the memory of all devices leaves the part of this host's CPU.
+// Reduces the memory of all devices to the part of this host's CPU.
 Status take_own_memory(const plan::PlanView& plan, Sizes& sizes) {
   const plan::DeviceMemory own = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
   plan::MemoryEstimate& memory = sizes.memory;

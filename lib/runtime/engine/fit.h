@@ -18,8 +18,8 @@ struct Sizes {
   Precision precision = Precision::Fast;
   plan::KvBlocks kv_blocks;  // after the budget
   plan::MemoryEstimate memory;
-  // Of the CPU's routed experts, where not all are in memory (experts/expert_room.h); they count
-  // in `memory` instead of these weights.
+  // For the CPU's routed experts where not all are in memory (experts/expert_room.h): `memory`
+  // counts these slots instead of the weights.
   int64_t expert_slots = 0;
   uint64_t expert_bytes = 0;
   uint64_t lora_bytes = 0;  // of adapters, in memory of their own

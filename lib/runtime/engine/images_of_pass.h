@@ -33,7 +33,7 @@ class ImagesOfPass {
   // `images` are of the text, in rising order; the pass has its tokens [start, start + count).
   static Result<ImagesOfPass> find(std::span<const ImageTokens> images, int64_t start,
                                    int64_t count, int64_t hidden_size);
-  // Of the text's token, which comes behind that of the call before.
+  // The image that has this token of the text, or null. Tokens must rise from call to call.
   const ImageTokens* of(int64_t token);
 
  private:

@@ -53,7 +53,7 @@ enum class ReaderKind { Auto, Ring, Threads };
 struct ReaderOptions {
   ReaderKind kind = ReaderKind::Auto;
   const FileStamp* stamp = nullptr;  // what the file must still be; null: any
-  // For tests: an error in the place of a read; 0: none. Called on any thread.
+  // For tests: an error instead of a read; 0: none. Called on any thread.
   std::function<int(const DirectRead&)> fault = {};
 };
 Result<std::unique_ptr<DirectReader>> open_direct_reader(const std::string& path, ReadDone done,

@@ -212,7 +212,7 @@ void ExpertCache::need(CachedExperts& layer, std::span<const int32_t> offsets, i
     {
       std::unique_lock lock(mutex_);
       filled += fill(layer, std::span(missing_).subspan(filled), reads_);
-      // Of what was read ahead in vain some is on its way into the slots that are left.
+      // Some of what was read ahead in vain is still on its way into the slots that are left.
       if (filled < missing_.size() && reads_.empty()) {
         changed_.wait_for(lock, std::chrono::milliseconds(10));
         if (timer.seconds() * 1000 > static_cast<double>(patience_.count())) {

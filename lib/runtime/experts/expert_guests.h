@@ -47,7 +47,7 @@ struct ExpertGuestOptions {
   int64_t at_once = 8;    // copies on their way, at most
 };
 
-// What of an expert has to be on the GPU: a matrix, which becomes tiles, or a row of floats.
+// A weight of an expert that has to be on the GPU: a matrix, made into tiles, or a row of floats.
 struct GuestWeight {
   program::BlobId from = program::kAbsent, to = program::kAbsent;  // the CPU's, the GPU's
   bool product = false;
@@ -89,11 +89,11 @@ class ExpertGuests {
   std::span<GuestLayer> layers() { return layers_; }
   // Layers whose experts stay in their slots, as nothing here copies them.
   int64_t fixed_layers() const { return fixed_layers_; }
-  // Of a group_experts step of the CPU; null: none of these.
+  // The layer of a group_experts step of the CPU; null: it has no guests.
   GuestLayer* of_step(uint32_t step);
   const ExpertGuestOptions& options() const { return options_; }
 
-  // Of the pairs of a pass of so many tokens.
+  // Counts the pairs of a pass of so many tokens.
   void count(GuestLayer& layer, std::span<const int32_t> ids, int64_t tokens);
 
   // The moves to `device` that gain the most, one a layer at most. They are on their way until

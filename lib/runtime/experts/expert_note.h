@@ -22,7 +22,7 @@ namespace ktx::runtime {
 
 class ExpertNote {
  public:
-  // Of one plan, at least one of them; they must outlive the note.
+  // Cache and guests of one plan, at least one of the two; they must outlive the note.
   ExpertNote(ExpertCache* cache, ExpertGuests* guests, const std::string& plan_path);
   ~ExpertNote();
   ExpertNote(const ExpertNote&) = delete;

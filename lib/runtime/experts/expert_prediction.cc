@@ -56,7 +56,7 @@ std::optional<RouterChain> find_chain(const program::Program& program,
   return chain;
 }
 
-// Whether a layer's input can stand in the place of the next one's.
+// Whether a layer's input can stand in for the next one's.
 bool same_form(const program::Program& program, const program::View& a, const program::View& b) {
   if (a.value == program::kAbsent || b.value == program::kAbsent || a.width != b.width)
     return false;

@@ -54,7 +54,7 @@ class BoundaryFinder {
     return !boundary.sender.empty() && !boundary.receiver.empty();
   }
 
-  // Of the host of `cpu`, and the one that is `known`, if any is.
+  // Whether `device` is a GPU of the host of `cpu`, and the `known` one if one is known.
   static bool is_gpu_of(std::string_view device, std::string_view cpu, std::string& known) {
     if (target::is_cpu(device) || !target::on_same_host(device, cpu)) return false;
     if (known.empty()) known = device;

@@ -83,8 +83,8 @@ struct GpuBatch {
   const int32_t* output_rows = nullptr;  // [R], -1: padding
   ByBlockKind<const int32_t*> tables;    // [sequences, table_stride] block numbers
   int64_t table_stride = 0;
-  // Of models with states of a fixed size: segments [texts[i], texts[i + 1]) are those of the
-  // pass's text i, of its texts in the order of their rows; none of those behind the last.
+  // For models with states of a fixed size: segments [texts[i], texts[i + 1]) belong to text i of
+  // the pass, in the order of the texts' rows; numbers behind the last text have no segments.
   const int32_t* texts = nullptr;  // [most_texts + 1]
   const kernels::StateSegment* segments = nullptr;
   int64_t most_texts = 0;
@@ -136,7 +136,7 @@ struct GpuBindContext {
   // A step of the CPU that streams: the weights of its products are tiles here, and they are
   // others at each launch.
   bool streamed = false;
-  // Of a group_experts step: the counters of its experts, to which each launch adds; null: none.
+  // For a group_experts step: the counters of its experts, to which each launch adds; null: none.
   uint64_t* expert_counts = nullptr;
 
   // How a weight lies in `blobs`.

@@ -84,7 +84,7 @@ int64_t GpuBatchLayout::fill(std::byte* out, const Batch& batch, int64_t sequenc
   put(out + text_end_, batch.text_end.data(), batch.tokens, shape.tokens, -1);
   put(out + output_rows_, batch.output_rows.data(), batch.outputs, shape.outputs, -1);
   if (states_.slots > 0) fill_states(out, batch);
-  // Of each table as many blocks as its last token needs.
+  // Each table gets as many blocks as its last token needs.
   auto* tables = reinterpret_cast<int32_t*>(out + tables_);
   for (int64_t t = 0; t < batch.tokens; ++t) {
     const bool last = t + 1 == batch.tokens || batch.sequence[t + 1] != batch.sequence[t];

@@ -16,7 +16,7 @@
 
 namespace ktx::runtime {
 
-// Of models with states of a fixed size: the most texts of a pass, padding included, and slots.
+// For models with states of a fixed size: the most texts of a pass, padding included, and slots.
 struct GpuBatchStates {
   int64_t texts = 0;
   int64_t slots = 0;

@@ -37,7 +37,7 @@ class GpuLogits {
   Status queue(const Batch& batch, std::byte* workspace);
   // Queues the copy of all logits of a row of the last queue().
   Status fetch(int64_t row);
-  // Of the last queue(), after the GPU has finished. `count`: the requested number.
+  // The best of a row of the last queue(), after the GPU has finished. `count`: as requested.
   BestLogits best(int64_t row, int32_t count) const;
 
  private:

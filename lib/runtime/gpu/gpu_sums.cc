@@ -58,8 +58,8 @@ Status join_team(GpuState& s) {
   return {};
 }
 
-// Of passes that may be graphs; sums of more tokens are faster as copies than through the host's
-// memory.
+// Through the host's memory only for passes that may be graphs: sums of more tokens are faster as
+// copies.
 bool sums_by_kernels(const GpuState& s, const GpuShape& shape) {
   const int64_t most = std::max(s.buckets.largest_batch(), SkinnyGraphs::kMostTokens);
   return s.sums == GpuState::Sums::Peers ||

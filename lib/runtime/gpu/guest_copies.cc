@@ -14,7 +14,7 @@ uint64_t bytes_of(const GuestLayer& layer) {
   return sum;
 }
 
-// Of one table in the memory of all.
+// The bytes of one table in the memory of all tables.
 uint64_t table_bytes(const GuestLayer& layer) {
   return layer.cpu_places.size() * sizeof(float);
 }

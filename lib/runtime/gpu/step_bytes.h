@@ -8,8 +8,8 @@
 
 namespace ktx::runtime {
 
-// For a step of `tokens` tokens. Of experts, those of different tokens are taken to
-// differ until all are read.
+// The bytes for a step of `tokens` tokens. Different tokens are taken to choose different
+// experts, until all are read.
 int64_t step_weight_bytes(const program::Program& program, const program::Step& step,
                           int64_t tokens);
 

@@ -1,4 +1,4 @@
-// Of a value that goes to another host for the experts there, or comes back: the rows of the
+// The rows of a value that go to another host for the experts there, or come back: those of the
 // pairs that group_experts has put in front, or of their tokens.
 //
 //   order    3 0 5 | 1 2 4     pairs of token and choice, two a token

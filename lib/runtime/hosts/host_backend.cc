@@ -292,7 +292,7 @@ class HostLeader final : public HostBoundaries {
     return {};
   }
 
-  // Of a host, in pools where the block is.
+  // The slots of a host in pools that have the block.
   std::vector<int32_t> slots_of(int other, const KvBlock& block) const {
     std::vector<int32_t> theirs;
     for (int32_t slot = 0; slot < kv_.slots(); ++slot) {

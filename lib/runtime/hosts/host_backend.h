@@ -27,8 +27,8 @@ namespace ktx::runtime {
 
 class HostBoundaries;
 
-// Of setup.hosts. Everything but the setup itself must outlive the result. On the first host: fails
-// where another one cannot open the plan, and says which and why.
+// For setup.hosts. Everything but the setup itself must outlive the result. On the first host it
+// fails where another one cannot open the plan, and says which and why.
 Result<std::unique_ptr<HostBoundaries>> create_host_backend(const BackendSetup& setup,
                                                             const BoundParts& parts,
                                                             const HostArena& arena);

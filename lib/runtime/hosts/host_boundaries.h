@@ -26,7 +26,7 @@ class HostBoundaries : public Backend {
 
   LinkedBoundaries& links() { return links_; }
 
-  // Of the pass that HostGroup::begin_forward() has begun.
+  // Runs a part of the pass that HostGroup::begin_forward() has begun.
   Result<bool> run(size_t part, const Batch& batch, const ForwardWatch* watch) override;
 
   Status read(std::span<const ValueRead>) override {
@@ -55,7 +55,7 @@ class HostBoundaries : public Backend {
  private:
   // The rows of a transfer's values in host memory: of its input here, or of its output.
   std::span<std::byte> rows_of(const program::View& operand, const Batch& batch) const;
-  // Of a transfer between experts' hosts: the rows that go, each with its number.
+  // For a transfer between experts' hosts: the rows that go, each with its number.
   static bool has_chosen_rows(const program::Step& step);
   Status put_chosen_rows(const program::Step& step, const Batch& batch, MessageWriter& out) const;
   bool take_chosen_rows(const program::Step& step, const Batch& batch, MessageReader& in) const;

@@ -21,7 +21,7 @@ microseconds nap_after(double seconds) {
   return microseconds(1000);
 }
 
-// Of the watch: short while messages wait for their receivers.
+// Naps of the watch: short while messages wait for their receivers.
 constexpr microseconds kBusyNap{200}, kQuietNap{10000};
 
 }  // namespace

@@ -7,8 +7,8 @@
 //   const MessageBytes answer = KTX_TRY(group->wait(1, {}));
 //
 // Every host gives signs of life, the first one to all, the others to the first one, from a thread
-// of its own: also while it computes, or waits for a user. Whoever is silent for too long is lost,
-// and with it the run: failure() names it on every host, and every wait ends.
+// of its own: also while it computes, or waits for a user. A host that is silent for too long is
+// lost, and with it the run: failure() names it on every host, and every wait ends.
 //
 // send(), take() and wait() are for the thread that runs the engine; all else may be called by any.
 #pragma once
@@ -45,7 +45,7 @@ class HostGroup {
  public:
   static std::shared_ptr<HostGroup> start(std::unique_ptr<Network> network,
                                           const HostTimes& times = {});
-  // Tells the others that this host ends, in order where nothing has failed.
+  // Leaves the run; where nothing has failed, the others hear that this host ends in order.
   ~HostGroup();
 
   int rank() const { return rank_; }
@@ -76,7 +76,7 @@ class HostGroup {
   // What becomes of messages that are dropped; for the thread that runs the engine.
   using Dropped = std::function<void(const MessageBytes&)>;
   void set_dropped(Dropped dropped) { dropped_ = std::move(dropped); }
-  // Of those that have arrived; empty: none.
+  // The first one that has arrived and that `pick` takes, without a wait; empty: none.
   Result<MessageBytes> take(int from, const Picker& pick);
 
   // A pass begins on this host, or goes on: what it does is of this pass, and stopped() too.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMostGpus = 64;
 
-// Of a host, by number; their names are those of the plan.
+// The GPUs of a host by number; their names are those of the plan.
 std::map<int32_t, std::string> gpus_of_host(const plan::PlanView& plan, size_t host) {
   std::map<int32_t, std::string> gpus;
   for (const std::string& device : plan::plan_devices(plan)) {

@@ -15,13 +15,13 @@ namespace ktx::runtime {
 // them, this one too. On one process of the run, from a thread of its own.
 using RanksMissing = std::function<void(const std::vector<int>& ranks)>;
 
-// The network of all processes that mpirun, or what stands in its place, has started with this one;
-// of one rank where none has. Fails with what to install.
+// The network of all processes that mpirun, or another launcher, has started with this one; it has
+// one rank where none has. Fails with what to install.
 Result<std::unique_ptr<Network>> open_mpi(const RanksMissing& missing);
 
 }  // namespace ktx::runtime
 
-// Of the library.
+// The library's functions.
 extern "C" {
 const char* ktx_mpi_build();  // must be KTX_VERSION of the program
 // Null on failure; `error` has the reason.

@@ -40,7 +40,7 @@ Status check_grid(const plan::ImagePatches& image, const plan::ImageFacts& facts
                   facts.columns(), facts.columns())};
 }
 
-// Of the owner, the patches and the grid in which they stand.
+// The digest of the owner, the patches and the grid in which they stand.
 Result<Digest256> digest_of(const plan::ImagePatches& image, const std::string& owner) {
   Sha256 sum;
   sum.add(std::as_bytes(std::span(owner)));

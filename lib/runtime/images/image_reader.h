@@ -7,8 +7,8 @@
 // The id is below 0 and distinguishes images wherever texts are compared by their tokens: other
 // patches never share one, and the same patches do: the SHA-256 of the patches decides.
 // Ids are of this reader alone. It remembers those of some 65,000 images: one that comes again
-// behind so many others is a new one, which costs the computation of its text. Of the latest images
-// the rows are kept, so that a second question about one computes it no more.
+// behind so many others is a new one, which costs the computation of its text. The rows of the
+// latest images are kept, so that a second question about one does not compute it again.
 //
 // Not thread-safe; the pool of threads may be another engine's (EngineOptions::pool).
 #pragma once

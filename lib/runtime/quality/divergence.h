@@ -61,7 +61,7 @@ Result<Divergence> divergence(std::span<const float> base, std::span<const float
 // ln p of all tokens. Fails likewise. `out` has the size of `logits`.
 Status all_logprobs(std::span<const float> logits, std::span<float> out);
 
-// Of all places.
+// Means and shares over all places.
 class DivergenceSum {
  public:
   void add(const Divergence& place);

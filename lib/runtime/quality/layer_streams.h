@@ -40,7 +40,7 @@ struct StreamDifference {
 
 class StreamDifferences {
  public:
-  // Of a pass of the same tokens by both. Layers that one of them lacks are left out.
+  // Adds a pass of the same tokens by both. Layers that one of them lacks are left out.
   void add(const LayerStreams& a, const LayerStreams& b);
   // In the order of the layers.
   std::vector<StreamDifference> all() const;

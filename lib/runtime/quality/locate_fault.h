@@ -38,7 +38,7 @@ struct FaultSearch {
 };
 
 // Opens `path` with `options` and computes the prompts, until a pass has a wrong step. Streams part
-// somewhere on a right machine, too, by rounding: the layer tells where a fault is, not whether.
+// somewhere on a good machine, too, by rounding: the layer shows where a fault is, not whether.
 Result<FaultSearch> locate_fault(const std::string& path, const EngineOptions& options,
                                  const plan::SelfTest& test,
                                  const std::atomic<bool>* stop = nullptr);

@@ -23,7 +23,7 @@
 
 namespace ktx::runtime {
 
-// Of divergences; infinity for logits that are no numbers.
+// Bounds of divergences, which are infinity for logits that are no numbers.
 struct SelfTestBound {
   double median = 0, worst = 0;
 };

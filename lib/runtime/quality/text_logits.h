@@ -26,8 +26,8 @@ class TextLogits {
   // `engine` outlives it, and no other passes come between.
   explicit TextLogits(Engine& engine) : engine_(engine), sequence_(engine.new_sequence()) {}
 
-  // Of tokens[i], whose logits are those of the token behind it. On the engine's threads, several
-  // at once; nothing may leave it by a throw.
+  // Called for tokens[i] with the logits of the token behind it, on the engine's threads, several
+  // at once; it must not throw.
   using Visit = std::function<void(int64_t i, std::span<const float> logits)>;
   int64_t rows_of_pass() const;
 

@@ -25,7 +25,7 @@ void keep_top_p(Candidates& candidates, float top_p);
 void keep_min_p(Candidates& candidates, float min_p);
 // Those whose surprise is closest to the entropy, with this share of probability; falling.
 void keep_typical(Candidates& candidates, float typical_p);
-// Of those with at least `threshold` of the probability only the least likely one stays.
+// Drops all with at least `threshold` of the probability but the least likely of them.
 void exclude_top_choices(Candidates& candidates, float threshold);
 // Those with at most `bound` bits of surprise at this temperature.
 void keep_unsurprising(Candidates& candidates, float temperature, double bound);

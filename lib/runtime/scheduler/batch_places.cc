@@ -8,8 +8,8 @@
 namespace ktx::runtime {
 namespace {
 
-// A request for which there are no blocks is overtaken by those of other keys so often; then
-// nobody gets a place before it.
+// A request for which there are no blocks is overtaken by those of other keys at most this often;
+// then no other request gets a place before it.
 constexpr int64_t kMostOvertaken = 16;
 constexpr int64_t kStepsBetweenTries = 64;
 
@@ -56,7 +56,7 @@ int64_t BatchScheduler::missing_blocks(const Running& next) const {
 }
 
 // Gives places to those that wait. Within a key the first one without blocks holds up the others;
-// those that wait for a place of their choice hold up nobody.
+// those that wait for a place of their choice hold up no other request.
 void BatchScheduler::admit() {
   for (auto& running : running_) running->gives_way = false;
   std::set<std::string_view> held_up;  // keys
@@ -87,7 +87,7 @@ void BatchScheduler::admit() {
       continue;
     }
     for (Running* other : unfit) ++other->overtaken;
-    // Who made room waits now, too: its place in the queue may be another one.
+    // A request that made room waits now, too, which may have moved `next` in the queue.
     const auto at =
         std::ranges::find_if(waiting_, [&](const auto& waiting) { return waiting.get() == &next; });
     take_place(static_cast<size_t>(at - waiting_.begin()), *free_place(next));
@@ -163,7 +163,7 @@ void BatchScheduler::take_place(size_t waiting, SlotState& place) {
   }
 }
 
-// Of the key that holds most of the cache the youngest request gives back its blocks and waits.
+// The youngest request of the key that holds most of the cache gives back its blocks and waits.
 // False: there is no other request to preempt.
 bool BatchScheduler::make_room() {
   if (running_.size() < 2) return false;

@@ -55,7 +55,7 @@ struct SchedulerOptions {
   int64_t max_queue = 256;  // requests that may wait beside those that fill the batch
   int64_t key_slots = 0;    // most places of a key in the batch; 0: all
   bool keep_prefixes = true;
-  bool share_prefixes = false;  // owners use each other's: faster, and its time tells of them
+  bool share_prefixes = false;  // owners use each other's: faster, but the time reveals them
   // Speculative decoding (draft/speculation.h): what drafts tokens for the model to verify;
   // answers stay the same. Null: nothing. The engine has room for the rows of logits
   // (sequence_logits).
@@ -95,8 +95,8 @@ class BatchScheduler {
   bool wait_idle(std::chrono::milliseconds limit);
   void cancel_all();
   // Ends what still runs with EndReason::ShutDown; when it returns no callback runs or
-  // will. For the owner: not from a callback, and nothing but stats() after it. Who shares
-  // the scheduler with his callbacks must call it, or the last of them would destroy it.
+  // will. For the owner: not from a callback, and nothing but stats() after it. If callbacks share
+  // the scheduler, its owner must call this, or the last callback would destroy the scheduler.
   void stop();
 
   // Runs `work` on the engine's thread between two steps and waits for it; throws what it threw.

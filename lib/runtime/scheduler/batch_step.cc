@@ -297,7 +297,7 @@ bool BatchScheduler::tell_prompt(Running& running, int64_t row, int64_t rows) {
   const GenerationRequest& request = running.request;
   const int64_t begin = running.computed() - rows;  // the text's token of the first row
   const auto size = static_cast<int64_t>(request.prompt.size());
-  // What was told before the request had to begin anew is not told again.
+  // What was reported before the request had to begin anew is not reported again.
   const int64_t from = std::max<int64_t>(0, running.next_told - 1 - begin);
   const int64_t to = std::min(rows, size - 1 - begin);
   if (to <= from) return true;
@@ -389,8 +389,8 @@ void BatchScheduler::keep_prefixes(const StepItems& step) {
   }
 }
 
-// Every row that is pooled or told is a row of logits too, of which a step has few: each of the
-// others may need its own, what is left is shared by those that want all of theirs.
+// Every row that is pooled or reported is a row of logits too, and a step has few of them: each of
+// the other requests may need its own; those that need all of theirs share what is left.
 void BatchScheduler::limit_rows(std::vector<int64_t>& shares) const {
   const auto wants_all = [&](size_t i) {
     return shares[i] > 0 &&

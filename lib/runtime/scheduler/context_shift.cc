@@ -2,8 +2,8 @@
 //
 //   capacity 8, keep 2:   a b c d e f g h i   ->   a b f g h i     half of c to h is dropped
 //
-// What stays is computed anew at its new places; llama.cpp turns the keys instead, which saves
-// that pass, and leaves in keys and values what the dropped tokens told them. Here the answer
+// What stays is computed anew at its new places; llama.cpp rotates the keys instead, which saves
+// that pass, but keys and values keep what they took from the dropped tokens. Here the answer
 // is that of the shorter text. Half of the context at a time costs one token computed for each
 // token that is generated.
 #include <algorithm>

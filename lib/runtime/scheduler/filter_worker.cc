@@ -39,7 +39,7 @@ void FilterWorker::loop() {
       try {
         filter->prepare();
       } catch (...) {
-        // Not prepared, it does all in allowed(), where its request can be told.
+        // Without preparation it does all work in allowed(), where an error reaches its request.
       }
     }
     lock.lock();

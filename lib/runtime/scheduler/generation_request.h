@@ -7,8 +7,8 @@
 //   request.on_token = [](const TokenEvent& token) { print(token.id); return true; };
 //   request.on_end = [](const RequestEnd& end) { ... };
 //
-// With `prompt_logprobs` the log-probabilities of the prompt's own tokens are told as they are
-// computed: all of it is, also what the cache has.
+// With `prompt_logprobs` the log-probabilities of the prompt's own tokens are reported as they are
+// computed: all of the prompt is computed then, also what the cache has.
 //
 // A request with `embed` has no answer: the hidden states of its text are pooled to one vector.
 //
@@ -97,8 +97,8 @@ struct ContextShift {
 struct GenerationOptions {
   int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling;
-  int logprobs = -1;  // how many of the best tokens to tell; -1: none
-  // Tells these of what the token was drawn from, instead of the model's own distribution.
+  int logprobs = -1;  // how many of the best tokens to report; -1: none
+  // Reports those of the distribution that the token was drawn from, not the model's own.
   bool sampled_logprobs = false;
   bool reuse_cache = true;                     // false: compute all of the prompt
   int64_t max_draft_tokens = kMaxDraftTokens;  // in a pass, where the scheduler drafts; 0: none
@@ -123,8 +123,8 @@ struct GenerationRequest : GenerationOptions {
   std::unique_ptr<TokenFilter> filter;  // null: all tokens
   std::optional<std::chrono::steady_clock::time_point> deadline;
   // To go on with an answer that was interrupted (a slot that was saved): where its random
-  // numbers were, and how many tokens at the end of the prompt are its own. The filter
-  // is told of these.
+  // numbers were, and how many tokens at the end of the prompt are its own, which the filter
+  // accepts first.
   std::optional<SamplerState> sampler;
   int64_t answered_tokens = 0;
   // Instead of an answer; not normalised. max_tokens and on_token do not count then.

@@ -112,8 +112,8 @@ std::optional<size_t> KeyShares::next(std::span<const ShareItem> waiting,
   return best;
 }
 
-// A key without a place, beside one that is ahead of it. Of two in their prompts the much shorter
-// one need not wait that long.
+// Whether a key without a place may take its turn from one that is ahead of it. Where both requests
+// are in their prompts, a much shorter one need not wait that long.
 bool KeyShares::takes_turn(const ShareItem& claim, const ShareItem& other) const {
   const double behind = account(other).meter - account(claim).meter;
   const bool shorter = claim.in_prompt && other.in_prompt && claim.remaining * 2 <= other.remaining;
@@ -181,7 +181,7 @@ std::optional<size_t> KeyShares::gives_blocks(const ShareItem& claim, int64_t mi
   };
   int64_t possible = 0;
   for (size_t i = 0; i < running.size(); ++i) possible += gives(i) ? running[i].blocks : 0;
-  if (possible < missing) return std::nullopt;  // nobody waits for nothing
+  if (possible < missing) return std::nullopt;  // no request makes room in vain
   std::optional<size_t> best;
   const auto rank = [&](size_t i) {
     return std::tuple(by_key[running[i].share->key].blocks, running[i].share->priority,

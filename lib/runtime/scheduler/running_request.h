@@ -27,7 +27,7 @@ inline double seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Of the exception that is being handled, for RequestEnd::error.
+// The text of the exception that is being handled, for RequestEnd::error.
 inline std::string exception_text() {
   try {
     throw;
@@ -70,8 +70,8 @@ struct BatchScheduler::Running : TextRun {
   ShareItem share_item(int64_t blocks) const {
     return {&request.share, id, remaining(), in_prompt(), blocks};
   }
-  // What of it is new since the last call, for its key's meter (key_shares.h). What is computed
-  // again after it made room is not.
+  // What is new of it since the last call, for its key's meter (key_shares.h). Tokens that are
+  // computed again after it made room do not count.
   double take_charge() {
     const int64_t prompt = std::min(computed(), result.prompt_tokens);
     const int64_t fresh = std::max<int64_t>(0, prompt - charged_prompt);

@@ -88,7 +88,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  protected:
   virtual void on_accepted() = 0;  // before the first piece
   virtual void on_progress(size_t /*choice*/, const runtime::PromptProgress&) {}
-  // Of every token of its prompt, before its first piece or its end.
+  // The log-probabilities of a choice's prompt, before its first piece or its end.
   virtual void on_prompt(size_t /*choice*/, std::vector<PieceLogprob>) {}
   virtual void on_piece(size_t choice, Piece piece) = 0;
   virtual void on_choice_end(size_t choice, const ChoiceEnd& end) = 0;

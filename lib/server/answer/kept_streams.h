@@ -49,7 +49,7 @@ class KeptStreams {
                  const HttpReplyPtr& reply);
   // Ends the answer and forgets it; nothing where there is none.
   void drop(const std::string& owner, const std::string& name);
-  // Of those with these names, and NAME::anything.
+  // The streams with these names, and those with NAME::anything.
   std::vector<State> find(const std::string& owner, const std::vector<std::string>& names);
 
  private:

@@ -27,7 +27,7 @@ ApiStatus read_resumed(const ServerContext& context, const Json& body, const cha
 ApiStatus check_unfinished(const ServedModel& model, int64_t slot, const runtime::SlotText& text,
                            const AnswerFields& fields);
 
-// What of the text was the prompt, as text.
+// The part of the text that was the prompt, as text.
 std::string prompt_text(const ServedModel& model, const runtime::SlotText& text);
 
 void go_on(const runtime::SlotText& text, AnswerSpec& spec);

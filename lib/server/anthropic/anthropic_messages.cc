@@ -39,7 +39,7 @@ class MessageAnswer final : public AnswerJob {
             {"content", content_},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},
-            // What of it is cached is known at the end.
+            // How much of the prompt is cached is known only at the end.
             {"usage", {{"input_tokens", prompt_tokens()}, {"output_tokens", 0}}}};
   }
 

@@ -34,8 +34,8 @@ text::HarmonyParser begin_harmony(const text::Tokenizer& tokenizer, std::span<co
 class ReasoningWatch {
  public:
   // Nothing where the model does not reason. Tags that are no tokens of their own are found in the
-  // text, where an answer begins with them. `open`: the prompt ends within tags (harmony tells by
-  // itself). `tools`: that the answer may call, for calls().
+  // text, where an answer begins with them. `open`: the prompt ends within tags (harmony reads that
+  // from the prompt). `tools`: those that the answer may call, for calls().
   static std::optional<ReasoningWatch> create(const text::Tokenizer& tokenizer,
                                               const ReasoningForm& form,
                                               std::span<const int32_t> prompt, bool open,

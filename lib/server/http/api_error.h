@@ -19,7 +19,7 @@ struct ApiError {
   std::string code;   // "" for none
   int retry_after_seconds = 0;
   std::string allow = "";  // the methods of the path, with 405
-  // Of a prompt that does not fit; 0: another error.
+  // For a prompt that does not fit; 0: another error.
   int64_t prompt_tokens = 0, context_tokens = 0;
 };
 

@@ -202,8 +202,8 @@ asio::awaitable<void> HttpServer::Core::linger(Stream& stream) {
   }
 }
 
-// Fills `head` from the bytes in `buffer` and those that come. False: the connection ends, and
-// has been told why.
+// Fills `head` from the bytes in `buffer` and those that come. False: the connection ends; a
+// refused request has had its response.
 template <class Stream>
 asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& arrival,
                                                      std::string& buffer, bool first,
@@ -229,7 +229,7 @@ asio::awaitable<bool> HttpServer::Core::read_head_of(Stream& stream, Arrival& ar
         break;
       }
       if (whole) break;
-      // Who has begun to speak has less time than who may come back.
+      // A client that has begun a request has less time than one that may come back.
       if (!begun && scan.begun()) limit.emplace(io, lowest, options.header_seconds);
       begun = begun || scan.begun();
       const size_t held = buffer.size();
@@ -282,7 +282,7 @@ asio::awaitable<bool> HttpServer::Core::read_body_of(Stream& stream, Arrival& ar
     std::optional<ReadLimit> limit(std::in_place, io, lowest,
                                    std::min(options.stall_seconds, options.body_seconds));
     int64_t came = 0;         // since the limit was set
-    size_t part = kHeadPart;  // large for who sends much: an announcement alone takes little
+    size_t part = kHeadPart;  // grows with what comes: an announcement alone takes little
     while (!body.done() && !fault) {
       if (!arrival.hold(body.memory_bytes())) {
         fault = HttpFault{503, "too many large requests at once; try again"};

@@ -44,7 +44,7 @@ class HeadScan {
   enum class State { More, Whole, Wrong };
   // `bytes`: all since the head's first one.
   State look(std::string_view bytes);
-  // Of the head with its empty line; Whole only.
+  // The head's bytes with its empty line; Whole only.
   size_t size() const { return at_; }
   // Something other than empty lines has come.
   bool begun() const { return begun_; }

@@ -22,7 +22,7 @@ namespace ktx::server {
 
 class QueuedReply final : public HttpReply, public std::enable_shared_from_this<QueuedReply> {
  public:
-  // What of the request decides how it is answered.
+  // The parts of the request that decide how it is answered.
   struct Form {
     bool chunked = true;  // HTTP/1.1
     bool head = false;    // HEAD: no body

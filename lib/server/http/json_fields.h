@@ -24,8 +24,8 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr int kMaxJsonNesting = 64;
 
-// Fails on what is no JSON object, nested too deep, of more members than can be told apart
-// in time, of more values than fit, or no UTF-8. Numbers that no double can hold are wide
+// Fails on a text that is no JSON object or no UTF-8, is nested too deep, has more members than
+// can be compared in time, or more values than fit. Numbers that no double can hold are wide
 // (lib/text/exact_json.h), which no field takes.
 ApiResult<Json> parse_body(const std::string& text);
 

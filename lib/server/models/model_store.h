@@ -69,7 +69,7 @@ class ModelStore {
   using Load = std::function<Result<std::shared_ptr<ServedModel>>(const OfferedPlan&)>;
 
   ModelStore(ModelStoreOptions options, Load load);
-  // Of one model that is there already and stays.
+  // A store of one model that is there already and stays.
   explicit ModelStore(std::shared_ptr<ServedModel> model);
   ~ModelStore();  // ends what still runs
   ModelStore(const ModelStore&) = delete;
@@ -110,12 +110,12 @@ class ModelStore {
   std::string failure();
   // Exactly this name, or an alias.
   bool knows(const std::string& name);
-  // What a plan's tables tell; read once for each file.
+  // What a plan's tables say; read once for each file.
   Result<std::shared_ptr<const PlanSummary>> summary(const OfferedPlan& plan);
 
   const ModelStoreOptions& options() const;
 
-  // As BatchScheduler's, for all models. Who waits for a model gets an error.
+  // As BatchScheduler's, for all models. A request that waits for a model gets an error.
   void drain();
   bool wait_idle(std::chrono::milliseconds limit);
   void cancel_all();
@@ -126,7 +126,7 @@ class ModelStore {
   std::shared_ptr<Core> core_;
 };
 
-// Of one that is loaded, at once.
+// The summary of a model; that of a loaded one is there at once.
 Result<std::shared_ptr<const PlanSummary>> summary_of(ModelStore& models,
                                                       const ModelStatus& status);
 

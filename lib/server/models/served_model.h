@@ -62,7 +62,7 @@ struct ServedModel {
     return with_tools && tool_template ? *tool_template : *chat_template;
   }
   const plan::PlanFacts& facts() const { return engine->plan().facts; }
-  // Of a request without a seed.
+  // The seed of a request that has none.
   uint64_t new_seed() const;
 };
 

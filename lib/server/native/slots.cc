@@ -198,7 +198,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
           tokens = text.tokens.size();
           answered = text.answered;
           if (running != nullptr) return keep(engine, session, *running);
-          // What of an ended text is still in the cache.
+          // The part of an ended text that is still in the cache.
           runtime::Sequence sequence = engine.new_sequence(scheduler.cache_owner(owner), text.lora);
           std::vector<int32_t> longer = text.tokens;
           longer.push_back(0);

@@ -31,7 +31,7 @@ class OpenAiAnswer : public AnswerJob {
   virtual void end_stream(size_t choice) = 0;    // the chunk with the finish reason
   virtual Json whole_choice(size_t choice) = 0;  // its entry, when nothing is streamed
 
-  // What llama.cpp's server tells on `verbose`: its own form of the answer of a choice.
+  // What llama.cpp's server adds with `verbose`: its own form of the answer of a choice.
   virtual Json native_answer(size_t /*choice*/, const ChoiceEnd&) { return nullptr; }
 
   bool stream() const { return stream_; }

@@ -17,11 +17,11 @@ namespace ktx::server {
 namespace {
 
 constexpr size_t kMaxPrompts = 256;
-// Of one request: an answer has a number and a name for each, some 100 bytes.
+// For one request: an answer has a number and a name for each, some 100 bytes.
 constexpr size_t kMaxPromptLogprobs = 2'000'000;
 
-// A token as text, by which clients tell tokens from each other: one that is no text, or that has
-// the text of another one, is "bytes:\xe4\xbd", as with OpenAI.
+// A token as text, by which clients distinguish tokens: one that is no text, or that has the text
+// of another one, is "bytes:\xe4\xbd", as with OpenAI.
 std::string token_name(const text::Tokenizer& tokenizer, int32_t id) {
   const std::string_view piece = tokenizer.piece(id);
   const bool is_text = text::valid_utf8_prefix(piece) == piece.size();

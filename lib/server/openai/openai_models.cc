@@ -150,7 +150,7 @@ ApiStatus get_props(const ServerContext& context, const HttpRequest& request,
       return ApiError{404, fmt::format("the model '{}' does not exist", asked), "model",
                       "model_not_found"};
     }
-    // Of one that was never loaded: its name and its state.
+    // A model that was never loaded has only its name and its state.
     if (!status->props.empty()) json = Json::parse(status->props);
     json["model_alias"] = status->plan.name;
     json["is_sleeping"] = status->state == ModelState::Sleeping;

@@ -174,7 +174,7 @@ class ResponseAnswer final : public AnswerJob {
   void on_piece(size_t, Piece piece) override {
     so_far_ = std::move(piece.so_far);
     add_text("reasoning", piece.reasoning);
-    // Of a message alone: tokens of reasoning and of calls have no place in the protocol.
+    // Log-probabilities of a message alone: the protocol has no place for those of other tokens.
     const bool other = piece.text.empty() && (!piece.reasoning.empty() || !piece.calls.empty() ||
                                               !piece.call_pieces.empty());
     if (other) new_logprobs_ = Json::array();

@@ -36,7 +36,7 @@ struct ChatInput {
   bool forced_call = false;
   bool show_reasoning = true;  // false: the client gets the answer alone
   Notes notes;                 // of what was left out
-  // Of the messages; nothing: the model reads text only.
+  // The messages' images; nothing: the model reads text only.
   std::optional<RequestImages> images = {};
   RequestImages* seen() { return images ? &*images : nullptr; }
   // Instead of messages: what they have become, as text and, with what of the answer is

@@ -19,7 +19,7 @@ inline constexpr size_t kMaxTools = 256;
 // How a protocol writes a tool: {"type": "function", "function": {"name", "parameters"}},
 // {"type": "function", "name", "parameters"} (Responses), {"name", "input_schema"} (Anthropic).
 enum class ToolForm { Nested, Flat, Anthropic };
-// Of a tool's schema: "function.parameters".
+// The field with a tool's schema: "function.parameters".
 std::string_view schema_field(ToolForm form);
 
 // What a call of it is to the client. All but Function and Custom are of Responses alone.
@@ -44,7 +44,7 @@ ApiStatus read_tools(const Json& list, ToolForm form, const std::string& where,
 // Those of a request's `tools`; null: none.
 ApiResult<RequestTools> offered_tools(const Json* list, ToolForm form);
 
-// Of a tool in a namespace: "mcp__git" and "log" are "mcp__git__log".
+// The name of a tool in a namespace: "mcp__git" and "log" are "mcp__git__log".
 std::string shown_name(const std::string& space, const std::string& name);
 // The tool that the model means; null for one that was not offered. An inner name alone is enough
 // where one tool has it.

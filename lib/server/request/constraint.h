@@ -13,8 +13,8 @@ namespace ktx::server {
 
 // The filter; null for Kind::None. With `ignore_end` an end token comes only where nothing
 // else may. An error is the client's: a schema or a grammar that cannot be compiled, with the
-// field of the request and the place in it. What of a schema was passed over goes to `notes`,
-// which may be null.
+// field of the request and the place in it. The parts of a schema that were passed over go to
+// `notes`, which may be null.
 ApiStatus make_filter(const ServedModel& model, const Constraint& constraint, bool ignore_end,
                       std::unique_ptr<runtime::TokenFilter>& filter,
                       std::vector<std::string>* notes = nullptr);

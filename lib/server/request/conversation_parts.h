@@ -20,7 +20,7 @@ enum class HeldAs {
   Text,       // as it is
   Refusal,    // the text of its refusal
   Reasoning,  // of the assistant: `reasoning_content` of the message
-  Summary,    // its text, in the place of all that came before it
+  Summary,    // its text, instead of all that came before it
   Document,   // its text, with its title; one that is no text as Media
   ToolName,   // the name of a tool that a search has found
   AsJson,     // its own JSON without what only its server can read

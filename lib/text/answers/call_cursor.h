@@ -57,7 +57,7 @@ class CallCursor {
   CallState json(std::string_view& out, std::string_view end = "");
   // The same of arguments, of which none, or null, are {}.
   CallState arguments(std::string_view& out, std::string_view end);
-  // What of that JSON is known.
+  // The part of that JSON that is known.
   std::string_view json_so_far() const { return scan_.json.json(); }
   // What stands in front of `marker`, of any length; goes behind the marker.
   CallState value(std::string_view marker, std::string_view& out);

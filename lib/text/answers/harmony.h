@@ -69,7 +69,7 @@ class HarmonyParser {
   std::vector<std::string> tools_;
   State state_ = State::Header;
   Body body_ = Body::Content;
-  // Of the header that is being read: what stands before and behind its channel marker.
+  // What stands before and behind the channel marker of the header that is being read.
   std::string role_ = "assistant", rest_;
   bool has_channel_ = false;
   bool body_empty_ = true;

@@ -21,7 +21,7 @@
 //   MiniMax   <minimax:tool_call><invoke name="n"><parameter name="k">v</parameter>…</invoke>…
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2; V4 has
-//             tool_calls in the place of function_calls)
+//             tool_calls instead of function_calls)
 //   Atem      <atem:function_calls><atem:invoke name="n"><atem:parameter
 //   name="k">v</atem:parameter>…
 //             (Muse Glimmer)
@@ -93,7 +93,7 @@ struct ToolCall {
   std::string id;         // where the model gives one (Mistral, Kimi), else ""
 };
 
-// What of a call has come: its name and id with the first piece, then its arguments.
+// A part of a call that has come: its name and id with the first piece, then its arguments.
 struct ToolCallPiece {
   bool begins = false;
   std::string name, id;
@@ -173,7 +173,7 @@ class ToolCallParser {
   bool at_begin_ = true;  // Llama3: a bare object counts as a call here
   bool in_tags_ = false;  // behind a call whose closing tag has not come
   CallScan scan_;
-  // Of the call that is being read.
+  // The call that is being read.
   bool begun_ = false;
   ToolCall call_;            // as far as it was said
   size_t arguments_at_ = 0;  // JSON: where in that of the scan

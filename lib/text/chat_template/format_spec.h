@@ -22,7 +22,7 @@ struct FormatSpec {
   char type = 0;
 };
 
-// Of str.format.
+// Reads a format specification of str.format.
 Result<FormatSpec> parse_spec(std::string_view text);
 // The number at the start of `text`, which is taken from it; `limit` at most.
 Result<int64_t> take_number(std::string_view& text, int64_t limit);

@@ -4,8 +4,8 @@
 //                              are known for the set [a-zA-Z]; only what has other bytes,
 //                              too, is followed
 //
-// The tokens of a set are found once per vocabulary and serve all grammars. Of 150,000 tokens a
-// third are words of such letters. (Plain characters of JSON strings: plain_room.h.)
+// The tokens of a set are found once per vocabulary and serve all grammars. A third of 150,000
+// tokens are words of such letters. (Plain characters of JSON strings: plain_room.h.)
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ struct Decimal {
 
 // From the text of a JSON number ("-1.5e3"); exponents beyond those of doubles are cut.
 Decimal parse_decimal(std::string_view number);
-// Of a number (text::is_numeric()).
+// The value of a number (text::is_numeric()).
 Decimal decimal_of(const nlohmann::ordered_json& number);
 
 // -1, 0 or 1: a below, equal to or above b, by value without sign.

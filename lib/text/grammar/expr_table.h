@@ -38,7 +38,7 @@ class ExprTable {
   bool shared(int set) const;
   // Whether a repetition is a loop in place of copies.
   bool is_loop(int expr) const;
-  // Of the item of a repetition.
+  // How many copies a repetition has of its item.
   static int64_t copies(const Expr& repetition);
 
  private:

@@ -109,7 +109,7 @@ struct Grammar::Compiled {
   grammar::Automaton automaton;
   const grammar::TokenTrie* terminals = nullptr;  // where the grammar has such
   mutable grammar::TokenMaskCache masks;
-  // Of the texts. Empty: not needed.
+  // The schemas of the texts. Empty: not needed.
   std::vector<nlohmann::ordered_json> schemas;
   grammar::SchemaPlaces places;
   std::vector<std::string> notes;

@@ -113,9 +113,9 @@ class Grammar {
                                            const AnswerFormat* format = nullptr);
 
   const GrammarVocabulary& vocabulary() const;
-  // What of a schema says nothing to the grammar though it may be meant to: unknown keywords.
+  // Parts of a schema that the grammar ignores though they may be meant for it: unknown keywords.
   const std::vector<std::string>& notes() const;
-  // Of the automaton and of the masks that were found so far: grows while it is used.
+  // The bytes of the automaton and of the masks found so far: they grow while it is used.
   size_t memory_bytes() const;
 
  private:

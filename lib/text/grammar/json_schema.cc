@@ -152,8 +152,8 @@ Result<int> SchemaConverter::schema(const Json& json, const std::string& path, i
                                         : looser_schema(json, out.error(), path, depth);
 }
 
-// The same without what the error is about, as far as can be told: choices that may overlap, then
-// all but types, names and listed values, then all but types.
+// The same schema, made looser step by step until it can be converted: choices may overlap, then
+// only types, names and listed values stay, then only types.
 Result<int> SchemaConverter::looser_schema(const Json& json, const Error& error,
                                            const std::string& path, int depth) {
   add_note(fmt::format("{}; this part is passed over", error.message), &g_.notes);

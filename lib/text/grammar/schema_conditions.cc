@@ -62,7 +62,7 @@ class Conditions {
     return {};
   }
 
-  // Of a property that is there: others that are required, or a schema for the whole object.
+  // If a property is present, others are required, or a schema applies to the whole object.
   Status apply_dependent(const char* keyword) {
     if (!schema_.contains(keyword)) return {};
     const Json dependents = take(keyword);

@@ -30,7 +30,7 @@ struct Format {
 #define KTX_BEHIND_PATH(text) "(\\?" text "*)?(#" text "*)?"
 #define KTX_POINTER "(/([^/~]|~[01])*)*"
 #define KTX_VARIABLE "[A-Za-z0-9_](\\.?[A-Za-z0-9_]){0,30}(\\*|:[1-9][0-9]{0,3})?"
-// Of regular expressions: a character or class, a repetition, and what stands within one group.
+// Parts of regular expressions: a character or class, a repetition, and the content of a group.
 #define KTX_RE_CLASS "\\[\\^?([^\\\\\\[\\]^-]|a-z|A-Z|0-9|\\\\[dDwWsSnrt\\\\\\[\\]^-])+\\]"
 #define KTX_RE_ATOM \
   "([^\\\\^$.*+?()\\[\\]{}|/]|\\.|\\\\[dDwWsSnrtfv^$.*+?()\\[\\]{}|/\\\\-]|" KTX_RE_CLASS ")"

@@ -402,7 +402,7 @@ class Parser {
   Ranges in_its_case(Ranges ranges) const {
     return any_case_ ? both_cases(std::move(ranges)) : ranges;
   }
-  // Of a group: <year> or P<year>.
+  // The name of a group: <year> or P<year>.
   bool take_name() {
     const size_t begin = at_;
     (void)take("P");
@@ -495,7 +495,7 @@ class Parser {
       if (is_class != nullptr) *is_class = true;
       return name == 'P' ? complement(std::move(ranges)) : ranges;
     }
-    // Of letters and digits only those above; all punctuation may be escaped.
+    // Only the letters and digits above can be escaped, but all punctuation can.
     const bool is_word = (name >= '0' && name <= '9') || (name >= 'A' && name <= 'Z') ||
                          (name >= 'a' && name <= 'z');
     if (name < ' ' || name == 0x7F || is_word) {

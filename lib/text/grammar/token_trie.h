@@ -13,8 +13,8 @@ namespace ktx::text::grammar {
 struct TokenTrie {
   struct Node {
     uint8_t byte = 0;
-    // Of the texts in this subtree, how many more characters they have at most, where
-    // all of these are plain (is_plain) and whole; else kNotPlain.
+    // How many more characters the texts in this subtree have at most, if all of these
+    // are plain (is_plain) and whole; else kNotPlain.
     uint8_t plain_height = 0;
     uint16_t depth : 15 = 0;     // 1: a first byte
     uint16_t all_plain : 1 = 0;  // every text of this subtree is plain from its begin
@@ -35,8 +35,8 @@ inline bool is_plain(uint32_t code) {
   return code >= 0x20 && code != '"' && code != '\\';
 }
 
-// How many characters a text has that are all plain; nothing for another text, nor for
-// one of kNotPlain characters, which no node's height can tell.
+// How many characters a text has if all are plain; nothing for any other text, nor for
+// one of kNotPlain characters, which is more than a node's height can hold.
 std::optional<size_t> plain_characters(std::string_view text);
 
 inline constexpr size_t kMaxTokenBytes = 4096;  // longer ones are left out

@@ -130,7 +130,7 @@ bool UniqueItems::end_value() {
   return true;
 }
 
-// Of the innermost array, where its items must differ.
+// Whether the innermost array already has the item, if its items must differ.
 bool UniqueItems::has_item(const nlohmann::json& item) const {
   if (open_.empty() || !open_.back().distinct) return false;
   const auto has = [&](const std::vector<nlohmann::json>& items) {

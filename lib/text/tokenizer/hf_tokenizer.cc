@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr size_t kMaxBytes = 256u << 20;  // the largest tokenizer.json have 35 MB
 constexpr size_t kMaxConfigBytes = 16u << 20;
 constexpr size_t kMaxAddedTokens = 1u << 20;
-// Of tokens that were added to a SentencePiece vocabulary: below any real score.
+// The score of tokens that were added to a SentencePiece vocabulary: below any real score.
 constexpr float kAddedScore = -1e6F;
 
 bool is_file(const fs::path& path) {

@@ -51,7 +51,7 @@ bool MergeQueue::next_bucket() {
     turn_ = std::move(buckets_[next_bucket_]);
     buckets_[next_bucket_++] = {};
     next_in_turn_ = 0;
-    // Of one rank, and pushed from the left, is most of a text of one letter.
+    // In a text of one letter most pairs have one rank and come from the left: in order already.
     if (!std::is_sorted(turn_.begin(), turn_.end(), before)) {
       std::sort(turn_.begin(), turn_.end(), before);
     }

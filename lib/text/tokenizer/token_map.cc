@@ -10,7 +10,7 @@ namespace {
 // Longer tokens are compared as a whole alone; a vocabulary may be hostile.
 constexpr size_t kMostPiece = 64, kMostText = 256;
 
-// Ids by their bytes, control tokens apart from text. Of equals the first that is no single byte.
+// Ids by their bytes, control tokens apart from text. Among equals the first non-byte token wins.
 class Pieces {
  public:
   explicit Pieces(const Tokenizer& tokenizer) {

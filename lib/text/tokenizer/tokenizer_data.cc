@@ -154,7 +154,7 @@ Status set_types(const TokenizerSource& source, TokenizerData& data) {
   return {};
 }
 
-// Of a file that does not say which token stands for what no token has.
+// The token for text that no other token covers, in a file that does not say which one it is.
 int32_t unnamed_unknown(const TokenizerData& data) {
   int32_t by_name = -1;
   for (size_t id = 0; id < data.tokens.size(); ++id) {
@@ -295,7 +295,7 @@ Result<TextList> TextList::from_parts(std::string bytes, std::vector<uint32_t> e
 
 namespace {
 
-// Of words, not of names such as "[CLS]".
+// Whether any word has capitals; names such as "[CLS]" do not count.
 bool has_capitals(const TokenizerData& data) {
   for (size_t i = 0; i < data.tokens.size(); ++i) {
     const std::string_view token = data.tokens[i];

@@ -128,7 +128,7 @@ struct TokenizerData {
   bool lowercase = false;          // WordPiece
   bool strip_accents = false;      // WordPiece
 
-  // Of encoders: a text stands between BOS and EOS, whose places special tokens of BERT take.
+  // Encoders read a text between BOS and EOS; in BERT, special tokens of its own serve as these.
   bool of_encoder() const {
     return kind == TokenizerKind::WordPiece || kind == TokenizerKind::Unigram;
   }

@@ -29,7 +29,7 @@ class Product {
   }
   CudaMatmulArgs& args() { return args_; }
   int64_t bytes() const { return w_.bytes; }
-  // Of one launch.
+  // The time of one launch.
   double seconds() {
     const int64_t workspace_bytes = cuda_matmul_workspace(args_);
     const Memory workspace(workspace_bytes + 1);

@@ -80,7 +80,7 @@ class Session:
 
     def run(self, *command, **variables):
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TERM": "dumb",
-                       # Nobody but the server is to be reached.
+                       # No host but the server can be reached.
                        "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9",
                        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **variables}
         return subprocess.run([str(word) for word in command], cwd=self.work, env=environment,

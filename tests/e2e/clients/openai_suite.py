@@ -234,7 +234,7 @@ class Others(unittest.TestCase):
         for vector, text in zip(vectors, texts):
             self.assertAlmostEqual(sum(x * x for x in vector), 1, places=4)
             self.assertEqual(embed(text)[0], vector)
-            # The package asks for base64 when nobody says otherwise.
+            # The package requests base64 by default.
             packed = client.embeddings.create(model="qwen3moe", input=text).data[0].embedding
             for a, b in zip(packed, vector):
                 self.assertAlmostEqual(a, b, places=6)

@@ -96,7 +96,7 @@ TEST(BuildGraph, TestModelsEqualTheirGoldens) {
   }
 }
 
-// Of families without a trained model.
+// These families have no trained model.
 TEST(BuildGraph, GraphsOfAConfigAloneEqualTheirGoldens) {
   std::vector<std::string> folders = {"olmo2"};
   for (const std::string& name : ktx::testing::synthetic_folders()) {
@@ -279,7 +279,7 @@ TEST(BuildGraph, GgufAloneGivesTheSameGraph) {
 // usually has, which is what the test files are.
 TEST(BuildGraph, ConfigAloneForeseesTheTypesOfTheFile) {
   for (const char* name : present_models()) {
-    // Of the joined projection of delta nets llama-quantize takes other types than of attention's.
+    // llama-quantize picks other types for the joined projection of delta nets than for attention.
     if (std::ranges::count(ktx::testing::kDeltaNetModels, std::string_view(name))) continue;
     KTX_NEEDS_MODEL(name);
     SCOPED_TRACE(name);

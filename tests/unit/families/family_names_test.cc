@@ -69,7 +69,7 @@ TEST(FamilyNames, StandInTheFamilysOwnFileOnly) {
   EXPECT_GT(files, 300);
 }
 
-// But for the architecture of a form of another family (Nemotron 3), which its config tells apart.
+// Except that a form of another family shares an architecture (Nemotron 3): the config decides.
 TEST(FamilyTable, NamesAreUnique) {
   std::set<std::string> seen;
   for (const Family* family : all_families()) {
@@ -85,7 +85,7 @@ TEST(FamilyTable, NamesAreUnique) {
   }
 }
 
-// Of the families that share an architecture, one at most is what is left.
+// At most one family of an architecture has no signs: it takes what none of the others claims.
 TEST(FamilyTable, GgufsOfOneArchitectureCanBeToldApart) {
   std::set<std::string> without_signs;
   for (const Family* family : all_families()) {

@@ -51,8 +51,8 @@ std::vector<DType> formats() {
   return found;
 }
 
-// Of normal weights: what ggml's searches without importances give, about. Codes or scales in wrong
-// bits would be off by a whole.
+// Errors of normally distributed weights: about those of ggml's searches without importances. Codes
+// or scales in wrong bits would give an error of about 1.
 TEST(QuantizeRow, ErrsAsLittleAsEachFormatCan) {
   const std::pair<DType, double> most[] = {
       {DType::F32, 0},      {DType::F16, 3e-4},     {DType::BF16, 2e-3},   {DType::Q4_0, 0.085},

@@ -26,7 +26,7 @@ std::string refusal(const std::vector<std::string>& pairs, bool weights = true) 
   return source.ok() ? "" : source.error().message;
 }
 
-// None has a tokenizer: what is missing of it must not be what is told.
+// None has a tokenizer, but the message must not be about what is missing of it.
 TEST(OtherGgufs, EveryRowIsNamedBeforeTheTokenizer) {
   constexpr const char* Type = "general.type";
   constexpr const char* Architecture = "general.architecture";

@@ -17,7 +17,7 @@ using testing::gguf_str;
 using testing::TempDir;
 using testing::TinyGguf;
 
-// Of rank 4: 32 inputs, 8 outputs in F32, and a pair in F16.
+// A pair of rank 4 in F32, with 32 inputs and 8 outputs, and a pair of rank 2 in F16.
 TinyGguf good() {
   TinyGguf gguf;
   gguf.pairs = {gguf_str("general.architecture", "llama"), gguf_str("general.type", "adapter"),

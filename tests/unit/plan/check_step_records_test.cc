@@ -775,7 +775,7 @@ TEST_F(OpLies, AboutMemory) {
          r.out(s, 0).value = r.id("last"), r.value("last").rows = 0;
        },
        "output 0 reads value 'last' before it is written"},
-      // `n` in the place of `x`, which the residual still needs.
+      // `att` takes the memory of `x`, which the residual still needs.
       {StepOp::Matmul, 2,
        [](Records& r, StepRecord&) { r.value("att").buffer = r.value("x").buffer; },
        "output 0 reads value 'x' before it is written, or after its memory was reused"},

@@ -251,7 +251,7 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   EXPECT_FALSE(cache.find_of_hub("hf:o/b", "1.0", recipe));
   EXPECT_FALSE(cache.find_of_hub("hf:o/a", "2.0", recipe));
   EXPECT_FALSE(cache.find_of_hub("hf:o/a", "1.0", [](auto&) { return std::string("q"); }));
-  // Of another version one is made of it.
+  // A plan of another version is made from the plan that has the model.
   const auto old = cache.find_moved("hf:o/a");
   ASSERT_TRUE(old);
   // One that has a part of it stands for nothing, and removes no plan that does.
@@ -363,7 +363,8 @@ TEST(CacheFolder, IsPrivate) {
   EXPECT_THAT(open.error().message, HasSubstr("chmod 700"));
   const Status file = make_private_folder(dir.write("file", "x"));
   ASSERT_FALSE(file.ok());
-  EXPECT_THAT(file.error().message, HasSubstr("there is a file in the place"));
+  EXPECT_THAT(file.error().message,
+              HasSubstr("a file stands where the folder of compiled plans belongs"));
   const Status nowhere = make_private_folder("/proc/ktx/cache");
   ASSERT_FALSE(nowhere.ok());
   EXPECT_THAT(nowhere.error().message, HasSubstr("KTX_CACHE=FOLDER"));

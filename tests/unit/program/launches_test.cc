@@ -380,8 +380,8 @@ Program chain(const std::vector<std::tuple<StepOp, const char*, int32_t, int32_t
   return program;
 }
 
-// 2 of a layer, then 4 of the next: what is left of the first layer (value 3) waits for nothing
-// that the second has made.
+// Value 2 is of one layer, value 4 of the next: the rest of the first layer (from value 3) needs
+// nothing that the second has made.
 TEST(Parts, OfTheCpuEndWhereAStepWaitsForLaterValues) {
   const Program program = chain({{StepOp::Softcap, "cuda:0", 0, 1},
                                  {StepOp::Transfer, "cpu", 1, 2},

@@ -181,7 +181,7 @@ TEST(DraftPace, WhatHappensOnceForEachSizeKeepsNothingOff) {
   EXPECT_GT(outcome.speedup(), 1.2);
 }
 
-// Of five tokens of which 0.8 are right a pass in three gains nothing.
+// With five tokens a pass and 0.8 of the drafts right, one pass in three gains nothing.
 TEST(DraftPace, AFewWrongDraftsInARowKeepNothingOff) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     EXPECT_GT(simulate({0.22, 0.08, 0.8}, 1000, seed).speedup(), 1.35) << seed;

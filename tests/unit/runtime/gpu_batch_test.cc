@@ -110,7 +110,7 @@ TEST(GpuBatch, HoldsTheTablesOfWindows) {
   EXPECT_EQ(ints(out.tables.window + out.table_stride, 2), (std::vector<int32_t>{6, 7}));
 }
 
-// A cache of another device's slots keeps no bytes, and still tells blocks apart.
+// A cache of another device's slots keeps no bytes, but still numbers its blocks.
 TEST(GpuBatch, BlocksOfOtherDevicesHaveNumbers) {
   const program::KvSlot slot = {0, 8, 128, 128, "cpu", 0};
   KvCache kv = KvCache::create({&slot, 1}, plan::KvType::F16, 5, {false}).take();

@@ -27,7 +27,7 @@ GpuFacts gpu(uint64_t free_bytes) {
   facts.free_bytes = free_bytes;
   return facts;
 }
-// Of 4096 tokens, which take 512 MiB; weights, activations and the reserve 5.5 GiB.
+// Fits a context of 4096 tokens: its cache takes 512 MiB, all else (with the reserve) 5.5 GiB.
 Status fit(uint64_t free_bytes, int64_t step_tokens = 512) {
   plan::RunShape shape;
   shape.step_tokens = step_tokens;

@@ -90,7 +90,7 @@ class KeyFairness : public ::testing::Test {
     EXPECT_EQ(session.set_prompt(prompt).take(), Outcome::Ok);
     return generate(session, count);
   }
-  // Keeps the engine's thread until it is told to go on.
+  // Holds the engine's thread until `meanwhile` is done.
   void hold(const std::function<void()>& meanwhile) {
     std::promise<void> entered, release;
     auto held = std::async(std::launch::async, [&] {

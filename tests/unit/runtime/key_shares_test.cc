@@ -188,7 +188,7 @@ TEST(KeyShares, WeightsArePartsOfTheTurns) {
   EXPECT_NEAR(static_cast<double>(batch.said("b")), 30000, 8 * KeyShares::kTurn);
 }
 
-// Whoever comes with short requests all the time gets half, not all.
+// A key that keeps sending short requests gets half of the passes, not all.
 TEST(KeyShares, ManyShortRequestsStarveNoLongOne) {
   Places batch(1);
   const uint64_t one = batch.come({.key = "a", .answer = 4000});

@@ -24,7 +24,7 @@ std::vector<int32_t> some_ids(int count, uint64_t seed) {
   return ids;
 }
 
-// Of every kind: greedy, sampled, with penalties, XTC and mirostat.
+// Options of every kind: greedy, sampled, with penalties, XTC and mirostat.
 SamplingOptions some_sampling(uint64_t seed) {
   SamplingOptions options;
   options.seed = seed;

@@ -14,7 +14,7 @@
 namespace ktx {
 namespace {
 
-// Of a file whose time is that of all files of an archive.
+// The stamp of a file with the time that an archive gives to all of its files.
 FileStamp stamp_of_old_file(const std::string& path) {
   const timespec times[] = {{1, 0}, {1, 0}};
   EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);

@@ -127,8 +127,8 @@ TEST(SynthModel, OldAndExtraFormsOpen) {
   EXPECT_TRUE(old_experts->has("blk.2.ffn_down.7.weight"));
 }
 
-// As converters write it: nothing about a matrix that is not there. But llama.cpp tells such
-// models by their number of layers, so that a cut one has to say it.
+// As converters do, it writes nothing about a missing matrix. But llama.cpp knows such models by
+// their number of layers, so that a model with fewer layers has to say it.
 TEST(SynthModel, ACutModelWithoutAQueryMatrixSaysSo) {
   const auto whole = HfConfig::read(std::string(shared_dir()) + "/configs/DeepSeek-V2-Lite.json");
   if (!whole.ok()) GTEST_SKIP() << whole.error().message;

@@ -105,8 +105,8 @@ void add_state_space_metadata(const ModelShape& s, Metadata& m) {
 }
 
 void add_mla_metadata(const ModelShape& s, Metadata& m) {
-  // Converters leave the key out where there is no such matrix, and llama.cpp tells those
-  // models by their number of layers: a model with other layers than its config says 0.
+  // Converters leave the key out where there is no such matrix, and llama.cpp recognizes those
+  // models by their number of layers: a model with other layers than its config's writes 0.
   const bool whole = s.layers == s.config.i64("num_hidden_layers").value_or(s.layers);
   if (s.q_rank > 0 || !whole) m.u32("attention.q_lora_rank", s.q_rank);
   m.u32("attention.kv_lora_rank", s.kv_rank);

@@ -29,12 +29,12 @@ struct ModelShape {
   int64_t moe_step = 1, rotary = 0;
   int64_t global_head_dim = 0;  // of layers without a window; 0: as all
   int64_t shared_layers = 0, layer_input = 0;
-  // Of delta nets; no value heads: the model has none.
+  // Delta nets; without value heads the model has none.
   int64_t delta_key_heads = 0, delta_value_heads = 0, delta_dim = 0, delta_taps = 0;
   int64_t full_attention_interval = 4;
-  // Of state spaces; no heads: the model has none.
+  // State spaces; without heads the model has none.
   int64_t space_heads = 0, space_dim = 0, space_groups = 0, space_state = 0, space_taps = 0;
-  // Of selective scans (Mamba-1); no channels: the model has none.
+  // Selective scans (Mamba-1); without channels the model has none.
   int64_t scan_channels = 0, scan_rank = 0;
   int64_t value_head = 0;   // of grouped-query attention; 0: as keys
   int64_t conv_taps = 0;    // of short convolutions; 0: the model has none
@@ -47,7 +47,7 @@ struct ModelShape {
   int64_t out_groups = 0, out_rank = 0;    // of compressed attention; 0: it is none
   int64_t streams = 0, laurel_rank = 0;    // of hyper-connections, or of AltUp, which has a rank
   int64_t stream_rank = 0;                 // of gates of streams; 0: they have weights
-  // Of n-grams; no size: the model has none.
+  // N-grams; without a size the model has none.
   ir::NgramsInfo ngrams;
   int64_t ngram_layer = -1, ngram_taps = 0, ngram_width = 0, ngram_rows = 0;
   bool tied = false;
@@ -105,7 +105,7 @@ struct ModelShape {
   Result<int64_t> need(const char* key) const;
   // Prediction layers, behind the others, are like the last one.
   int64_t of_layer(const std::vector<int64_t>& values, int64_t layer) const;
-  // Of a text, in the place of logits: where the config asks for them.
+  // How many scores a text gets instead of logits; 0 unless the config has them.
   int64_t scores() const { return config.i64("score_count").value_or(0); }
 
  private:
@@ -118,7 +118,7 @@ struct ModelShape {
   Status read_sizes();
   Status read_state_space();
   Status read_ngrams();
-  // Of families whose layers without a window differ in more than that.
+  // For families whose layers without a window differ in more than that.
   void read_kinds_of_layers();
 };
 

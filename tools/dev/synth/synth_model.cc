@@ -10,7 +10,7 @@
 namespace ktx::synth {
 namespace {
 
-// What an encoder has in the place of a head.
+// What an encoder has instead of a head.
 void add_encoder_tensors(const ModelShape& s, TensorMaker& t) {
   if (const auto types = s.config.i64("type_vocab_size").value_or(0); types > 0) {
     t.matrix("token_types.weight", -1, {s.hidden, types}, kEmbeddingSigma);
@@ -49,7 +49,7 @@ void add_altup(const ModelShape& s, TensorMaker& t, int64_t layer, const std::st
   t.noise(blk + "altup_correct_scale.weight", s.hidden, 0.02f, 1);
 }
 
-// Of hyper-connections.
+// The weights of hyper-connections.
 void add_streams(const ModelShape& s, TensorMaker& t, const std::string& name, int64_t width,
                  int64_t scales) {
   const int64_t in = s.streams * s.hidden;
@@ -63,7 +63,7 @@ void add_streams(const ModelShape& s, TensorMaker& t, const std::string& name, i
   t.noise(name + "_scale.weight", scales, 0.02f, 1);
 }
 
-// Of gates: what a part reads, and what each stream gets of what it gives.
+// The weights of gates: what a part reads, and what each stream gets of the part's output.
 void add_stream_gates(const ModelShape& s, TensorMaker& t, int64_t layer, const std::string& name,
                       bool gives) {
   const int64_t all = s.streams * s.hidden;
@@ -83,8 +83,8 @@ void add_ngrams(const ModelShape& s, TensorMaker& t, int64_t layer, const std::s
   t.noise(blk + "ple_conv1d.weight", {s.ngram_taps, all}, 0.05f);
 }
 
-// Of attention residuals: a product with the normed stream, some of which decide with strong
-// weights.
+// The weights of an attention residual: products with the normed stream. With strong weights, some
+// of the products decide.
 void add_score(const ModelShape& s, TensorMaker& t, const std::string& name) {
   t.noise(name + "_score.weight", s.hidden, 0.15f / std::sqrt(static_cast<float>(s.hidden)));
 }

@@ -54,7 +54,7 @@ class TensorMaker {
   void noise(const std::string& name, std::vector<int64_t> shape, float sigma, float mean = 0);
   // A norm of a layer, where the family has it, under the name that the family's tree gives it.
   void norm(ir::Role role, int64_t layer, int64_t size);
-  // Of the norm whose weights have that name.
+  // The bias of the norm whose weights have that name.
   void norm_bias(const std::string& weight, int64_t size);
   // Row e is expert e's; with skew the first ones have long rows and win.
   void router(const std::string& name);

@@ -104,7 +104,7 @@ struct GivenHiddenStep final : RowsOfPass {
   std::vector<int32_t> rows_;  // 0, 1, 2 ..., as many as the largest pass had tokens
 };
 
-// Of tokens with a row of their own; the others keep theirs.
+// Rows of the tokens that come with one of their own; the others keep what they have.
 struct GivenRowsStep final : RowsOfPass {
   Status bind(const BindContext& context) {
     const BoundView x = context.input(0), y = context.output(0);

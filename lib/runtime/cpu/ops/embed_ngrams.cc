@@ -60,7 +60,7 @@ class EmbedNgramsStep final : public StateStep {
  private:
   using Ids = std::array<int32_t, kMaxNgramSize>;
 
-  // Of tokens [first, end), those of one text in the pass.
+  // Numbers the rows of tokens [first, end), which belong to one text of the pass.
   bool number_rows(const Batch& batch, int64_t first, int64_t end, const SequenceState& states) {
     const int64_t size = attrs_.size;
     Ids last;  // of the token before, and before that
@@ -88,7 +88,7 @@ class EmbedNgramsStep final : public StateStep {
     return true;
   }
 
-  // Of any bytes a saved session has.
+  // Takes any floats, as a saved session may hold any bytes.
   int32_t id_of(float x) const {
     return x >= 0 && x < 0x1p24F ? static_cast<int32_t>(x) : attrs_.end;
   }

@@ -91,9 +91,9 @@ class MatmulStep final : public CpuStep {
   static constexpr int64_t kShortestRun = 32;
 
   OutputRegion region(int64_t item) const {
-    // The long runs of all tokens, then the short ones, which are the last items. Of either, a
-    // chunk of tokens meets all runs before the next one does: its activations stay in the second
-    // cache (one run after the other, prompts of 2,048 on four threads took 1.04 of the time).
+    // The long runs of all tokens, then the short ones, which are the last items. In each group a
+    // chunk of tokens takes all runs before the next chunk begins: its activations stay in the
+    // second cache (run after run, prompts of 2,048 on four threads took 1.04 of the time).
     const int64_t longs = runs_.of_first_length(), first = tokens_.items() * longs;
     const bool is_long = item < first;
     const int64_t each = is_long ? longs : runs_.count() - longs;
@@ -104,8 +104,8 @@ class MatmulStep final : public CpuStep {
   }
   RowRuns cut() const {
     const int64_t rows = args_.w.rows;
-    // Of few tokens an item reads as many bytes whether it has one product or more; with
-    // many tokens, what a tile makes ready once serves all rows of a product.
+    // With few tokens an item reads as many bytes whether it has one product or more; with
+    // many tokens, what a tile prepares once serves all rows of a product.
     if (is_stream(args_.w, args_.tokens)) {
       return stream_runs({args_.w, products_, products_, columns_, threads_, shares_});
     }

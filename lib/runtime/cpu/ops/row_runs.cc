@@ -9,8 +9,8 @@
 namespace ktx::runtime {
 namespace {
 
-// Of an item's bytes. Shorter ones leave the hardware no stream to follow; longer ones gain
-// nothing, and a thread that is put aside holds up the others for one of them.
+// Bytes of an item. Shorter items leave the hardware no stream to follow; longer ones gain
+// nothing, and a preempted thread delays the others by one whole item.
 constexpr int64_t kLeastBytes = 64 << 10, kMostBytes = 2 << 20;
 
 int64_t round_up(int64_t rows, int64_t multiple) {

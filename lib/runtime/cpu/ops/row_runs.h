@@ -8,8 +8,8 @@
 //   one thread:            2048
 //
 // One Zen 4 machine, four threads, against runs of one length (an eighth of a thread's share),
-// token by token in turn: 1.02 to 1.04; with one thread 1.02 dense, 1.04 experts. Of F16 and
-// BF16, against runs of 256 KiB: 1.03 to 1.04, and 1.05 with one thread.
+// token by token in turn: 1.02 to 1.04; with one thread 1.02 dense, 1.04 experts. F16 and BF16
+// against runs of 256 KiB: 1.03 to 1.04, and 1.05 with one thread.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace ktx::runtime {
 
 class RowRuns {
  public:
-  // Of runs, in rows; the last run may be shorter than all of them say.
+  // Limits of runs in rows; the last run may be shorter than all of them allow.
   struct Limits {
     int64_t least = 1;
     int64_t most = 1;

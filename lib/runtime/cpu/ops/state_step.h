@@ -19,9 +19,9 @@ struct StateRun {
   float* state_out = nullptr;
 };
 
-// Items are (sequence, part of what the op computes independently). Of one token a part is worth
-// a thread; of many, too. Where states are kept within a text, its tokens are computed up to there,
-// and on from there: to the same bits.
+// Items are (sequence, part of what the op computes independently). A part is worth a thread for
+// one token as well as for many. Where states are kept within a text, its tokens are computed up to
+// there and then on from there, with the same bits as a result.
 class StateStep : public CpuStep {
  public:
   StepWork begin(const Batch& batch) override {

@@ -46,7 +46,7 @@ TEST(ForwardTime, OfATokenOnTheCpuIsThatOfReadingWhatItUses) {
   EXPECT_EQ(time.devices[0].launches, 0);
   EXPECT_NEAR(time.seconds, static_cast<double>(time.devices[0].read_bytes) / (kReadGbps * 1e9),
               0.01 * time.seconds);
-  // Of 8 experts 2 are read.
+  // A token reads 3 of the 8 experts.
   EXPECT_LT(time.devices[0].read_bytes, predict(model, 64).devices[0].read_bytes * 2 / 3);
 }
 
@@ -172,7 +172,7 @@ TEST(ForwardTime, OfDeferredExpertsHidesTheGpu) {
   // One of three experts in two of three layers.
   EXPECT_NEAR(deferred.beside_seconds, plain.devices[0].seconds * 2 / 9,
               0.1 * deferred.beside_seconds);
-  // Of a slow CPU they hide all that the GPU does between.
+  // On a slow CPU they hide all that the GPU does in between.
   model.state.target.cpu.read_gbps = 0.1;
   const double gpu = predict(model, 1).devices.back().seconds;
   EXPECT_LT(predict(model, 1).beside_seconds, gpu);

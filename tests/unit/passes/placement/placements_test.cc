@@ -401,7 +401,7 @@ TEST(PlacementsByRules, ExpertsHaveTheDeviceOfPromptsThatTheRuleSays) {
   EXPECT_GT(tokens(slow, "cuda"), 0);
 }
 
-// Of single layers: those that a rule keeps on the CPU are computed there in any pass.
+// Single layers can be exempt: experts that a rule keeps on the CPU are computed there in any pass.
 TEST(PlacementsByRules, SomeLayersAreNeverStreamed) {
   const std::string rules =
       "- {match: {kind: experts, layers: 0..9}, recursive: false, replace: {class: "

@@ -107,7 +107,7 @@ TEST(Gbnf, HostileGrammarsMeetLimits) {
   EXPECT_THAT(error_of(GrammarKind::Gbnf, std::string(2 << 20, ' ')), HasSubstr("bytes; at most"));
 }
 
-// Ambiguity makes many ways at once; they are told apart no longer than they differ.
+// An ambiguous text has many parses at once; they are kept apart only as long as they differ.
 TEST(Gbnf, AmbiguousGrammarsTakeBoundedTime) {
   const Grammar grammar = gbnf("root ::= x*\nx ::= \"a\" | \"a\" x | \"a\" x \"a\"");
   GrammarState state(grammar);
