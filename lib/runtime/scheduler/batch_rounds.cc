@@ -183,9 +183,7 @@ void BatchScheduler::end(Running& running, EndReason reason, std::string error) 
     // Before its client hears of it and sends the next one.
     const std::lock_guard lock(mutex_);
     if (!had_place) --waiting_count_;
-    --unanswered_;
-    const auto own = unanswered_of_.find(running.request.share.key);
-    if (--own->second == 0) unanswered_of_.erase(own);
+    unanswered_.give_back(running.request.share.key);
   }
   try {
     if (running.request.on_end) running.request.on_end(result);

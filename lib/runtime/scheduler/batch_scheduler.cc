@@ -77,6 +77,7 @@ int64_t max_draft_tokens_of(const Engine& engine, int64_t most) {
 BatchScheduler::BatchScheduler(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
       options_(options),
+      unanswered_(engine.max_batch() + options.max_queue),
       slot_texts_(static_cast<size_t>(engine.max_batch()),
                   kSlotContexts * engine.max_batch() * engine.ctx()),
       shares_(options.key_slots) {
@@ -114,6 +115,20 @@ void BatchScheduler::stop() {
   thread_.join();
 }
 
+std::optional<BatchScheduler::Refused> BatchScheduler::too_long(int64_t tokens) const {
+  const bool encoder = engine_.plan().facts.encoder;
+  if (encoder ? tokens <= capacity_ : tokens < capacity_) return std::nullopt;
+  return Refused{
+      Refusal::TooLong,
+      encoder ? fmt::format("the text has {} tokens, at most {} fit: the model reads a text as a "
+                            "whole",
+                            tokens, capacity_)
+              : fmt::format("the prompt has {} tokens, which exceeds the available context size "
+                            "of {} with an answer",
+                            tokens, capacity_),
+      tokens, capacity_};
+}
+
 RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   const auto refuse = [&](Refusal why, std::string message, int64_t tokens = 0) -> RequestId {
     if (refused != nullptr) *refused = {why, std::move(message), tokens, capacity_};
@@ -121,21 +136,10 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
   };
   const auto count = static_cast<int64_t>(request.prompt.size());
   if (count == 0) return refuse(Refusal::Invalid, "the prompt has no tokens");
+  if (const std::optional<Refused> why = too_long(count)) {
+    return refuse(why->why, why->message, count);
+  }
   const plan::PlanFacts& facts = engine_.plan().facts;
-  if (facts.encoder && count > capacity_) {
-    return refuse(Refusal::TooLong,
-                  fmt::format("the text has {} tokens, at most {} fit: the model reads a text as a "
-                              "whole",
-                              count, capacity_),
-                  count);
-  }
-  if (!facts.encoder && count >= capacity_) {
-    return refuse(Refusal::TooLong,
-                  fmt::format("the prompt has {} tokens, which exceeds the available context size "
-                              "of {} with an answer",
-                              count, capacity_),
-                  count);
-  }
   if (const std::string why = wrong_images(engine_, request); !why.empty()) {
     return refuse(Refusal::Invalid, why);
   }
@@ -166,31 +170,19 @@ RequestId BatchScheduler::submit(GenerationRequest request, Refused* refused) {
     const std::lock_guard lock(mutex_);
     if (draining_) return refuse(Refusal::Draining, "the server is shutting down");
     // Requests that have just arrived have no place yet, also where places are free: all count.
-    if (queue_is_full(running->request.share.key)) {
+    if (!unanswered_.take(running->request.share.key)) {
       ++refused_;
-      return refuse(Refusal::QueueFull,
-                    fmt::format("{} requests run or wait already; try again later", unanswered_));
+      return refuse(
+          Refusal::QueueFull,
+          fmt::format("{} requests run or wait already; try again later", unanswered_.taken()));
     }
-    ++unanswered_of_[running->request.share.key];
     id = running->id = ++last_id_;
     arrived_.push_back(std::move(running));
     ++open_;
-    ++unanswered_;
     ++accepted_;
   }
   wake_.notify_all();
   return id;
-}
-
-// A key alone may fill the queue. Another one is then taken beyond its limit, up to the part that
-// it would have among so many keys: all together stay below the limit times the logarithm of the
-// number of keys.
-bool BatchScheduler::queue_is_full(const std::string& key) const {
-  if (unanswered_ < most_open()) return false;
-  const auto own = unanswered_of_.find(key);
-  const bool there = own != unanswered_of_.end();
-  const auto keys = static_cast<int64_t>(unanswered_of_.size()) + (there ? 0 : 1);
-  return (there ? own->second : 0) >= most_open() / keys;
 }
 
 void BatchScheduler::cancel(RequestId id) {

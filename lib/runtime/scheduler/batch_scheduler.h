@@ -29,7 +29,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,6 +40,7 @@
 #include "lib/runtime/engine/engine.h"
 #include "lib/runtime/scheduler/filter_worker.h"
 #include "lib/runtime/scheduler/generation_request.h"
+#include "lib/runtime/scheduler/key_quota.h"
 #include "lib/runtime/scheduler/key_shares.h"
 #include "lib/runtime/scheduler/scheduler_stats.h"
 #include "lib/runtime/scheduler/slot_texts.h"
@@ -87,6 +87,8 @@ class BatchScheduler {
   };
   // The id, or 0 and why not in `refused`.
   RequestId submit(GenerationRequest request, Refused* refused = nullptr);
+  // The refusal of a prompt of so many tokens; nothing: it fits.
+  std::optional<Refused> too_long(int64_t tokens) const;
 
   // Ends a request soon; unknown and ended ones are ignored.
   void cancel(RequestId id);
@@ -118,7 +120,7 @@ class BatchScheduler {
   // Most tokens that a prompt and its answer can have together.
   int64_t capacity() const { return capacity_; }
   // Requests that run or wait, at most.
-  int64_t most_open() const { return engine_.max_batch() + options_.max_queue; }
+  int64_t most_open() const { return unanswered_.most(); }
   // Draft tokens of a request in a pass; 0: there are none.
   int64_t max_draft_tokens() const { return speculation_ ? speculation_->options().most : 0; }
   // Under which name the cache keeps what an owner's requests compute.
@@ -134,7 +136,6 @@ class BatchScheduler {
 
   void loop();
   bool take_in();
-  bool queue_is_full(const std::string& key) const;
   void admit();
   enum class Place { Ready, Missing, NoBlocks };
   Place make_place(Running& next);
@@ -191,9 +192,8 @@ class BatchScheduler {
   bool cancel_all_ = false;
   bool draining_ = false;
   bool stopping_ = false;
-  int64_t open_ = 0;                              // submitted, and on_end has not returned
-  int64_t unanswered_ = 0;                        // submitted, and on_end was not called
-  std::map<std::string, int64_t> unanswered_of_;  // of these, by ShareOf::key
+  int64_t open_ = 0;     // submitted, and on_end has not returned
+  KeyQuota unanswered_;  // submitted, and on_end was not called; by ShareOf::key
   RequestId last_id_ = 0;
   int64_t waiting_count_ = 0;
   int64_t refused_ = 0;
