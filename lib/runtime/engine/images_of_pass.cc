@@ -13,6 +13,10 @@ Status takes_images(const plan::PlanView& plan, const Batch& batch) {
       "--mmproj PROJECTOR.gguf"};
 }
 
+bool has_images(std::span<const int32_t> tokens) {
+  return std::ranges::any_of(tokens, [](int32_t id) { return id < 0; });
+}
+
 Status check_images(std::span<const ImageTokens> images, int64_t hidden_size) {
   int64_t end = 0;
   for (const ImageTokens& image : images) {

@@ -20,6 +20,9 @@ namespace ktx::runtime {
 // Fails where the plan takes no images.
 Status takes_images(const plan::PlanView& plan, const Batch& batch);
 
+// Whether a text has images: only their tokens have ids below 0.
+bool has_images(std::span<const int32_t> tokens);
+
 // Fails where they are not in rising order, or have fewer rows than tokens.
 Status check_images(std::span<const ImageTokens> images, int64_t hidden_size);
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "lib/runtime/engine/images_of_pass.h"
 #include "lib/runtime/engine/plan_runner.h"
 #include "lib/support/hash.h"
 #include "lib/support/strings.h"
@@ -125,7 +126,7 @@ Status check_no_adapters(const Sequence& sequence) {
 
 // Their ids are those of this run (images/image_reader.h).
 Status check_no_images(std::span<const int32_t> tokens) {
-  if (std::ranges::none_of(tokens, [](int32_t id) { return id < 0; })) return {};
+  if (!has_images(tokens)) return {};
   return Error{"a text with images cannot be saved to a file"};
 }
 

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "lib/runtime/engine/images_of_pass.h"
 #include "lib/server/request/sampling_fields.h"
 
 namespace ktx::server {
@@ -20,7 +19,7 @@ ApiStatus read_resumed(const ServerContext& context, const Json& body, const cha
   if (text.tokens.empty()) {
     return ApiError{400, fmt::format("slot {} holds no text", slot), "resume_slot", ""};
   }
-  if (std::ranges::any_of(text.tokens, [](int32_t id) { return id < 0; })) {
+  if (runtime::has_images(text.tokens)) {
     return ApiError{
         400, fmt::format("the text of slot {} has images; send its messages again instead", slot),
         "resume_slot", ""};

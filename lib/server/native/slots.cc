@@ -12,12 +12,12 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
 
+#include "lib/runtime/engine/images_of_pass.h"
 #include "lib/runtime/session/session_file.h"
 #include "lib/server/answer/answer_job.h"
 #include "lib/server/endpoints.h"
@@ -162,7 +162,7 @@ ApiStatus post_slot(const ServerContext& context, const HttpRequest& request,
 
   if (action == "save") {
     const runtime::SlotText text_now = scheduler.slot_text(slot, owner);
-    if (std::ranges::any_of(text_now.tokens, [](int32_t id) { return id < 0; })) {
+    if (runtime::has_images(text_now.tokens)) {
       return ApiError{400, fmt::format("the text of slot {} has images, which are not saved", slot),
                       "id", ""};
     }
