@@ -16,7 +16,7 @@ namespace {
 struct Format {
   std::string_view name;
   std::string_view magic;
-  Result<Decoded> (*decode)(std::span<const std::byte>, const ImageLimits&);  // null: not known
+  Result<Decoded> (*decode)(std::span<const std::byte>, const ImageLimits&, ImagePart);  // or null
 };
 constexpr Format kFormats[] = {
     {"PNG", "\x89PNG\r\n\x1a\n", decode_png},
@@ -38,7 +38,8 @@ Status check_size(int64_t width, int64_t height, const ImageLimits& limits) {
                            width, height, limits.pixels, limits.side)};
 }
 
-Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits) {
+Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits,
+                           ImagePart part) {
   if (bytes.empty()) return Error{"the image is empty"};
   if (bytes.size() > limits.bytes) {
     return Error{fmt::format("the image has {}, expected at most {}", human_bytes(bytes.size()),
@@ -50,7 +51,7 @@ Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& 
     if (!format.decode) {
       return Error{fmt::format("the image is {}; convert it to PNG, JPEG or WebP", format.name)};
     }
-    Result<Decoded> decoded = format.decode(bytes, limits);
+    Result<Decoded> decoded = format.decode(bytes, limits, part);
     if (!decoded) return Error{fmt::format("{}: {}", format.name, decoded.error().message)};
     return oriented(std::move(decoded->image), decoded->orientation);
   }

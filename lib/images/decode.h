@@ -26,7 +26,12 @@ struct ImageLimits {
   int64_t side = 32768;
 };
 
-Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits = {});
+// `Header` gives the size without pixels: that of the whole image, if the rest of the file is
+// sound.
+enum class ImagePart : uint32_t { All, Header };
+
+Result<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits = {},
+                           ImagePart part = ImagePart::All);
 
 // Fails where an image of that size is above the limits.
 Status check_size(int64_t width, int64_t height, const ImageLimits& limits);

@@ -92,7 +92,8 @@ void rgb_of_cmyk(const uint8_t* cmyk, int64_t count, uint8_t* rgb) {
 }
 
 // What may jump; false where it did, or where the size is above the limits.
-bool read(JpegReading& reading, std::span<const std::byte> bytes, const ImageLimits& limits) {
+bool read(JpegReading& reading, std::span<const std::byte> bytes, const ImageLimits& limits,
+          ImagePart part) {
   jpeg_decompress_struct& jpeg = reading.jpeg;
   if (setjmp(reading.back)) return false;
   jpeg_create_decompress(&jpeg);
@@ -105,6 +106,9 @@ bool read(JpegReading& reading, std::span<const std::byte> bytes, const ImageLim
   image.height = jpeg.image_height;
   reading.size = check_size(image.width, image.height, limits);
   if (!reading.size.ok()) return false;
+  // What comes between scans counts no more.
+  if (!reading.exif.empty()) reading.out.orientation = exif_orientation(reading.exif);
+  if (part == ImagePart::Header) return true;
   const bool inks = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
   jpeg.out_color_space = inks ? JCS_CMYK : JCS_RGB;
   jpeg.progress = &reading.progress;
@@ -118,27 +122,27 @@ bool read(JpegReading& reading, std::span<const std::byte> bytes, const ImageLim
     jpeg_read_scanlines(&jpeg, &line, 1);
     if (inks) rgb_of_cmyk(line, image.width, to);
   }
-  if (!reading.exif.empty()) reading.out.orientation = exif_orientation(reading.exif);
   return true;
 }
 
 }  // namespace
 
-Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits) {
+Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits,
+                            ImagePart part) {
   JpegReading reading;
   reading.jpeg.err = jpeg_std_error(&reading.errors);
   reading.errors.error_exit = fail;
   reading.errors.emit_message = warn;
   reading.progress.progress_monitor = limit_scans;
   reading.jpeg.client_data = &reading;
-  if (read(reading, bytes, limits)) return std::move(reading.out);
+  if (read(reading, bytes, limits, part)) return std::move(reading.out);
   if (!reading.size.ok()) return reading.size.error();
   return Error{std::string("damaged: ") + reading.message};
 }
 
 #else
 
-Result<Decoded> decode_jpeg(std::span<const std::byte>, const ImageLimits&) {
+Result<Decoded> decode_jpeg(std::span<const std::byte>, const ImageLimits&, ImagePart) {
   return Error{
       "this ktx-run was built without libjpeg-turbo; build it with libjpeg-dev (docs/building.md)"};
 }

@@ -74,7 +74,7 @@ void read_orientation(PngReading& reading) {
 
 // What may jump; false where it did, or where the size is above the limits. Nothing in it has a
 // destructor.
-bool read(PngReading& reading, const ImageLimits& limits) {
+bool read(PngReading& reading, const ImageLimits& limits, ImagePart part) {
   png_structp const png = reading.png;
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_read_fn(png, &reading, take_bytes);
@@ -87,6 +87,8 @@ bool read(PngReading& reading, const ImageLimits& limits) {
   image.height = png_get_image_height(png, reading.info);
   reading.size = check_size(image.width, image.height, limits);
   if (!reading.size.ok()) return false;
+  read_orientation(reading);
+  if (part == ImagePart::Header) return true;
   reading.alpha = ask_for_rgb(png, reading.info);
   const auto line_bytes = static_cast<size_t>((reading.alpha ? 4 : 3) * image.width);
   if (png_get_rowbytes(png, reading.info) != line_bytes) {
@@ -98,19 +100,19 @@ bool read(PngReading& reading, const ImageLimits& limits) {
     reading.lines[y] = image.rgb.data() + y * line_bytes;
   }
   png_read_image(png, reading.lines.data());
-  read_orientation(reading);
   return true;
 }
 
 }  // namespace
 
-Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& limits) {
+Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& limits,
+                           ImagePart part) {
   PngReading reading;
   reading.rest = bytes;
   reading.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, fail, ignore);
   if (reading.png) reading.info = png_create_info_struct(reading.png);
   if (!reading.info) return Error{"libpng could not be started"};
-  if (read(reading, limits)) {
+  if (read(reading, limits, part)) {
     if (reading.alpha) lay_on_white(reading.out.image);
     return std::move(reading.out);
   }
@@ -120,7 +122,7 @@ Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& 
 
 #else
 
-Result<Decoded> decode_png(std::span<const std::byte>, const ImageLimits&) {
+Result<Decoded> decode_png(std::span<const std::byte>, const ImageLimits&, ImagePart) {
   return Error{
       "this ktx-run was built without libpng; build it with libpng-dev (docs/building.md)"};
 }

@@ -37,7 +37,8 @@ std::span<const std::byte> exif_of(std::span<const std::byte> file) {
 
 }  // namespace
 
-Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits) {
+Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits,
+                            ImagePart part) {
   const auto* const data = reinterpret_cast<const uint8_t*>(bytes.data());
   WebPBitstreamFeatures features = {};
   const VP8StatusCode status = WebPGetFeatures(data, bytes.size(), &features);
@@ -49,6 +50,8 @@ Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits&
   Decoded out;
   out.image.width = features.width;
   out.image.height = features.height;
+  out.orientation = exif_orientation(exif_of(bytes));
+  if (part == ImagePart::Header) return out;
   const int pixel_bytes = features.has_alpha ? 4 : 3;
   out.image.rgb.resize(static_cast<size_t>(pixel_bytes * out.image.width * out.image.height));
   const auto decode = features.has_alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
@@ -56,13 +59,12 @@ Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits&
                               pixel_bytes * features.width) != nullptr;
   if (!decoded) return Error{"damaged: its pixels cannot be decoded"};
   if (features.has_alpha) lay_on_white(out.image);
-  out.orientation = exif_orientation(exif_of(bytes));
   return out;
 }
 
 #else
 
-Result<Decoded> decode_webp(std::span<const std::byte>, const ImageLimits&) {
+Result<Decoded> decode_webp(std::span<const std::byte>, const ImageLimits&, ImagePart) {
   return Error{
       "this ktx-run was built without libwebp; build it with libwebp-dev (docs/building.md)"};
 }

@@ -35,6 +35,23 @@ constexpr uint32_t kLongestMessage = 512;
 struct Order {
   uint64_t bytes = 0;  // of the file that comes with it, beside the pipe
   ImageLimits limits;
+  ImagePart part = ImagePart::All;
+  uint32_t reserved = 0;
+};
+// An order on the socket, with two descriptors: the file, and the pipe for the answer.
+struct OrderMessage {
+  Order order;
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  iovec data = {&order, sizeof order};
+  msghdr head = {};
+  OrderMessage() {
+    head.msg_iov = &data;
+    head.msg_iovlen = 1;
+    head.msg_control = control;
+    head.msg_controllen = sizeof control;
+  }
+  OrderMessage(const OrderMessage&) = delete;  // its parts point to each other
+  OrderMessage& operator=(const OrderMessage&) = delete;
 };
 struct Answer {
   int64_t width = 0, height = 0;  // 0: a message comes instead of pixels
@@ -114,7 +131,7 @@ void limit_process() {
   if (nothing > STDERR_FILENO) close(nothing);
   if (const Status without_rights = restrict_to_computing(); !without_rights && confined) _exit(1);
   const Result<Image> image =
-      decode_image({static_cast<const std::byte*>(mapped), size}, order.limits);
+      decode_image({static_cast<const std::byte*>(mapped), size}, order.limits, order.part);
   Answer answer;
   bool sent = false;
   if (image) {
@@ -133,23 +150,18 @@ void limit_process() {
 
 // With two descriptors; false: the other side is gone.
 bool receive(Order& order, Descriptor& file, Descriptor& pipe) {
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  iovec data = {&order, sizeof order};
-  msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  OrderMessage message;
   ssize_t got = 0;
-  while ((got = recvmsg(kSocket, &message, 0)) < 0 && errno == EINTR) {
+  while ((got = recvmsg(kSocket, &message.head, 0)) < 0 && errno == EINTR) {
   }
-  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  if (got != static_cast<ssize_t>(sizeof order) || rights == nullptr ||
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&message.head);
+  if (got != static_cast<ssize_t>(sizeof message.order) || rights == nullptr ||
       rights->cmsg_len != CMSG_LEN(2 * sizeof(int))) {
     return false;
   }
   int fds[2];
   std::memcpy(fds, CMSG_DATA(rights), sizeof fds);
+  order = message.order;
   file = Descriptor(fds[0]);
   pipe = Descriptor(fds[1]);
   return true;
@@ -206,7 +218,7 @@ class AnswerPipe {
   const Clock::time_point end_ = Clock::now() + std::chrono::seconds(kSeconds + 2);
 };
 
-Result<Image> read_answer(int fd, const ImageLimits& limits) {
+Result<Image> read_answer(int fd, const ImageLimits& limits, ImagePart part) {
   AnswerPipe pipe(fd);
   Answer answer;
   KTX_TRY(pipe.read_all(&answer, sizeof answer));
@@ -217,6 +229,7 @@ Result<Image> read_answer(int fd, const ImageLimits& limits) {
   }
   KTX_TRY(check_size(answer.width, answer.height, limits));
   Image image{answer.width, answer.height, {}};
+  if (part == ImagePart::Header) return image;
   image.rgb.resize(static_cast<size_t>(3 * answer.width * answer.height));
   KTX_TRY(pipe.read_all(image.rgb.data(), image.rgb.size()));
   return image;
@@ -331,20 +344,15 @@ Status DecoderProcess::start_helper() {
 }
 
 // The pipe by which the answer comes.
-Result<int> DecoderProcess::order(int file, uint64_t bytes, const ImageLimits& limits) {
+Result<int> DecoderProcess::order(int file, uint64_t bytes, const ImageLimits& limits,
+                                  ImagePart part) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed("no pipe");
   const Descriptor writes(ends[1]);
   Descriptor reads(ends[0]);
-  Order order{bytes, limits};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  iovec data = {&order, sizeof order};
-  msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  OrderMessage message;
+  message.order = {bytes, limits, part};
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message.head);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
@@ -354,7 +362,7 @@ Result<int> DecoderProcess::order(int file, uint64_t bytes, const ImageLimits& l
   for (const bool again : {true, false}) {
     ssize_t sent = -1;
     errno = ENOTCONN;
-    while (socket_ >= 0 && (sent = sendmsg(socket_, &message, MSG_NOSIGNAL)) < 0 &&
+    while (socket_ >= 0 && (sent = sendmsg(socket_, &message.head, MSG_NOSIGNAL)) < 0 &&
            errno == EINTR) {
     }
     if (sent >= 0) return reads.release();
@@ -372,11 +380,12 @@ Result<int> DecoderProcess::order(int file, uint64_t bytes, const ImageLimits& l
   return failed("its process is gone");
 }
 
-Result<Image> DecoderProcess::decode(std::span<const std::byte> bytes, const ImageLimits& limits) {
-  if (bytes.empty() || bytes.size() > limits.bytes) return decode_image(bytes, limits);
+Result<Image> DecoderProcess::decode(std::span<const std::byte> bytes, const ImageLimits& limits,
+                                     ImagePart part) {
+  if (bytes.empty() || bytes.size() > limits.bytes) return decode_image(bytes, limits, part);
   const Descriptor file = KTX_TRY(file_of(bytes));
-  const Descriptor pipe(KTX_TRY(order(file.get(), bytes.size(), limits)));
-  return read_answer(pipe.get(), limits);
+  const Descriptor pipe(KTX_TRY(order(file.get(), bytes.size(), limits, part)));
+  return read_answer(pipe.get(), limits, part);
 }
 
 }  // namespace ktx::images

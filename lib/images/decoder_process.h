@@ -44,7 +44,8 @@ class DecoderProcess {
 
   // As decode_image(). A helper that is gone is started again; in a sandbox it cannot be, and the
   // message says so.
-  Result<Image> decode(std::span<const std::byte> bytes, const ImageLimits& limits = {});
+  Result<Image> decode(std::span<const std::byte> bytes, const ImageLimits& limits = {},
+                       ImagePart part = ImagePart::All);
 
   // Why its processes have the rights of this one; "": they have none.
   const std::string& unconfined() const { return unconfined_; }
@@ -54,7 +55,7 @@ class DecoderProcess {
   explicit DecoderProcess(std::vector<std::string> command) : command_(std::move(command)) {}
   Status start_helper();
   void end_helper();
-  Result<int> order(int file, uint64_t bytes, const ImageLimits& limits);
+  Result<int> order(int file, uint64_t bytes, const ImageLimits& limits, ImagePart part);
 
   const std::vector<std::string> command_;
   std::string unconfined_;

@@ -14,12 +14,16 @@ struct Decoded {
   int orientation = 1;
 };
 
-Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& limits);
-Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits);
-Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits);
+Result<Decoded> decode_png(std::span<const std::byte> bytes, const ImageLimits& limits,
+                           ImagePart part);
+Result<Decoded> decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits,
+                            ImagePart part);
+Result<Decoded> decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits,
+                            ImagePart part);
 
 // The orientation in a block of EXIF, from its byte order on; 1 where it has none or is damaged.
 int exif_orientation(std::span<const std::byte> exif);
+// One without pixels gets its size alone.
 Image oriented(Image image, int orientation);
 
 // `rgb` holds red, green, blue and alpha on entry, and what is seen on white on return: as

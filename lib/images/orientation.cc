@@ -58,6 +58,7 @@ Image oriented(Image image, int orientation) {
   Image out{turned ? image.height : image.width, turned ? image.width : image.height,
             std::vector<uint8_t>(image.rgb.size())};
   uint8_t* to = out.rgb.data();
+  if (image.rgb.empty()) return out;
   for (int64_t y = 0; y < out.height; ++y) {
     for (int64_t x = 0; x < out.width; ++x, to += 3) {
       const int64_t across = mirrored ? out.width - 1 - x : x;

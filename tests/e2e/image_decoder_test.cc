@@ -43,6 +43,10 @@ TEST(ImageDecoder, GivesThePixelsAndMessagesOfItsDecoders) {
     EXPECT_EQ(there->rgb, here->rgb) << sample.name;
   }
   const std::string file = from_base64(kImageSamples[0].base64);
+  const auto header = decoder->decode(bytes_of(file), {}, ImagePart::Header);
+  ASSERT_TRUE(header.ok());
+  EXPECT_EQ(header->width, kImageSamples[0].width);
+  EXPECT_TRUE(header->rgb.empty());
   for (const std::string& bad : {std::string(), std::string("GIF89a"), file.substr(0, 60)}) {
     EXPECT_EQ(decoder->decode(bytes_of(bad)).error().message,
               decode_image(bytes_of(bad)).error().message);

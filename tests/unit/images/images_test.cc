@@ -15,6 +15,7 @@
 #include "lib/images/resize.h"
 #include "lib/support/sha256.h"
 #include "tests/support/image_samples.h"
+#include "tests/support/plain_png.h"
 
 namespace ktx::images {
 namespace {
@@ -40,6 +41,37 @@ TEST(Images, AreDecodedToPillowsPixels) {
     EXPECT_EQ(image->width, sample.width);
     EXPECT_EQ(image->height, sample.height);
     EXPECT_EQ(digest(*image), sample.digest);
+  }
+}
+
+// Turned or not, and without the rest of the file.
+TEST(Images, HeadersHaveTheirSizes) {
+  for (const testing::ImageSample& sample : kImageSamples) {
+    const std::string file = from_base64(sample.base64);
+    const Result<Image> image = decode_image(bytes_of(file), {}, ImagePart::Header);
+    ASSERT_TRUE(image.ok()) << sample.name << ": " << image.error().message;
+    EXPECT_EQ(image->width, sample.width) << sample.name;
+    EXPECT_EQ(image->height, sample.height) << sample.name;
+    EXPECT_TRUE(image->rgb.empty());
+  }
+  const std::string large = testing::plain_png(8000, 0x123456);
+  const Result<Image> image = decode_image(bytes_of(large.substr(0, 40)), {}, ImagePart::Header);
+  EXPECT_FALSE(image.ok()) << "colours are missing, which stand before the pixels";
+  const std::string cut = large.substr(0, large.size() / 2);
+  EXPECT_EQ(decode_image(bytes_of(cut), {}, ImagePart::Header)->width, 8000);
+  EXPECT_FALSE(decode_image(bytes_of(cut)).ok());
+  EXPECT_THAT(
+      decode_image(bytes_of(testing::plain_png(8200, 1)), {}, ImagePart::Header).error().message,
+      HasSubstr("8200 x 8200 pixels"));
+}
+
+// The colour of the file's palette in each pixel: what makes plain images of tests is right.
+TEST(Images, OfOneColorAreSuch) {
+  for (const uint32_t side : {1u, 7u, 300u}) {
+    const Result<Image> image = decode_image(bytes_of(testing::plain_png(side, 0x0a0b0c)));
+    ASSERT_TRUE(image.ok()) << image.error().message;
+    ASSERT_EQ(image->rgb.size(), size_t{3} * side * side);
+    for (size_t i = 0; i < image->rgb.size(); ++i) ASSERT_EQ(image->rgb[i], 0x0a + i % 3);
   }
 }
 
