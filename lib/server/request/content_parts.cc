@@ -58,7 +58,7 @@ std::optional<std::string> text_of_file(std::string_view data) {
 ApiStatus cannot_read(const HeldRow& row, const std::string& type, const ContentPlace& place,
                       ContentText& out) {
   if (!place.own) {
-    out.text += left_out(row);
+    out.text += left_out(row, place.images != nullptr);
     return {};
   }
   return bad_place(place.where,
@@ -137,10 +137,12 @@ std::string sign_reasoning(const std::string& reasoning) {
   return std::string(kSignature) + to_base64(reasoning);
 }
 
-std::string left_out(const HeldRow& row) {
+std::string left_out(const HeldRow& row, bool sees) {
   const bool hidden = row.as == HeldAs::Replaced;
   return fmt::format("[{} left out: {}]", row.name,
-                     hidden ? "it cannot be read here" : "this model reads text only");
+                     hidden ? "it cannot be read here"
+                     : sees ? "this model reads text and images only"
+                            : "this model reads text only");
 }
 
 std::string as_json(const Json& part) {

@@ -35,7 +35,7 @@ ApiStatus read_part(const Json& part, const ContentPlace& place, Notes& notes, C
 // An item or a part for As::AsJson: "[web_fetch_tool_result {"url": ...}]".
 std::string as_json(const Json& part);
 // "[image left out: this model reads text only]"
-std::string left_out(const HeldRow& row);
+std::string left_out(const HeldRow& row, bool sees = false);
 
 // Reasoning that is not to be shown travels in the signature of its block, so that the client
 // brings it back with the next request.

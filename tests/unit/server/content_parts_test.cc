@@ -94,6 +94,11 @@ TEST(ContentParts, WhatIsNoTextIsAnErrorOnlyWhereTheUserSentIt) {
     const Read tool = read({text("a"), part}, {protocol, "", false});
     EXPECT_EQ(tool.error, "") << part;
     EXPECT_EQ(tool.text, std::string("a[") + name + " left out: this model reads text only]");
+    if (std::string(name) == "image") continue;
+    RequestImages images;
+    const Read seeing = read({text("a"), part}, {protocol, "", false, false, &images});
+    EXPECT_EQ(seeing.text,
+              std::string("a[") + name + " left out: this model reads text and images only]");
   }
 }
 
