@@ -78,6 +78,47 @@ class Images(unittest.TestCase):
         self.assertEqual(written.response, said)
         self.assertIn("vision", client.show("gemma3").capabilities)
 
+    # An agent that has read a file by a tool: its next request has the picture in the result.
+    def test_results_of_tools_are_seen(self):
+        def anthropic_counts(content):
+            client = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
+            messages = [
+                {"role": "user", "content": "Look at fox.png."},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "Read",
+                                                   "input": {"file_path": "fox.png"}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1",
+                                              "content": content}]}]
+            answer = client.messages.create(model="gemma3", max_tokens=12, messages=messages,
+                                            extra_body={"temperature": 0})
+            self.assertTrue(answer.content[0].text)
+            usage = answer.usage
+            return usage.input_tokens + (usage.cache_read_input_tokens or 0)
+
+        picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png",
+                                               "data": encoded(30)}}
+        read = {"type": "text", "text": "Read."}
+        before = metric("images_total")
+        without = anthropic_counts([read])
+        self.assertGreater(anthropic_counts([read, picture]), without + 8)
+        self.assertEqual(metric("images_total"), before + 1)
+
+        def openai_counts(output):
+            client = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0)
+            response = client.responses.create(
+                model="gemma3", temperature=0, max_output_tokens=12,
+                input=[{"role": "user", "content": "Look at fox.png."},
+                       {"type": "function_call", "call_id": "c1", "name": "view_image",
+                        "arguments": '{"path": "fox.png"}'},
+                       {"type": "function_call_output", "call_id": "c1", "output": output}])
+            self.assertTrue(response.output_text)
+            return response.usage.input_tokens
+
+        text = {"type": "input_text", "text": "Read."}
+        picture = {"type": "input_image", "image_url": "data:image/png;base64," + encoded(30),
+                   "detail": "auto"}
+        self.assertGreater(openai_counts([text, picture]), openai_counts([text]) + 8)
+        self.assertEqual(metric("images_total"), before + 2)
+
     def test_each_image_counts_and_is_computed_once(self):
         one, two = self.openai_says(20), self.openai_says(20, 21)
         self.assertGreater(two.usage.prompt_tokens, one.usage.prompt_tokens + 8)
