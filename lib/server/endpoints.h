@@ -29,9 +29,10 @@ struct ServerContext {
   std::string slot_dir;               // where /slots saves; "": nowhere
   std::string owner;                  // of the request (owner_of), "" where there are no keys
   std::shared_ptr<ImageAsker> asker;  // of routes that need a model
-  runtime::LoraChoice lora;           // what the request's model name chooses
-  runtime::ShareOf share;             // whose part of the batch its answers take
-  int64_t request_seconds = 0;        // limit of one answer; 0: none
+  std::function<ApiStatus(int64_t tokens)> pay_images;  // ImageAsker::pay
+  runtime::LoraChoice lora;                             // what the request's model name chooses
+  runtime::ShareOf share;                               // whose part of the batch its answers take
+  int64_t request_seconds = 0;                          // limit of one answer; 0: none
   bool draining = false;
   std::string failure;  // why nothing can be answered any more; "": nothing has failed
   bool show_slots = true;

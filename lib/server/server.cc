@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lib/server/answer/answer_job.h"
@@ -15,6 +16,13 @@ namespace ktx::server {
 namespace {
 
 constexpr size_t kLongestStreamName = 512;
+// Requests whose images wait or are looked at; each has a thread.
+constexpr int64_t kMostLooking = 64;
+
+ApiError limit_reached(int wait_seconds) {
+  return {429, fmt::format("the limit of this key is reached; try again in {} s", wait_seconds), "",
+          "rate_limit_exceeded", wait_seconds};
+}
 
 HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
                        std::function<bool(const HttpRequest&, const HttpReplyPtr&)> admit,
@@ -49,6 +57,8 @@ HttpOptions with_hooks(HttpOptions http, const AccessOptions& access,
 Server::Server(ServerOptions options)
     : options_(std::move(options)),
       access_(std::make_shared<const AccessOptions>(options_.access)),
+      kept_bytes_(static_cast<int64_t>(options_.http.bodies_bytes)),
+      looking_(kMostLooking),
       http_(with_hooks(
                 options_.http, options_.access,
                 [this](const HttpRequest& request, const HttpReplyPtr& reply) {
@@ -60,6 +70,10 @@ Server::Server(ServerOptions options)
             }) {}
 
 Server::~Server() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;  // images that wait are looked at no more
+  }
   http_.stop();
   // Answers that still run hold the models, too.
   if (models_) models_->stop();
@@ -234,12 +248,7 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
     reply->set_user(now.owner, name_of(*access, *key));
     const bool computes = route.model && !route.quick;
     const int wait = computes ? limits_.take_request(now.owner, *key, KeyLimits::Clock::now()) : 0;
-    if (wait > 0) {
-      ApiError error{429, fmt::format("the limit of this key is reached; try again in {} s", wait),
-                     "", "rate_limit_exceeded"};
-      error.retry_after_seconds = wait;
-      return send_in_shape(request, *reply, error);
-    }
+    if (wait > 0) return send_in_shape(request, *reply, limit_reached(wait));
   }
   if (const ApiStatus may = may_see_figures(route, access->keys, key); !may) {
     return send_in_shape(request, *reply, may.error());
@@ -253,6 +262,16 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
       if (!owner.empty()) limits_.add_tokens(owner, tokens);
     });
   }
+  if (key != nullptr) {
+    // (The reply has what is called when its client leaves, which has this.)
+    now.pay_images = [this, access, key, owner = now.owner,
+                      weak = std::weak_ptr(reply)](int64_t tokens) -> ApiStatus {
+      const int seconds = limits_.take_tokens(owner, *key, tokens, KeyLimits::Clock::now());
+      if (seconds > 0) return limit_reached(seconds);
+      if (const HttpReplyPtr answer = weak.lock()) answer->add_image_tokens(tokens);
+      return {};
+    };
+  }
   now.may_change = may_change(key);
   now.may_edit = may_edit(options_, key);
   if (!route.model) return answer(route, std::move(now), request, reply);
@@ -264,26 +283,60 @@ void Server::handle(const HttpRequest& request, const HttpReplyPtr& client) {
   answer(route, std::move(now), request, reply);
 }
 
+std::shared_ptr<ImageAsker> Server::asker_of(const ServerContext& context) {
+  const auto asker = std::make_shared<ImageAsker>();
+  asker->owner = context.model->scheduler->cache_owner(context.owner);
+  asker->share = context.share;
+  asker->pay = context.pay_images;
+  asker->draining = [this] {
+    const std::lock_guard lock(mutex_);
+    return draining_;
+  };
+  if (context.request_seconds > 0) {
+    asker->end = std::chrono::steady_clock::now() + std::chrono::seconds(context.request_seconds);
+  }
+  return asker;
+}
+
 void Server::answer(const Route& route, ServerContext context, const HttpRequest& request,
                     const HttpReplyPtr& reply) {
   if (context.model) {
     reply->set_model(context.model->id);
-    context.asker = std::make_shared<ImageAsker>();
-    context.asker->owner = context.model->scheduler->cache_owner(context.owner);
-    context.asker->draining = [this] {
-      const std::lock_guard lock(mutex_);
-      return draining_;
-    };
-    if (context.request_seconds > 0) {
-      context.asker->end =
-          std::chrono::steady_clock::now() + std::chrono::seconds(context.request_seconds);
-    }
-    // An answer that begins has a call of its own.
-    if (context.model->viewer) reply->on_gone([asker = context.asker] { asker->gone = true; });
+    context.asker = asker_of(context);
     if (!context.model->adapters.list().empty()) {
       context.lora = context.model->adapters.choice(requested_model(request));
     }
+    if (context.model->viewer && !route.quick && may_have_images(request.body)) {
+      return answer_with_images(route, context, request, reply);
+    }
   }
+  answer_now(route, context, request, reply);
+}
+
+// On a thread of its own: it may wait for the images of others.
+void Server::answer_with_images(const Route& route, const ServerContext& context,
+                                const HttpRequest& request, const HttpReplyPtr& reply) {
+  // An answer that begins has a call of its own.
+  reply->on_gone([asker = context.asker] { asker->gone = true; });
+  const std::shared_ptr<void> place = looking_.hold(context.share.key);
+  if (!place) {
+    return send_in_shape(
+        request, *reply,
+        {429,
+         fmt::format("the images of {} requests are looked at or wait for it already; try again "
+                     "later",
+                     looking_.taken()),
+         "", "queue_full", 2});
+  }
+  const std::shared_ptr<const HttpRequest> kept = keep(request, context.share.key, reply);
+  if (!kept) return;
+  http_.run_apart(reply, [this, &route, context, kept, reply, place] {
+    answer_now(route, context, *kept, reply);
+  });
+}
+
+void Server::answer_now(const Route& route, const ServerContext& context,
+                        const HttpRequest& request, const HttpReplyPtr& reply) {
   // The JSON library throws on fields of a type that was not checked before use; that
   // is the request's mistake, and must not be the end of the server.
   try {
@@ -296,21 +349,29 @@ void Server::answer(const Route& route, ServerContext context, const HttpRequest
   }
 }
 
+std::shared_ptr<const HttpRequest> Server::keep(const HttpRequest& request, const std::string& key,
+                                                const HttpReplyPtr& reply) {
+  std::shared_ptr<void> held = kept_bytes_.hold(key, static_cast<int64_t>(request.body.size()));
+  if (!held) {
+    send_in_shape(request, *reply,
+                  {503, "too many large requests wait for a model or for their images; try again",
+                   "", "", 2});
+    return nullptr;
+  }
+  struct Kept {
+    std::shared_ptr<void> held;
+    HttpRequest request;
+  };
+  const auto kept = std::make_shared<const Kept>(Kept{std::move(held), request});
+  return {kept, &kept->request};
+}
+
 // Keeps the request until its model is loaded; the worker goes on with others.
 void Server::answer_when_loaded(const Route& route, const ServerContext& context,
                                 const std::string& model, const HttpRequest& request,
                                 const HttpReplyPtr& reply) {
-  const uint64_t bytes = request.body.size();
-  if (kept_bytes_.fetch_add(bytes) + bytes > options_.http.bodies_bytes) {
-    kept_bytes_ -= bytes;
-    return send_in_shape(request, *reply,
-                         {503, "too many large requests wait for a model; try again", "", "", 2});
-  }
-  const std::shared_ptr<const HttpRequest> kept(new HttpRequest(request),
-                                                [this, bytes](const HttpRequest* old) {
-                                                  delete old;
-                                                  kept_bytes_ -= bytes;
-                                                });
+  const std::shared_ptr<const HttpRequest> kept = keep(request, context.share.key, reply);
+  if (!kept) return;
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   reply->on_gone([gone] { *gone = true; });
   context.models->wait_for(
@@ -326,11 +387,21 @@ void Server::answer_when_loaded(const Route& route, const ServerContext& context
       gone);
 }
 
+namespace {
+
+// Those of images are paid before they are looked at.
+int64_t tokens_to_pay(const HttpFigures& figures) {
+  return std::max<int64_t>(0, figures.prompt_tokens - figures.image_tokens) +
+         figures.completion_tokens;
+}
+
+}  // namespace
+
 void Server::log(const HttpLogEntry& entry) {
   figures_.add(entry);
   const HttpFigures& figures = entry.figures;
   if (!figures.owner.empty()) {
-    limits_.add_tokens(figures.owner, figures.prompt_tokens + figures.completion_tokens);
+    limits_.add_tokens(figures.owner, tokens_to_pay(figures));
   }
   if (options_.access_log.empty()) return;
   Json json;

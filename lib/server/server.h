@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "lib/runtime/scheduler/key_quota.h"
 #include "lib/server/access.h"
 #include "lib/server/answer/kept_streams.h"
 #include "lib/server/endpoints.h"
@@ -76,8 +77,16 @@ class Server {
   // answered.
   bool admit(const HttpRequest& request, const HttpReplyPtr& reply);
   ServerContext context();
+  // The request, for later; null: it has been refused, as such requests have too many bytes.
+  std::shared_ptr<const HttpRequest> keep(const HttpRequest& request, const std::string& key,
+                                          const HttpReplyPtr& reply);
+  std::shared_ptr<ImageAsker> asker_of(const ServerContext& context);
   void answer(const Route& route, ServerContext context, const HttpRequest& request,
               const HttpReplyPtr& reply);
+  void answer_with_images(const Route& route, const ServerContext& context,
+                          const HttpRequest& request, const HttpReplyPtr& reply);
+  void answer_now(const Route& route, const ServerContext& context, const HttpRequest& request,
+                  const HttpReplyPtr& reply);
   void answer_when_loaded(const Route& route, const ServerContext& context,
                           const std::string& model, const HttpRequest& request,
                           const HttpReplyPtr& reply);
@@ -89,7 +98,8 @@ class Server {
   std::shared_ptr<const AccessOptions> access_;  // with the keys of now
   std::shared_ptr<ModelStore> models_;
   KeptStreams streams_;
-  std::atomic<uint64_t> kept_bytes_ = 0;  // of requests that wait for a model
+  runtime::KeyQuota kept_bytes_;  // of requests that wait for a model or for their images
+  runtime::KeyQuota looking_;     // requests whose images are looked at
   bool draining_ = false;
   KeyLimits limits_;
   ServerFigures figures_;

@@ -46,10 +46,6 @@ text::MarkedText part_of(const text::MarkedText& prompt, size_t begin, size_t en
 
 }  // namespace
 
-Status check_marks(const plan::ImageFacts& facts, const text::MarkedText& prompt, size_t images) {
-  return check_count(facts, marks_in(prompt, facts.mark).size(), images);
-}
-
 Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::ImageFacts& facts,
                                 text::MarkedText prompt,
                                 std::span<const runtime::ReadImage> images) {

@@ -4,7 +4,6 @@
 //   session.show_images(prompt.images);   session.set_prompt(prompt.ids)
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,8 +26,5 @@ struct ImagePrompt {
 Result<ImagePrompt> with_images(const text::Tokenizer& tokenizer, const plan::ImageFacts& facts,
                                 text::MarkedText prompt,
                                 std::span<const runtime::ReadImage> images);
-
-// Whether with_images() has a place for each of so many images, which need not be read for that.
-Status check_marks(const plan::ImageFacts& facts, const text::MarkedText& prompt, size_t images);
 
 }  // namespace ktx::vision

@@ -2,13 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "lib/images/patches.h"
 #include "lib/support/mapped_file.h"
 #include "lib/support/timer.h"
 
 namespace ktx::vision {
+namespace {
+
+// Most that requests have that wait or run; a context full of images has room anyway.
+constexpr int64_t kRowBytes = int64_t{1} << 30;
+constexpr int32_t kMeasured = INT32_MIN;  // the id of one that was not looked at
+
+int64_t bytes_of_row(const plan::ImageFacts& facts) {
+  return facts.width * static_cast<int64_t>(sizeof(float));
+}
+
+Error left() {
+  return Error{"the client that asked for the image has left"};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Viewer>> Viewer::open(const std::string& plan,
                                              runtime::EngineOptions options,
@@ -22,48 +39,87 @@ Result<std::unique_ptr<Viewer>> Viewer::open(const std::string& plan,
   options.reserved_bytes = model.memory().working_bytes();
   std::unique_ptr<runtime::ImageReader> reader =
       KTX_TRY(runtime::ImageReader::open(plan, std::move(options)));
-  return std::unique_ptr<Viewer>(new Viewer(std::move(reader), std::move(decoder)));
+  const int64_t context = model.ctx() * bytes_of_row(reader->facts());
+  return std::unique_ptr<Viewer>(
+      new Viewer(std::move(reader), std::move(decoder), std::max(kRowBytes, context)));
 }
 
-std::optional<runtime::ReadImage> Viewer::find(const Digest256& file) {
-  const std::lock_guard lock(mutex_);
-  const auto known = ids_.find(file);
-  return known == ids_.end() ? std::nullopt : reader_->find(known->second);
-}
-
-Result<runtime::ReadImage> Viewer::look(std::span<const std::byte> file, const std::string& owner) {
-  const Timer timer;
+Result<Digest256> Viewer::digest_of(std::span<const std::byte> file,
+                                    const std::string& owner) const {
   Sha256 hash;
   hash.add(std::as_bytes(std::span(owner)));
   hash.add(file);
-  const Digest256 digest = KTX_TRY(hash.digest());
-  const std::optional<runtime::ReadImage> known = find(digest);
-  {
-    const std::lock_guard lock(figures_mutex_);
-    ++figures_.seen;
-  }
-  if (known) return *known;
-  const Result<images::Image> image = decoder_->decode(file);
-  if (!image) {
-    const std::lock_guard lock(figures_mutex_);
-    ++figures_.refused;
-    return image.error();
-  }
-  const plan::ImagePatches patches = images::patches_of(*image, facts());
-  Result<runtime::ReadImage> read = Error{"not read"};
-  int64_t computed = 0;
+  return hash.digest();
+}
+
+std::optional<runtime::ReadImage> Viewer::find(const Digest256& file) {
+  std::optional<int32_t> id;
   {
     const std::lock_guard lock(mutex_);
-    const int64_t before = reader_->computed();
-    read = reader_->read(patches, owner);
-    computed = reader_->computed() - before;
-    if (ids_.size() >= kMostFiles) ids_.clear();  // they are found by their pixels again
-    if (read) ids_[digest] = read->id;
+    if (const auto known = ids_.find(file); known != ids_.end()) id = known->second;
   }
-  const std::lock_guard lock(figures_mutex_);
-  figures_.computed += computed;
-  if (computed > 0) figures_.seconds += timer.seconds();
+  return id ? reader_->find(*id) : std::nullopt;
+}
+
+Result<images::Image> Viewer::decode(std::span<const std::byte> file, images::ImagePart part) {
+  Result<images::Image> image = decoder_->decode(file, {}, part);
+  if (!image) {
+    const std::lock_guard lock(mutex_);
+    ++figures_.refused;
+  }
+  return image;
+}
+
+Result<runtime::ReadImage> Viewer::read(const plan::ImagePatches& patches, const std::string& owner,
+                                        double decode_seconds) {
+  const int64_t before = reader_->computed();
+  const Timer timer;
+  Result<runtime::ReadImage> read = reader_->read(patches, owner);
+  const std::lock_guard lock(mutex_);
+  figures_.computed = reader_->computed();
+  if (figures_.computed > before) figures_.seconds += decode_seconds + timer.seconds();
   return read;
+}
+
+Result<runtime::ReadImage> Viewer::look(std::span<const std::byte> file, const ImageUser& user) {
+  const Digest256 digest = KTX_TRY(digest_of(file, user.owner));
+  {
+    const std::lock_guard lock(mutex_);
+    ++figures_.seen;
+  }
+  if (const std::optional<runtime::ReadImage> known = find(digest)) return *known;
+  const auto room = pixels_.wait(user.share, user.waits);
+  if (!room) return left();
+  // Another request may have brought it meanwhile.
+  if (const std::optional<runtime::ReadImage> known = find(digest)) return *known;
+  const Timer timer;
+  const plan::ImagePatches patches =
+      images::patches_of(KTX_TRY(decode(file, images::ImagePart::All)), facts());
+  const double decode_seconds = timer.seconds();
+  const auto turn = tower_.wait(user.share, user.waits);
+  if (!turn) return left();
+  const runtime::ReadImage image = KTX_TRY(read(patches, user.owner, decode_seconds));
+  const std::lock_guard lock(mutex_);
+  if (ids_.size() >= kMostFiles) ids_.clear();  // they are found by their pixels again
+  ids_[digest] = image.id;
+  return image;
+}
+
+Result<runtime::ReadImage> Viewer::measure(std::span<const std::byte> file, const ImageUser& user) {
+  if (const auto known = find(KTX_TRY(digest_of(file, user.owner)))) {
+    return runtime::ReadImage{known->id, known->tokens, nullptr, known->columns};
+  }
+  const auto turn = headers_.wait(user.share, user.waits);
+  if (!turn) return left();
+  const images::Image image = KTX_TRY(decode(file, images::ImagePart::Header));
+  const images::ImageSize size = images::size_for({image.width, image.height}, facts());
+  const int64_t columns = size.width / facts().square();
+  return runtime::ReadImage{kMeasured, columns * (size.height / facts().square()), nullptr,
+                            columns};
+}
+
+std::shared_ptr<void> Viewer::hold_rows(const std::string& key, int64_t tokens) {
+  return rows_.hold(key, tokens * bytes_of_row(facts()));
 }
 
 Result<runtime::ReadImage> Viewer::look_at(const std::string& path) {
@@ -74,8 +130,21 @@ Result<runtime::ReadImage> Viewer::look_at(const std::string& path) {
 }
 
 ViewerFigures Viewer::figures() const {
-  const std::lock_guard lock(figures_mutex_);
-  return figures_;
+  const std::lock_guard lock(mutex_);
+  ViewerFigures figures = figures_;
+  figures.waiting = headers_.waiting() + pixels_.waiting() + tower_.waiting();
+  figures.row_bytes = rows_.taken();
+  return figures;
+}
+
+runtime::ReadImage with_hold(runtime::ReadImage image, std::shared_ptr<void> held) {
+  struct Both {
+    std::shared_ptr<const std::vector<float>> rows;
+    std::shared_ptr<void> held;
+  };
+  const auto both = std::make_shared<const Both>(Both{std::move(image.rows), std::move(held)});
+  image.rows = {both, both->rows.get()};
+  return image;
 }
 
 }  // namespace ktx::vision

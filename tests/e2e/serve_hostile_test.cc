@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "tests/support/http_client.h"
 #include "tests/support/paths.h"
+#include "tests/support/process_state.h"
 
 namespace ktx::testing {
 namespace {
@@ -27,13 +26,6 @@ class ServeHostile : public ::testing::Test {
   static void TearDownTestSuite() { delete models_; }
   static std::string plan() { return models_->path("m.ktxplan"); }
 
-  static int64_t resident_bytes(const ServerProcess& server) {
-    std::ifstream status("/proc/" + std::to_string(server.pid()) + "/status");
-    for (std::string line; std::getline(status, line);) {
-      if (line.rfind("VmRSS:", 0) == 0) return std::atoll(line.c_str() + 6) * 1024;
-    }
-    return 0;
-  }
   // A request in earnest, and one with a large body.
   static void expect_answers(const ServerProcess& server) {
     const json small = {{"prompt", "Once"}, {"max_tokens", 2}};
@@ -53,7 +45,7 @@ TempDir* ServeHostile::models_ = nullptr;
 
 TEST_F(ServeHostile, WithoutAKeyNoBodyIsWaitedFor) {
   const ServerProcess server({plan(), "--api-key", "k", "--max-batch", "2"});
-  const int64_t before = resident_bytes(server);
+  const int64_t before = rss_bytes_of(server.pid());
   std::vector<Connection> clients;
   for (int i = 0; i < 300; ++i) {
     clients.emplace_back(server.port());
@@ -65,13 +57,13 @@ TEST_F(ServeHostile, WithoutAKeyNoBodyIsWaitedFor) {
     EXPECT_EQ(answer.status, 401);
     EXPECT_EQ(answer.headers.at("connection"), "close");
   }
-  EXPECT_LT(resident_bytes(server) - before, 64 * kMebibyte + kSanitizerBytes);
+  EXPECT_LT(rss_bytes_of(server.pid()) - before, 64 * kMebibyte + kSanitizerBytes);
 }
 
 // Without keys, or if the hostile client has one.
 TEST_F(ServeHostile, SilentAndSlowBodiesCloseNothing) {
   const ServerProcess server({plan(), "--api-key", "k", "--max-batch", "2"});
-  const int64_t before = resident_bytes(server);
+  const int64_t before = rss_bytes_of(server.pid());
   std::vector<Connection> clients;
   for (int i = 0; i < 400; ++i) {
     clients.emplace_back(server.port());
@@ -84,12 +76,12 @@ TEST_F(ServeHostile, SilentAndSlowBodiesCloseNothing) {
   }
   // The answers above did not depend on closing these connections: all are still open.
   EXPECT_GE(server.get("/stats", kKey).json().value("connections", 0.0), clients.size());
-  EXPECT_LT(resident_bytes(server) - before, 128 * kMebibyte + kSanitizerBytes);
+  EXPECT_LT(rss_bytes_of(server.pid()) - before, 128 * kMebibyte + kSanitizerBytes);
 }
 
 TEST_F(ServeHostile, LargeUnfinishedBodiesGiveWay) {
   const ServerProcess server({plan(), "--max-batch", "2"});
-  const int64_t before = resident_bytes(server);
+  const int64_t before = rss_bytes_of(server.pid());
   // Together more than a server holds: the last ones displace the first.
   std::vector<Connection> clients;
   const std::string part(30 * kMebibyte, ' ');
@@ -100,7 +92,7 @@ TEST_F(ServeHostile, LargeUnfinishedBodiesGiveWay) {
     expect_answers(server);
   }
   // Bodies of 512 MiB are about 1,000 MiB with what the C library keeps; 1,920 MiB were sent.
-  EXPECT_LT(resident_bytes(server) - before, 1280 * kMebibyte + kSanitizerBytes);
+  EXPECT_LT(rss_bytes_of(server.pid()) - before, 1280 * kMebibyte + kSanitizerBytes);
   clients.clear();
   expect_answers(server);
 }

@@ -317,7 +317,7 @@ TEST_F(ServeImages, WhatCannotBeShownIsSaid) {
   EXPECT_THAT(refused("/v1/chat/completions", {{"messages", messages(std::vector<size_t>(65, 0))}}),
               HasSubstr("one image more than the 64"));
   EXPECT_THAT(refused("/v1/chat/completions", {{"messages", messages(std::vector<size_t>(64, 0))}}),
-              HasSubstr("have 513 tokens already, the context 512"));
+              HasSubstr("exceeds the available context size of 512 with an answer"));
   // A mark that a user writes is text.
   Json marked = messages({0}, "<start_of_image> and <start_of_image>");
   post("/v1/chat/completions", {{"messages", marked}});

@@ -80,6 +80,7 @@ Result<ReadImage> ImageReader::read(const plan::ImagePatches& patches, const std
 }
 
 Result<int32_t> ImageReader::id_of(const Digest256& digest) {
+  const std::lock_guard lock(mutex_);
   if (const auto found = by_digest_.find(digest); found != by_digest_.end()) {
     known_.splice(known_.begin(), known_, found->second);
     return known_.front().id;
@@ -95,6 +96,7 @@ Result<int32_t> ImageReader::id_of(const Digest256& digest) {
 }
 
 std::optional<ReadImage> ImageReader::find(int32_t id) {
+  const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(kept_, id, &ReadImage::id);
   if (found == kept_.end()) return std::nullopt;
   kept_.splice(kept_.begin(), kept_, found);
@@ -103,6 +105,7 @@ std::optional<ReadImage> ImageReader::find(int32_t id) {
 
 void ImageReader::keep(const ReadImage& image) {
   const auto bytes_of = [](const ReadImage& each) { return each.rows->size() * sizeof(float); };
+  const std::lock_guard lock(mutex_);
   kept_.push_front(image);
   kept_bytes_ += bytes_of(image);
   while (kept_bytes_ > kKeptBytes && kept_.size() > 1) {

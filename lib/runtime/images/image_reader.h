@@ -10,13 +10,16 @@
 // behind so many others is a new one, which costs the computation of its text. The rows of the
 // latest images are kept, so that a second question about one does not compute it again.
 //
-// Not thread-safe; the pool of threads may be another engine's (EngineOptions::pool).
+// read() is called by one thread at a time, find() by any meanwhile. The pool of threads may be
+// another engine's (EngineOptions::pool).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +60,8 @@ class ImageReader {
   void keep(const ReadImage& image);
 
   std::unique_ptr<Engine> engine_;
+  std::atomic<int64_t> computed_ = 0;
+  std::mutex mutex_;  // of what follows
   struct Known {
     Digest256 digest;
     int32_t id = 0;
@@ -66,7 +71,6 @@ class ImageReader {
   int32_t last_id_ = -1;       // which is no token
   std::list<ReadImage> kept_;  // the latest first
   uint64_t kept_bytes_ = 0;
-  int64_t computed_ = 0;
 };
 
 }  // namespace ktx::runtime

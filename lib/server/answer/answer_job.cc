@@ -8,6 +8,7 @@
 
 #include "lib/server/answer/answer_reader.h"
 #include "lib/server/http/json_fields.h"
+#include "lib/server/request/scheduler_refusal.h"
 
 namespace ktx::server {
 
@@ -239,30 +240,6 @@ void AnswerJob::tell_end(size_t index, const runtime::RequestEnd& end) {
   reply_->add_tokens(end.prompt_tokens, end.cached_tokens, end.completion_tokens);
   on_choice_end(index, result);
   if (--open_ == 0) on_all_ended();
-}
-
-ApiError to_api_error(const BatchScheduler::Refused& refused) {
-  ApiError error;
-  error.message = refused.message;
-  switch (refused.why) {
-    case BatchScheduler::Refusal::Invalid:
-      break;
-    case BatchScheduler::Refusal::TooLong:
-      error.code = "context_length_exceeded";
-      error.prompt_tokens = refused.prompt_tokens;
-      error.context_tokens = refused.context_tokens;
-      break;
-    case BatchScheduler::Refusal::QueueFull:
-      error.status = 429;
-      error.code = "queue_full";
-      error.retry_after_seconds = 2;
-      break;
-    case BatchScheduler::Refusal::Draining:
-      error.status = 503;
-      error.retry_after_seconds = 5;
-      break;
-  }
-  return error;
 }
 
 ApiError end_error(const runtime::RequestEnd& end) {

@@ -118,8 +118,6 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   bool refused_ = false;
 };
 
-// The scheduler's refusal as an error: 400, 429 with Retry-After or 503.
-ApiError to_api_error(const runtime::BatchScheduler::Refused& refused);
 // Why an answer could not be given; the request itself was fine.
 ApiError end_error(const runtime::RequestEnd& end);
 

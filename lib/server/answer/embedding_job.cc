@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/server/request/scheduler_refusal.h"
+
 namespace ktx::server {
 
 using runtime::BatchScheduler;

@@ -199,8 +199,12 @@ class KeptReply final : public HttpReply, public std::enable_shared_from_this<Ke
   void set_error(std::string what) override { client_->set_error(std::move(what)); }
   void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override {
     // The log has had the line of a client that has left.
-    if (client_left_) return count_(prompt + completion);
+    if (client_left_) return count_(std::max<int64_t>(0, prompt - image_tokens_) + completion);
     client_->add_tokens(prompt, cached, completion);
+  }
+  void add_image_tokens(int64_t tokens) override {
+    image_tokens_ += tokens;
+    client_->add_image_tokens(tokens);
   }
 
  private:
@@ -219,6 +223,7 @@ class KeptReply final : public HttpReply, public std::enable_shared_from_this<Ke
   const HttpReplyPtr client_;
   const std::function<void(int64_t)> count_;
   std::atomic<bool> client_left_ = false, begun_ = false;
+  std::atomic<int64_t> image_tokens_ = 0;
   std::mutex mutex_;
   bool cancelled_ = false;
   std::function<void()> on_cancel_;

@@ -219,6 +219,7 @@ ApiStatus post_messages(const ServerContext& context, const HttpRequest& request
 
 ApiStatus post_count_tokens(const ServerContext& context, const HttpRequest& request,
                             const HttpReplyPtr& reply) {
+  context.asker->counts_only = true;
   const MessageRequest read = KTX_TRY(read_request(context, request, true));
   send_notes(read.specs[0].notes, *reply);
   send_json(reply, {{"input_tokens", read.specs[0].prompt.size()}});

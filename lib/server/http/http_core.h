@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "lib/server/http/arrivals.h"
+#include "lib/server/http/call_threads.h"
 #include "lib/server/http/http_body.h"
 #include "lib/server/http/http_head.h"
 #include "lib/server/http/http_reply.h"
@@ -88,6 +89,7 @@ struct HttpServer::Core : std::enable_shared_from_this<Core> {
     if (request.body.size() > kLargeBody) work = std::max(work, HttpWork::Long);
     return *workers[static_cast<size_t>(work)];
   }
+  CallThreads apart;
   std::thread thread;
   std::atomic<uint16_t> bound_port{0};
   std::atomic<int64_t> connections{0};

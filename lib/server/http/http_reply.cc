@@ -114,6 +114,11 @@ void QueuedReply::add_tokens(int64_t prompt, int64_t cached, int64_t completion)
   figures_.completion_tokens += completion;
 }
 
+void QueuedReply::add_image_tokens(int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  figures_.image_tokens += tokens;
+}
+
 HttpFigures QueuedReply::figures() const {
   const std::lock_guard lock(mutex_);
   return figures_;

@@ -44,6 +44,7 @@ class QueuedReply final : public HttpReply, public std::enable_shared_from_this<
   void set_model(const std::string& id) override;
   void add_note(const std::string& what) override;
   void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override;
+  void add_image_tokens(int64_t tokens) override;
 
   // For the connection.
   void set_gone();

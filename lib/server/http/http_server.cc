@@ -224,6 +224,12 @@ void HttpServer::run_later(const HttpRequest& request, const HttpReplyPtr& reply
   });
 }
 
+void HttpServer::run_apart(const HttpReplyPtr& reply, std::function<void()> call) {
+  core_->apart.run([core = core_, reply, call = std::move(call)] {
+    core->guard(*reply, nullptr, [&] { return call(), true; });
+  });
+}
+
 void HttpServer::drain() {
   core_->draining = true;
   asio::post(core_->io, [core = core_] {
@@ -239,6 +245,7 @@ void HttpServer::stop() {
     workers->stop();
     workers->join();
   }
+  core_->apart.join();
   // Every coroutine ends by itself: those that the context still holds at its end would
   // keep the core, and so the context, for ever.
   asio::post(core_->io, [core = core_] {

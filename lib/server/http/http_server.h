@@ -54,6 +54,7 @@ struct HttpFigures {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of these
   int64_t completion_tokens = 0;
+  int64_t image_tokens = 0;        // of those of prompts, paid before
   std::vector<std::string> notes;  // add_note()
 };
 
@@ -82,6 +83,7 @@ class HttpReply {
   virtual void set_model(const std::string& /*id*/) {}
   virtual void set_error(std::string /*what*/) {}
   virtual void add_tokens(int64_t /*prompt*/, int64_t /*cached*/, int64_t /*completion*/) {}
+  virtual void add_image_tokens(int64_t /*tokens*/) {}
   // Before it begins: a header X-Ktx-Note, for what was done otherwise than the client may think.
   // The log has it, too.
   virtual void add_note(const std::string& /*what*/) {}
@@ -166,9 +168,12 @@ class HttpServer {
   // Calls on a worker of the request's kind; an exception is an error of the reply.
   void run_later(const HttpRequest& request, const HttpReplyPtr& reply, std::function<void()> call);
 
+  // The same on a thread of its own, for what waits long: the caller limits how many there are.
+  void run_apart(const HttpReplyPtr& reply, std::function<void()> call);
+
   // Takes no more connections, and closes each when its answer is out.
   void drain();
-  void stop();
+  void stop();  // waits for all calls
 
  private:
   struct Core;

@@ -238,6 +238,7 @@ ApiStatus post_chat_completions(const ServerContext& context, const HttpRequest&
 
 ApiStatus post_chat_input_tokens(const ServerContext& context, const HttpRequest& request,
                                  const HttpReplyPtr& reply) {
+  context.asker->counts_only = true;
   ChatRequest chat = KTX_TRY(read_chat(context, request));
   send_input_tokens(*reply, chat.specs[0].prompt.size());
   return {};

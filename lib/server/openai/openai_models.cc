@@ -239,6 +239,7 @@ ApiStatus post_apply_template(const ServerContext& context, const HttpRequest& r
   input.messages = KTX_TRY(read_messages(*messages, input.notes, input.seen()));
   input.tools = KTX_TRY(offered_tools(tools, ToolForm::Nested)).functions;
   send_notes(input.notes, *reply);
+  context.asker->counts_only = true;
   const ChatPrompt prompt = KTX_TRY(make_prompt(*context.model, input, *context.asker));
   send_json(reply, {{"prompt", prompt.text}, {"tokens", prompt.ids.size()}});
   return {};

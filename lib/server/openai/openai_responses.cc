@@ -345,6 +345,7 @@ ApiStatus post_responses(const ServerContext& context, const HttpRequest& reques
 
 ApiStatus post_responses_input_tokens(const ServerContext& context, const HttpRequest& request,
                                       const HttpReplyPtr& reply) {
+  context.asker->counts_only = true;
   ResponseRequest response = KTX_TRY(read_response(context, request));
   send_notes(response.specs[0].notes, *reply);
   send_input_tokens(*reply, response.specs[0].prompt.size());

@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "lib/server/request/client_tools.h"
 #include "lib/server/request/content_parts.h"
 #include "lib/server/request/prompt_roles.h"
+#include "lib/server/request/shown_images.h"
 #include "lib/server/request/text_input.h"
 #include "lib/server/request/write_out_tools.h"
 #include "lib/text/answers/harmony.h"
-#include "lib/vision/image_prompt.h"
 
 namespace ktx::server {
 namespace {
@@ -237,79 +236,25 @@ std::string take_begun_answer(const ChatInput& input, Json& messages) {
 
 namespace {
 
-// Whether images that are still to be looked at are wanted.
-ApiStatus still_wanted(const ImageAsker& asker) {
-  if (asker.gone) return ApiError{503, "the client is gone", "", ""};
-  if (asker.draining && asker.draining()) {
-    return ApiError{503, "the server is shutting down", "", ""};
-  }
-  if (asker.end && std::chrono::steady_clock::now() >= *asker.end) {
-    return ApiError{503, "the images took all the time of a request; send fewer", "", ""};
-  }
-  return {};
-}
-
-// Before images are looked at, which takes seconds: whether the text has a place for each.
-ApiStatus check_marks(const ServedModel& model, const ChatPrompt& prompt, size_t images) {
-  const plan::ImageFacts& facts = model.facts().image;
-  if (prompt.text.find(facts.mark) == std::string::npos) {
-    return ApiError{400,
-                    fmt::format("the model's chat template shows no image where this conversation "
-                                "has one; it has to write '{}' (--chat-template-file)",
-                                facts.mark),
-                    "messages", "template_error"};
-  }
-  const Status enough = vision::check_marks(facts, {prompt.text, prompt.outside}, images);
-  if (!enough) return ApiError{400, enough.error().message, "messages", ""};
-  return {};
-}
-
-// The files as rows of the model.
-ApiResult<std::vector<runtime::ReadImage>> look_at(const ServedModel& model,
-                                                   const RequestImages& images,
-                                                   const std::vector<size_t>& shown,
-                                                   ImageAsker& asker) {
-  std::vector<runtime::ReadImage> out;
-  asker.images += shown.size();
-  if (asker.images > kMaxImages) {
-    return ApiError{400,
-                    fmt::format("the request has more than {} images in all its prompts; send them "
-                                "in several requests",
-                                kMaxImages),
-                    "", ""};
-  }
-  int64_t tokens = 0;
-  for (const size_t index : shown) {
-    const RequestImages::File& file = images.files()[index];
-    if (tokens >= model.scheduler->capacity()) {
-      return ApiError{400,
-                      fmt::format("the images before '{}' have {} tokens already, the context {}; "
-                                  "send fewer",
-                                  file.where, tokens, model.scheduler->capacity()),
-                      "messages", "context_length_exceeded"};
-    }
-    KTX_TRY(still_wanted(asker));
-    auto seen = model.viewer->look(std::as_bytes(std::span(file.bytes)), asker.owner);
-    if (!seen)
-      return bad_place(file.where, "has no image that can be read: " + seen.error().message);
-    tokens += seen->tokens;
-    out.push_back(seen.take());
-  }
-  return out;
-}
-
-// The tokens of a prompt; its images stand where the template shows them.
-ApiStatus encode(const ServedModel& model, const std::vector<runtime::ReadImage>& images,
-                 ChatPrompt& prompt) {
-  if (images.empty()) {
+// The tokens of a prompt; its images stand where the text shows them.
+ApiStatus encode(const ServedModel& model, const ChatInput& input, const std::vector<size_t>& shown,
+                 ImageAsker& asker, ChatPrompt& prompt) {
+  if (shown.empty()) {
     prompt.ids = model.tokenizer->encode_prompt(prompt.text, prompt.outside);
     return {};
   }
-  Result<vision::ImagePrompt> shown = vision::with_images(*model.tokenizer, model.facts().image,
-                                                          {prompt.text, prompt.outside}, images);
-  if (!shown) return ApiError{400, shown.error().message, "messages", ""};
-  prompt.ids = std::move(shown->ids);
-  prompt.images = std::move(shown->images);
+  const std::string& mark = model.facts().image.mark;
+  if (prompt.text.find(mark) == std::string::npos) {
+    return ApiError{400,
+                    fmt::format("the model's chat template shows no image where this conversation "
+                                "has one; it has to write '{}' (--chat-template-file)",
+                                mark),
+                    "messages", "template_error"};
+  }
+  vision::ImagePrompt tokens =
+      KTX_TRY(show_images(model, {prompt.text, prompt.outside}, *input.images, shown, asker));
+  prompt.ids = std::move(tokens.ids);
+  prompt.images = std::move(tokens.images);
   return {};
 }
 
@@ -384,12 +329,7 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   }
   KTX_TRY(check_size(model, "messages", prompt.text.size()));
   if (model.allow_control_tokens) prompt.outside.clear();
-  std::vector<runtime::ReadImage> images;
-  if (!shown.empty()) {
-    KTX_TRY(check_marks(model, prompt, shown.size()));
-    images = KTX_TRY(look_at(model, *input.images, shown, asker));
-  }
-  KTX_TRY(encode(model, images, prompt));
+  KTX_TRY(encode(model, input, shown, asker, prompt));
   prompt.reasoning_open = opens_reasoning(model, prompt.text);
   return prompt;
 }
@@ -399,15 +339,10 @@ ApiResult<ChatPrompt> make_plain_prompt(const ServedModel& model, std::string te
   std::vector<size_t> all(images.files().size());
   std::iota(all.begin(), all.end(), size_t{0});
   ChatPrompt prompt;
+  vision::ImagePrompt tokens = KTX_TRY(show_images(model, {text, {}}, images, all, asker));
   prompt.text = std::move(text);
-  if (prompt.text.find(model.facts().image.mark) == std::string::npos) {
-    std::string marks;
-    for (size_t i = 0; i < all.size(); ++i) marks += model.facts().image.mark;
-    prompt.text = marks + prompt.text;
-  }
-  if (!all.empty()) KTX_TRY(check_marks(model, prompt, all.size()));
-  const std::vector<runtime::ReadImage> seen = KTX_TRY(look_at(model, images, all, asker));
-  KTX_TRY(encode(model, seen, prompt));
+  prompt.ids = std::move(tokens.ids);
+  prompt.images = std::move(tokens.images);
   return prompt;
 }
 

@@ -64,7 +64,7 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
                                   ImageAsker& asker);
 
 // A prompt that is no conversation: its author's text. Images stand where the text has the model's
-// mark, or before it.
+// mark, or before it; there is at least one.
 ApiResult<ChatPrompt> make_plain_prompt(const ServedModel& model, std::string text,
                                         const RequestImages& images, ImageAsker& asker);
 

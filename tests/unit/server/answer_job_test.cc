@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/server/openai/openai_format.h"
+#include "lib/server/request/scheduler_refusal.h"
 
 namespace ktx::server {
 namespace {

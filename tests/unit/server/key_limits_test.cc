@@ -41,6 +41,18 @@ TEST(KeyLimits, TokensThatWereTooManyAreWaitedFor) {
   EXPECT_EQ(limits.take_request("a", key, kBegin + seconds(12)), 86400) << "a day at most";
 }
 
+TEST(KeyLimits, TokensMayBeTakenBefore) {
+  KeyLimits limits;
+  const ApiKey key = limited(0, 60);
+  EXPECT_EQ(limits.take_request("a", key, kBegin), 0);
+  EXPECT_EQ(limits.take_tokens("a", key, 50, kBegin), 0);
+  EXPECT_EQ(limits.take_tokens("a", key, 50, kBegin), 0) << "the last one may go beyond";
+  EXPECT_EQ(limits.take_tokens("a", key, 1, kBegin), 41) << "one a second: 40, and one";
+  EXPECT_EQ(limits.take_request("a", key, kBegin), 41);
+  EXPECT_EQ(limits.take_tokens("a", key, 1, kBegin + seconds(41)), 0);
+  EXPECT_EQ(limits.take_tokens("b", limited(5, 0), 1 << 20, kBegin), 0) << "no limit of tokens";
+}
+
 TEST(KeyLimits, WithoutLimitsNothingIsCounted) {
   KeyLimits limits;
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(limits.take_request("a", limited(0, 0), kBegin), 0);
