@@ -8,8 +8,8 @@
 //
 // The projection is stored as it is multiplied, not transposed as those of linears are. GGUFs hold
 // 1 + w for the norm's weights. Old ones call fc1 ffn_down and fc2 ffn_up.
-#include "lib/families/key_rows.h"
 #include "lib/families/layer_norm_rows.h"
+#include "lib/families/tower_rows.h"
 #include "lib/families/tree_rows.h"
 
 namespace ktx::families {
@@ -63,22 +63,10 @@ constexpr ModuleRow kRows[] = {
 };
 constexpr std::span<const ModuleRow> kTree[] = {kRows};
 
-constexpr ConfigKey kTowerKeys[] = {
-    count("hidden_size", "vision.embedding_length"),
-    count("num_hidden_layers", "vision.block_count"),
-    count("num_attention_heads", "vision.attention.head_count"),
-    count("intermediate_size", "vision.feed_forward_length"),
-    positive("layer_norm_eps", "vision.attention.layer_norm_epsilon"),
-    count("image_size", "vision.image_size"),
-    count("patch_size", "vision.patch_size"),
+constexpr ConfigKey kPoolKeys[] = {
     count("image_pool", "vision.projector.scale_factor", "4"),
-    count("projection_dim", "vision.projection_dim"),
-    flag("use_gelu", "use_gelu", "false"),
-    {"image_mean", "vision.image_mean", KeyRead::Numbers, KeyKind::Amounts, KeyWeight::Plain, "",
-     ""},
-    {"image_std", "vision.image_std", KeyRead::Numbers, KeyKind::Amounts, KeyWeight::Plain, "", ""},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {kTowerKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {kTowerSizeKeys, kTowerLayerNormKeys, kPoolKeys};
 constexpr GgufSign kSigns[] = {
     {.key = "projector_type", .text = "gemma3"},
     {.key = "vision.projector_type", .text = "gemma3"},

@@ -9,7 +9,7 @@
 // The first half of a head's pairs is rotated by the line of the patch, the other half by its
 // column. Converters permute q and k as those of Llama. Their tensor v.token_embd.img_break is a
 // row of the language model's own embedding, which is taken from there.
-#include "lib/families/key_rows.h"
+#include "lib/families/tower_rows.h"
 #include "lib/families/tree_rows.h"
 
 namespace ktx::families {
@@ -58,25 +58,13 @@ constexpr ModuleRow kRows[] = {
 };
 constexpr std::span<const ModuleRow> kTree[] = {kRows};
 
-constexpr ConfigKey kTowerKeys[] = {
-    count("hidden_size", "vision.embedding_length"),
-    count("num_hidden_layers", "vision.block_count"),
-    count("num_attention_heads", "vision.attention.head_count"),
-    count("intermediate_size", "vision.feed_forward_length"),
-    positive("rms_norm_eps", "vision.attention.layer_norm_epsilon"),
-    positive("rope_theta", "rope.freq_base", "10000", "10000"),
-    count("image_size", "vision.image_size"),
-    count("patch_size", "vision.patch_size"),
+constexpr ConfigKey kProjectorKeys[] = {
     count("image_pool", "vision.spatial_merge_size"),
-    count("projection_dim", "vision.projection_dim"),
-    flag("use_silu", "use_silu", "false"),
     {"multimodal_projector_bias", "", KeyRead::ProjectorBias, KeyKind::Flag, KeyWeight::Plain, "",
      "false"},
-    {"image_mean", "vision.image_mean", KeyRead::Numbers, KeyKind::Amounts, KeyWeight::Plain, "",
-     ""},
-    {"image_std", "vision.image_std", KeyRead::Numbers, KeyKind::Amounts, KeyWeight::Plain, "", ""},
 };
-constexpr std::span<const ConfigKey> kKeys[] = {kTowerKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {kTowerSizeKeys, kTowerRmsNormKeys, kTowerRopeKeys,
+                                                kProjectorKeys};
 constexpr GgufSign kSigns[] = {
     {.key = "projector_type", .text = "pixtral"},
     {.key = "vision.projector_type", .text = "pixtral"},
