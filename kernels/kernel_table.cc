@@ -10,6 +10,7 @@
 #include "kernels/built_for.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
+#include "kernels/embed/embed_grid.h"
 #include "kernels/norm/norm.h"
 #include "kernels/norm/row_statistics.h"
 #include "kernels/quantize/quantize.h"
@@ -64,6 +65,9 @@ Result<void (*)(const Args&)> find(std::string_view family, Isa isa) {
 
 Result<EmbedFn> find_embed(std::string_view family, Isa isa) {
   return find<EmbedArgs>(family, isa);
+}
+Result<EmbedGridFn> find_embed_grid(std::string_view family, Isa isa) {
+  return find<EmbedGridArgs>(family, isa);
 }
 Result<RmsNormFn> find_rms_norm(std::string_view family, Isa isa) {
   return find<RmsNormArgs>(family, isa);

@@ -1,12 +1,13 @@
-// Rotary position embedding of patches, which have two positions: their line and their column in
-// the image.
+// Rotary position embedding of tokens that have three positions: their time, line and column, of
+// which each pair of a head turns by one (RopeGridAttrs::axis_of). Tokens are patches of an image,
+// or those of a text with images.
 //
-// Patch number p of a grid of `columns` a line is in line p / columns, column p % columns. In every
-// head, pairs 0 to head_dim / 4 - 1 turn by line * inv_freq[i], the others by column * inv_freq[i];
-// pairs and angles are those of rope.h. In place. Each row depends on its own number alone: the
-// same bits in any range.
+// Pair number i turns by position * inv_freq[i]; pairs, angles and mscale are those of rope.h, and
+// where all three positions are alike so are the bits. In place. Each row depends on its own
+// positions alone: the same bits in any range.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -19,12 +20,12 @@ namespace ktx::kernels {
 struct RopeGridArgs {
   float* y = nullptr;  // [T, heads * head_dim], read and written
   int64_t y_stride = 0;
-  const float* inv_freq = nullptr;    // [head_dim / 2]
-  const int32_t* position = nullptr;  // [T] numbers of patches
-  int64_t columns = 1;
+  const float* inv_freq = nullptr;                  // [rotary_dim / 2]
+  std::array<const int32_t*, kTokenAxes> position;  // [T] each, by TokenAxis
   RopeGridAttrs attrs;
   int64_t token_begin = 0;
   int64_t token_end = 0;
+  float* scratch = nullptr;  // rotary_dim floats, one per thread
 };
 using RopeGridFn = void (*)(const RopeGridArgs&);
 

@@ -1,4 +1,4 @@
-// Rotary positions of patches. A tower runs it once an image: cos and sin of the C library will do.
+// Rotary positions of tokens that have three, with cos and sin of the F32 angle in double.
 #include <cmath>
 
 #include "kernels/rope/rope_grid.h"
@@ -8,17 +8,16 @@ namespace ktx::kernels {
 void rope_grid_scalar(const RopeGridArgs& a);
 
 void rope_grid_scalar(const RopeGridArgs& a) {
-  const int64_t half = a.attrs.head_dim / 2;
+  const int64_t half = a.attrs.rotary_dim / 2;
   const bool interleaved = a.attrs.interleaved != 0;
   const int64_t step = interleaved ? 2 : 1;      // between the first elements of pairs
   const int64_t other = interleaved ? 1 : half;  // from first to second element
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    const int64_t line = a.position[t] / a.columns, column = a.position[t] % a.columns;
     for (int64_t i = 0; i < half; ++i) {
-      const auto position = static_cast<float>(i < half / 2 ? line : column);
-      const double angle = position * a.inv_freq[i];
-      const auto c = static_cast<float>(std::cos(angle));
-      const auto s = static_cast<float>(std::sin(angle));
+      const auto axis = static_cast<size_t>(a.attrs.axis_of(i));
+      const double angle = static_cast<float>(a.position[axis][t]) * a.inv_freq[i];
+      const float c = static_cast<float>(std::cos(angle)) * a.attrs.mscale;
+      const float s = static_cast<float>(std::sin(angle)) * a.attrs.mscale;
       for (int64_t h = 0; h < a.attrs.heads; ++h) {
         float* y = a.y + t * a.y_stride + h * a.attrs.head_dim + i * step;
         const float first = y[0], second = y[other];

@@ -3,7 +3,8 @@
 // elements:
 //
 //   y[t][i] = sum over dy, dx in [0, side) of x[first[t] + dy * columns + dx][i] / (side * side)
-//   y[t][(i * side + dy) * side + dx] = x[first[t] + dy * columns + dx][i]
+//   y[t][(i * side + dy) * side + dx] = x[first[t] + dy * columns + dx][i]        Channels
+//   y[t][(dy * side + dx) * width + i] = x[first[t] + dy * columns + dx][i]       Patches
 //
 // The rows are added line by line, in F32. first[t] + reach(columns) must be a row of x; y does not
 // overlap x. Each element depends on its own inputs alone: the same bits in any range.

@@ -27,17 +27,25 @@ void average(const PoolRowsArgs& a, int64_t first, float* y) {
   for (int64_t i = 0; i < a.width; ++i) y[i] /= count;
 }
 
-void unfold(const PoolRowsArgs& a, int64_t first, float* y) {
+void by_channels(const PoolRowsArgs& a, int64_t first, float* y) {
   for_square(a, first, [&](const float* x, int64_t number) {
     for (int64_t i = 0; i < a.width; ++i) y[i * a.attrs.patches() + number] = x[i];
+  });
+}
+
+void by_patches(const PoolRowsArgs& a, int64_t first, float* y) {
+  for_square(a, first, [&](const float* x, int64_t number) {
+    std::copy_n(x, a.width, y + number * a.width);
   });
 }
 
 }  // namespace
 
 void pool_rows_scalar(const PoolRowsArgs& a) {
+  constexpr void (*kForms[])(const PoolRowsArgs&, int64_t, float*) = {average, by_channels,
+                                                                      by_patches};  // enum Unfold
   for (int64_t t = a.token_begin; t < a.token_end; ++t) {
-    (a.attrs.unfold ? unfold : average)(a, a.first[t], a.y + t * a.y_stride);
+    kForms[a.attrs.unfold](a, a.first[t], a.y + t * a.y_stride);
   }
 }
 

@@ -75,7 +75,7 @@ class Builder {
                        asked_ctx());
     local_rope_ = rope_table(params_.local_rope, params_.local_rotary_dim, false, 0);
     use_rope_factors();
-    if (params_.grid_rope) rope_.inv_freq = over_grid(rope_.inv_freq);
+    if (params_.grid_rope) rope_.inv_freq = over_grid(rope_.inv_freq, family_.tower.one_frequency);
     set_facts();
     std::vector<const ModuleRow*> layer_rows;
     for (std::span<const ModuleRow> stretch : family_.rows.tree) {
@@ -316,6 +316,8 @@ class Builder {
         return p.shape(layer).experts && !p.shape(layer).expert_table;
       case When::ImageBias:
         return p.image_bias;
+      case When::ImagePart:
+        return p.shape(layer).image_part;
       case When::GivenNorm:
         return p.given_norm;
       case When::Ngrams:

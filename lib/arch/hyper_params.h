@@ -64,6 +64,7 @@ struct LayerShape {
   int32_t every = 0;                // of compressed attention: positions of an entry; 0: none
   bool expert_table = false;        // experts by token id
   bool ngrams = false;              // a table of n-grams before it
+  bool image_part = false;          // of a tower: it gives a part of an image's rows
   float glu_limit = 0;              // of its own; 0: the model's
   float shared_limit = 0;           // the same of dense parts and of shared experts
   float sparsity = 0;               // share of gates of its dense part that are left out
@@ -171,14 +172,24 @@ struct HyperParams {
   int32_t image_size = 0, patch_size = 0, image_pool = 0;
   int64_t image_width = 0;
   bool image_keeps_shape = false;  // sides are then multiples of a square's
-  bool image_unfold = false;       // PoolRowsAttrs
-  bool image_bias = false;         // of the projector's linears
-  bool grid_rope = false;          // patches are rotated by line and column
-  int32_t patch_columns() const {  // at most
+  int64_t image_most_pixels = 0;   // then; 0: image_size says it
+  Unfold image_unfold = Unfold::None;
+  bool image_bias = false;  // of the projector's linears
+  bool grid_rope = false;   // patches are rotated by line and column
+  int32_t grid_side = 0;    // of a table of learned positions that images are stretched over
+  int64_t image_square() const { return hidden * image_pool * image_pool; }  // all of its elements
+  int64_t square_side() const { return int64_t{patch_size} * image_pool; }   // in pixels
+  int64_t patch_columns() const {  // of an image that is not measured by its pixels, at most
     if (!image_keeps_shape) return image_size / patch_size;
-    const int64_t square = int64_t{patch_size} * image_pool;
-    return static_cast<int32_t>((image_size + square - 1) / square * image_pool);
+    return (image_size + square_side() - 1) / square_side() * image_pool;
   }
+  int64_t patches() const {  // at most
+    if (image_most_pixels == 0) return patch_columns() * patch_columns();
+    return image_most_pixels / (square_side() * square_side()) * image_pool * image_pool;
+  }
+
+  // The pairs of a head that turn by line and by column, in a language model beside a tower.
+  int32_t rope_lines = 0, rope_columns = 0;
 
   int32_t experts = 0;  // 0: none
   int64_t expert_width = 0;

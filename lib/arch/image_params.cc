@@ -1,6 +1,7 @@
 // What a tower reads of an image: its size, patches and squares of patches.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "lib/arch/param_part.h"
@@ -33,25 +34,58 @@ class ImageParams : ParamPart {
     check_channels("image_mean", -kMaxMean);
     check_channels("image_std", kLeastDeviation);
     if (p_.image_size == 0 || p_.patch_size == 0 || p_.image_pool == 0) return;
-    if (!p_.image_keeps_shape && p_.image_size % p_.patch_size != 0) {
+    const bool has_table = family_.has_role(ir::Role::GridEmbedding);
+    if ((!p_.image_keeps_shape || has_table) && p_.image_size % p_.patch_size != 0) {
       return in_.fail(fmt::format("'patch_size' {} does not divide 'image_size' {}", p_.patch_size,
                                   p_.image_size));
     }
-    const int64_t columns = p_.patch_columns();
-    if (columns % p_.image_pool != 0) {
+    if (has_table) p_.grid_side = p_.image_size / p_.patch_size;
+    if (family_.has_config_key("image_max_pixels")) {
+      read_pixels();
+    } else if (p_.patch_columns() % p_.image_pool != 0) {
       in_.fail(fmt::format("'image_pool' {} does not divide the {} patches of a side",
-                           p_.image_pool, columns));
+                           p_.image_pool, p_.patch_columns()));
     }
-    if (columns * columns > kMaxImagePatches) {
+    if (p_.patches() > kMaxImagePatches) {
       in_.fail(
           fmt::format("'image_size' {} with patches of {} gives {} patches, expected at most {}",
-                      p_.image_size, p_.patch_size, columns * columns, kMaxImagePatches));
+                      p_.image_size, p_.patch_size, p_.patches(), kMaxImagePatches));
     }
-    p_.context = columns * columns;
+    p_.context = p_.patches();
+    read_parts();
     p_.given_width = int64_t{kChannels} * p_.patch_size * p_.patch_size;
   }
 
  private:
+  void read_pixels() {
+    const int64_t square = p_.square_side() * p_.square_side();
+    p_.image_most_pixels = in_.integer("image_max_pixels", 1, kMaxImagePixels);
+    const int64_t least = in_.integer("image_min_pixels", 1, kMaxImagePixels);
+    if (p_.image_most_pixels < std::max(square, least)) {
+      in_.fail(
+          fmt::format("'image_max_pixels' is {}, expected at least the {} of 'image_min_pixels' "
+                      "and the {} of a square of {} x {} patches",
+                      p_.image_most_pixels, least, square, p_.image_pool, p_.image_pool));
+      p_.image_most_pixels = square;
+    }
+  }
+
+  // The layers that give a part (deepstack).
+  void read_parts() {
+    const auto flags = in_.config().floats("deepstack_layers");
+    if (!flags || !family_.has_config_key("deepstack_layers")) return;
+    if (flags->size() != p_.shapes.size()) {
+      return in_.fail(fmt::format("'deepstack_layers' has {} entries, expected {}", flags->size(),
+                                  p_.shapes.size()));
+    }
+    for (size_t i = 0; i < flags->size(); ++i) p_.shapes[i].image_part = (*flags)[i] != 0;
+    const auto parts = std::ranges::count(p_.shapes, true, &LayerShape::image_part);
+    if (parts >= kMaxImageParts) {
+      in_.fail(fmt::format("'deepstack_layers' has {} layers, expected below {}", parts,
+                           kMaxImageParts));
+    }
+  }
+
   void check_channels(std::string_view key, double least) {
     const auto numbers = in_.config().floats(key);
     const auto count = numbers ? std::ssize(*numbers) : 0;

@@ -131,10 +131,10 @@ std::vector<float> rope_from_factors(const RopeParams& rope, std::span<const flo
   return rounded(freq);
 }
 
-std::vector<float> over_grid(std::span<const float> inv_freq) {
+std::vector<float> over_grid(std::span<const float> inv_freq, bool alike) {
   std::vector<float> out;
   out.reserve(inv_freq.size());
-  for (const size_t first : {0, 1}) {
+  for (const size_t first : {0, alike ? 0 : 1}) {
     for (size_t i = first; i < inv_freq.size(); i += 2) out.push_back(inv_freq[i]);
   }
   return out;

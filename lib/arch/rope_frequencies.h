@@ -24,7 +24,8 @@ RopeTable rope_table(const RopeParams& rope, int32_t rotary_dim, bool is_mla, in
 // Plain frequencies divided by what a GGUF's rope_freqs.weight or rope_factors_*.weight holds.
 std::vector<float> rope_from_factors(const RopeParams& rope, std::span<const float> factors);
 
-// For patches: even pairs first, which turn by the line, then odd ones, which turn by the column.
-std::vector<float> over_grid(std::span<const float> inv_freq);
+// For patches: even pairs first, which turn by the line, then odd ones, which turn by the column;
+// `alike`: even pairs for both.
+std::vector<float> over_grid(std::span<const float> inv_freq, bool alike);
 
 }  // namespace ktx::arch

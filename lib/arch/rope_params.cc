@@ -34,6 +34,7 @@ class RopePart : ParamPart {
           "heads of {} elements, expected a multiple of 4: half of the pairs is rotated by line",
           p_.rotary_dim));
     }
+    read_sections();
     const std::string type = in_.text("rope_scaling.rope_type");
     if (type.empty() || type == "default" || type == "none") return;
     if (type == "linear") {
@@ -73,6 +74,20 @@ class RopePart : ParamPart {
   }
 
  private:
+  // Those that are not of the head's pairs are none: they count where a tower needs them.
+  void read_sections() {
+    const auto sections = in_.config().floats("mrope_section");
+    if (!sections || sections->size() != 3 || !family_.has_config_key("mrope_section")) return;
+    double sum = 0;
+    for (const double pairs : *sections) {
+      if (!(pairs >= 0) || pairs != std::floor(pairs)) return;
+      sum += pairs;
+    }
+    if (2 * sum != p_.rotary_dim) return;
+    p_.rope_lines = static_cast<int32_t>((*sections)[1]);
+    p_.rope_columns = static_cast<int32_t>((*sections)[2]);
+  }
+
   void read_rotary_dim() {
     if (family_.attention != AttentionKind::Gqa) {
       p_.rotary_dim = p_.local_rotary_dim = p_.rope_dim;

@@ -30,6 +30,11 @@ ir::CompressorInfo compressor(Role role, const LayerShape& layer, const HyperPar
   return {role == Role::Indexer ? p.index_dim : layer.head_dim, layer.every, layer.indexer};
 }
 
+// Squares of patches become one patch before the projector's linears.
+bool merged(const HyperParams& p) {
+  return p.image_unfold != Unfold::Patches;
+}
+
 ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   const bool mla = p.kv_lora_rank > 0;
   const int64_t heads = layer.heads;
@@ -162,10 +167,12 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::ScoreHead:
       return {p.hidden, p.scores};
     case Role::ImageMergeProj:
-      return {p.hidden * p.image_pool * p.image_pool, p.hidden};
+      return {p.image_square(), p.hidden};
     case Role::ImageSecondProj:
-      return {p.image_width, p.image_width};
+      return {merged(p) ? p.image_width : p.image_square(), p.image_width};
     case Role::ImageFirstProj:
+      if (!merged(p)) return {p.image_square(), p.image_square()};
+      return {p.hidden, p.image_width};
     case Role::ImageProj:
       return {p.hidden, p.image_width};
     case Role::TextUpProj:
@@ -179,6 +186,7 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
 
 ir::NormInfo norm(Role role, Role parent, const LayerShape& layer, const HyperParams& p) {
   int64_t width = p.hidden;
+  if (role == Role::ImagePartNorm) width = p.image_square();
   if (role == Role::CompressorNorm) width = compressor(parent, layer, p).dim;
   if (role == Role::StreamsNorm && p.stream_rank == 0) width = p.hidden * p.streams;
   if ((role == Role::StreamsNorm && p.stream_rank > 0) || role == Role::NgramKeyNorm ||
@@ -237,6 +245,7 @@ ir::NormInfo norm_of(Role role, Role parent, const LayerShape& layer, const Hype
 ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
   if (role == Role::Embedding) return {p.vocab, p.hidden, p.embedding_scale};
   if (role == Role::PositionEmbedding) return {p.context, p.hidden};
+  if (role == Role::GridEmbedding) return {int64_t{p.grid_side} * p.grid_side, p.hidden};
   if (role == Role::TypeEmbedding) return {p.text_types, p.hidden};
   if (role == Role::NgramTable) return {p.ngram_rows, p.ngram_width};
   const double half = p.layer_input_width / 2.0;
@@ -244,8 +253,15 @@ ir::EmbeddingInfo embedding(Role role, const HyperParams& p) {
 }
 
 ir::RotaryInfo rotary(const RopeTable& rope, int32_t rotary_dim, const HyperParams& p) {
-  return {rotary_dim, p.interleaved_rope, static_cast<float>(rope.mscale), rope.inv_freq,
-          rope.context};
+  const int32_t quarter = p.grid_rope ? rotary_dim / 4 : 0;
+  return {rotary_dim,
+          p.interleaved_rope,
+          static_cast<float>(rope.mscale),
+          rope.inv_freq,
+          rope.context,
+          p.grid_rope ? quarter : p.rope_lines,
+          p.grid_rope ? quarter : p.rope_columns,
+          !p.grid_rope && p.rope_lines > 0};
 }
 
 ir::CompressedAttentionInfo compressed_attention(const LayerShape& layer, const HyperParams& p) {
@@ -347,7 +363,9 @@ ir::ModuleInfo info_of(Role role, Role parent, int32_t layer, const HyperParams&
   if (role == Role::AttentionStreams || role == Role::MlpStreams || role == Role::HeadStreams) {
     return streams(role, p);
   }
-  if (role == Role::ImageProjector) return ir::PoolInfo{p.image_pool, p.image_unfold};
+  if (role == Role::ImageProjector || role == Role::ImagePart) {
+    return ir::PoolInfo{p.image_pool, static_cast<int32_t>(p.image_unfold)};
+  }
   if (role == Role::NgramPart) {
     return ir::NgramPartInfo{p.streams, p.hidden, p.ngram_taps, p.ngrams.size};
   }

@@ -82,6 +82,7 @@ enum class When {
   ExpertTable,      // layers whose experts go by token id
   NoExpertTable,    // other layers with experts
   ImageBias,        // towers whose projector's linears have biases
+  ImagePart,        // layers of towers that give a part of the rows
   GivenNorm,        // draft heads that norm the hidden states of their model
   Ngrams,           // layers with a table of n-grams
 };
@@ -178,9 +179,12 @@ struct TowerForm {
   const char* models = "";  // words: the GGUF architectures of the language models that it is for
   const char* resize = "";
   bool keeps_shape =
-      false;            // an image does; its longest side becomes image_size where it is longer
-  bool unfold = false;  // squares of patches become one by a linear of all their elements
-  bool causal = false;  // tokens of an image see those before them alone, as others do
+      false;  // an image does; its longest side becomes image_size where it is longer, or it has
+              // image_min_pixels to image_max_pixels where the family has such keys
+  Unfold unfold = Unfold::None;  // squares of patches become one by a linear of all their elements
+  bool causal = false;           // tokens of an image see those before them alone, as others do
+  bool axes = false;             // and have positions by line and column (TokenAxis)
+  bool one_frequency = false;    // patches are rotated by line and column alike
   // What a chat template writes for an image, and the texts around the image's tokens that take its
   // place; line_end stands between two lines of them.
   const char* mark = "";

@@ -91,6 +91,11 @@ inline constexpr ConfigKey kRopeScalingKeys[] = {
     {"rope_scaling.attention_factor", "rope.scaling.attn_factor", KeyRead::AttentionFactor,
      KeyKind::Positive, KeyWeight::Plain, "", ""},
 };
+// Pairs of a head that turn by time, line and column where a text has images.
+inline constexpr ConfigKey kSectionKeys[] = {
+    {"mrope_section", "rope.dimension_sections", KeyRead::Sections, KeyKind::Amounts,
+     KeyWeight::Plain, "", ""},
+};
 // Layers with a sliding window. Where nothing says which, the family does (WindowPattern).
 inline constexpr ConfigKey kWindowKeys[] = {
     {"sliding_window", "attention.sliding_window", KeyRead::Int, KeyKind::Natural, KeyWeight::Plain,

@@ -2,7 +2,8 @@
 // each query and key head. Rotary exists at model level only.
 //
 // For models that see ("VL"), this is the language model: its paths are those of that model alone.
-// Their rotary positions have three components, which are equal where there is only text.
+// Their rotary positions have three components, which are equal where there is only text; a tower
+// (qwen3_vision.cc) reads images for Qwen3-VL.
 #include "lib/families/key_rows.h"
 #include "lib/families/tree_rows.h"
 
@@ -30,6 +31,8 @@ constexpr std::span<const ModuleRow> kTree3Vl[] = {kRoot3Vl,  kStem,       kGqaA
 constexpr std::span<const ConfigKey> kKeys2[] = {kLlamaKeys, kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeys3[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
                                                  kScoreKeys};
+constexpr std::span<const ConfigKey> kKeys3Vl[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
+                                                   kScoreKeys, kSectionKeys};
 constexpr ConfigDefault kDefaults2[] = {
     {"use_sliding_window", "false"},
     {"rms_norm_eps", "1e-6"},
@@ -73,7 +76,7 @@ const Family kQwen3Vl = {
     .gguf_arch = "qwen3vl",
     .prefix = "Qwen3VLText",
     .bias = BiasKind::Config,
-    .rows = {kTree3Vl, kKeys3, kDefaults3},
+    .rows = {kTree3Vl, kKeys3Vl, kDefaults3},
 };
 
 }  // namespace ktx::families

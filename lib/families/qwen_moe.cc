@@ -61,6 +61,10 @@ constexpr std::span<const ConfigKey> kKeys3[] = {
     kSizeKeys,       kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,
     kHeadKeys,       kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
     kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,   kAlwaysNormalisedKeys};
+constexpr std::span<const ConfigKey> kKeysVl[] = {
+    kSizeKeys,        kKvHeadKeys,           kUnusedMlpKeys,   kModelKeys,      kHeadKeys,
+    kTiedKeys,        kAttentionBiasKeys,    kRopeScalingKeys, kNumExpertsKeys, kUsedExpertKeys,
+    kExpertWidthKeys, kAlwaysNormalisedKeys, kSectionKeys};
 constexpr ConfigDefault kDefaults2[] = {
     {"num_experts", "60"},
     {"num_experts_per_tok", "4"},
@@ -121,7 +125,7 @@ const Family kQwen3VlMoe = {
     .bias = BiasKind::Config,
     .experts = {LayerPattern::SparseStep, "num_experts", "moe_intermediate_size", SharedKind::None,
                 RouterKind::SoftmaxByConfig},
-    .rows = {kTreeVl, kKeys3, kDefaultsVl, kNumLocalExpertsAliases},
+    .rows = {kTreeVl, kKeysVl, kDefaultsVl, kNumLocalExpertsAliases},
 };
 
 }  // namespace ktx::families

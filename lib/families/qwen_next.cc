@@ -49,8 +49,10 @@ constexpr std::span<const ConfigKey> kKeys35Moe[] = {kSizeKeys,
                                                      kExpertWidthKeys,
                                                      kSharedWidthKeys,
                                                      kAlwaysNormalisedKeys,
-                                                     kDeltaNetKeys};
-constexpr std::span<const ConfigKey> kKeys35[] = {kLlamaKeys, kRopeScalingKeys, kDeltaNetKeys};
+                                                     kDeltaNetKeys,
+                                                     kSectionKeys};
+constexpr std::span<const ConfigKey> kKeys35[] = {kLlamaKeys, kRopeScalingKeys, kDeltaNetKeys,
+                                                  kSectionKeys};
 constexpr ConfigDefault kOwnDefaultsNext[] = {
     {"num_experts", "512"},
     {"num_experts_per_tok", "10"},

@@ -16,6 +16,8 @@ inline constexpr int64_t kMaxCompressed = 1 << 16;       // positions of an entr
 inline constexpr int64_t kMaxDeltaHead = 1024;           // of a gated delta rule
 inline constexpr int64_t kMaxImageSide = 4096;           // pixels that a tower reads, and patches
 inline constexpr int64_t kMaxImagePatches = 1 << 16;     // of an image that a tower reads
+inline constexpr int64_t kMaxImagePixels = int64_t{1} << 30;
+inline constexpr int64_t kMaxImageParts = 64;                  // of the row of an image's token
 inline constexpr int64_t kMaxKvTokenElems = int64_t{1} << 24;  // of a slot
 
 }  // namespace ktx

@@ -27,10 +27,35 @@ int64_t squares_for(double pixels, int64_t square) {
   return std::max<int64_t>(1, (static_cast<int64_t>(pixels) + square - 1) / square);
 }
 
+// Sides in squares, rounded as Python does it: halves to the even number.
+ImageSize size_by_pixels(ImageSize image, const plan::ImageFacts& facts) {
+  const auto square = static_cast<double>(facts.square());
+  const auto most = static_cast<double>(facts.most_pixels);
+  const auto least = static_cast<double>(facts.least_pixels);
+  const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
+  double columns = std::nearbyint(width / square), lines = std::nearbyint(height / square);
+  if (columns * lines * square * square > most) {
+    const double shrink = std::sqrt(height * width / most);
+    columns = std::max(1.0, std::floor(width / shrink / square));
+    lines = std::max(1.0, std::floor(height / shrink / square));
+  } else if (columns * lines * square * square < least) {
+    const double grow = std::sqrt(least / (height * width));
+    columns = std::ceil(width * grow / square);
+    lines = std::ceil(height * grow / square);
+  }
+  const double squares = std::floor(most / square / square);
+  double& longer = columns > lines ? columns : lines;
+  const double shorter = std::max(1.0, std::min(columns, lines));
+  longer = std::min(longer, std::max(1.0, std::floor(squares / shorter)));
+  return {static_cast<int64_t>(std::max(1.0, columns)) * facts.square(),
+          static_cast<int64_t>(std::max(1.0, lines)) * facts.square()};
+}
+
 }  // namespace
 
 ImageSize size_for(ImageSize image, const plan::ImageFacts& facts) {
   if (!facts.keeps_shape) return {facts.size, facts.size};
+  if (facts.most_pixels > 0) return size_by_pixels(image, facts);
   const auto most = static_cast<double>(facts.size);
   const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
   const double ratio = std::max({height / most, width / most, 1.0});

@@ -8,6 +8,11 @@
 // An image that keeps its shape becomes smaller where a side is above facts.size, and both its
 // sides then become the next multiples of a square's, as Pixtral's processor has it. A side of
 // which nothing would be left has one square, where that processor fails.
+//
+// With facts.most_pixels its sides become the nearest multiples of a square's, and where these have
+// more pixels or fewer than facts.least_pixels, both shrink or grow, as Qwen's processor has it.
+// That fails for an image which is more than 200 times as long as wide; here the longer side is
+// cut to what facts.most_pixels leaves.
 #pragma once
 
 #include "lib/images/image.h"

@@ -693,6 +693,22 @@ std::optional<ConfigScalar> read_no_sections(GgufKeys& keys, std::string_view ke
   return std::ranges::all_of(*sections, [](int64_t pairs) { return pairs == 0; });
 }
 
+// The pairs of a head that turn by time, line and column; files have a fourth number, which is 0.
+std::optional<ConfigScalar> read_sections(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto sections = value ? value->ints() : std::nullopt;
+  if (!sections || sections->size() < 3) return std::nullopt;
+  return std::vector<double>(sections->begin(), sections->begin() + 3);
+}
+
+// 1 or 0 for each layer.
+std::optional<ConfigScalar> read_flags(GgufKeys& keys, std::string_view key) {
+  const GgufValue* value = keys.gguf.value(keys.full(key));
+  const auto flags = value ? value->booleans() : std::nullopt;
+  if (!flags) return std::nullopt;
+  return std::vector<double>(flags->begin(), flags->end());
+}
+
 // No file says it: of the published models those with 128 experts have none.
 std::optional<ConfigScalar> read_qk_norm_by_experts(GgufKeys& keys, std::string_view key) {
   const auto experts = keys.integer(key);

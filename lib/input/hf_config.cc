@@ -395,7 +395,7 @@ void normalise_rope(HfConfig& config) {
   fold_rope_ratio(config);
   fold_rope_alpha(config);
   const auto type = config.string("rope_scaling.rope_type");
-  // With text alone, all position components of mrope are equal.
+  rename(config, "rope_scaling.mrope_section", "mrope_section");
   if (no_scaling || type == "default" || type == "none" || type == "mrope") {
     for (const std::string& key : keys_below(config, "rope_scaling.")) config.erase(key);
     config.set("rope_scaling.rope_type", std::string("default"));

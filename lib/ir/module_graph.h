@@ -73,7 +73,7 @@ struct Param {
   // that scores come from; "fn", "scale" and "base" of hyper-connections; "output_scale" of AltUp,
   // "streams" of its projections, a matrix for each stream; "conv" of n-grams; "table" of a router,
   // experts by token id (I32); "factors" of a router, "gate_factors" and "up_factors" of experts:
-  // one for each expert, of its down, gate and up products
+  // one for each expert, of its down, gate and up products; "second_frame" of a patch embedding
   std::string name;
   std::vector<TensorSlice> sources;
   DType dtype = DType::F32;
@@ -108,6 +108,11 @@ struct RotaryInfo {
   float mscale = 1;
   std::vector<float> inv_freq;
   int64_t context = 0;  // that the frequencies are for (longrope); 0: any
+  // Pairs that turn by line and by column where tokens have such positions (RopeGridAttrs).
+  int32_t lines = 0;
+  int32_t columns = 0;
+  bool woven = false;
+  bool has_axes() const { return lines > 0 || columns > 0; }
 };
 struct AttentionInfo {
   int32_t heads = 0;
@@ -266,7 +271,7 @@ struct NgramsInfo {
 // As in PoolRowsAttrs.
 struct PoolInfo {
   int32_t side = 0;
-  bool unfold = false;
+  int32_t unfold = 0;
 };
 // As in AltUpWeightsAttrs.
 struct AltUpInfo {

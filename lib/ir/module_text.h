@@ -46,6 +46,7 @@ template <class F>
 void fields(RotaryInfo& x, F&& f) {
   f("rotary_dim", x.rotary_dim), f("interleaved", x.interleaved), f("mscale", x.mscale);
   f("inv_freq", x.inv_freq), f("context", x.context);
+  f("lines", x.lines), f("columns", x.columns), f("woven", x.woven);
 }
 template <class F>
 void fields(AttentionInfo& x, F&& f) {

@@ -192,7 +192,9 @@ class Verifier {
         if (module_->role == Role::AltUp) return check_altup();
         if (module_->role == Role::NgramPart) return check_ngram_part();
         if (module_->role == Role::Ngrams) return check_ngrams();
-        if (module_->role == Role::ImageProjector) return check_pool();
+        if (module_->role == Role::ImageProjector || module_->role == Role::ImagePart) {
+          return check_pool();
+        }
         if (module_->role == Role::Compressor ||
             std::holds_alternative<CompressorInfo>(module_->info)) {
           return check_compressor();
@@ -213,6 +215,10 @@ class Verifier {
     if (x.context < 0) fail(fmt::format("context is {}", x.context));
     if (x.rotary_dim % 2 != 0 || x.inv_freq.size() * 2 != static_cast<size_t>(x.rotary_dim)) {
       fail(fmt::format("{} frequencies for {} rotary dimensions", x.inv_freq.size(), x.rotary_dim));
+    }
+    if (x.lines < 0 || x.columns < 0 || x.lines > x.rotary_dim / 2 - x.columns) {
+      fail(
+          fmt::format("{} lines and {} columns of {} pairs", x.lines, x.columns, x.rotary_dim / 2));
     }
     for (float frequency : x.inv_freq) {
       if (!std::isfinite(frequency)) return fail("a frequency is not finite");
@@ -337,6 +343,7 @@ class Verifier {
     const auto* x = expect_info<PoolInfo>();
     if (x == nullptr) return;
     if (x->side < 1 || x->side > kMaxImageSide) fail(fmt::format("squares of {}", x->side));
+    if (x->unfold < 0 || x->unfold > 2) fail(fmt::format("unfold is {}", x->unfold));
   }
   void check_ngram_part() {
     const auto* x = expect_info<NgramPartInfo>();
@@ -454,6 +461,9 @@ class Verifier {
     if (const auto* x = std::get_if<LinearInfo>(&module_->info)) {
       if (name == "weight") return Shape{x->in, x->out, 1};
       if (name == "transposed") return Shape{x->out, x->in, 1};
+      if (name == "second_frame" && module_->role == Role::PatchEmbedding) {
+        return Shape{x->in, x->out, 1};
+      }
       if (name == "bias") return Shape{x->out, 1, 1};
       if (name == "streams" && x->in > 0) return Shape{x->in, x->in, x->out / x->in};
       const bool half = name == "gate" || name == "up";

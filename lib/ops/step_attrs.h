@@ -730,11 +730,15 @@ struct SoftcapAttrs {
 };
 
 // For images: a row is a patch, and patches stand line by line in the grid of the pass's image. A
-// square of side * side patches becomes one row: their mean, or, unfolded, all of their elements,
-// those of one channel side by side.
+// square of side * side patches becomes one row.
+enum class Unfold : int32_t {
+  None,      // their mean
+  Channels,  // all of their elements, those of one channel side by side
+  Patches,   // all of their elements, one patch behind the other
+};
 struct PoolRowsAttrs {
   int32_t side = 1;
-  int32_t unfold = 0;
+  int32_t unfold = 0;  // enum Unfold
   int64_t patches() const { return int64_t{side} * side; }
   // From the square's first row to its last one.
   int64_t reach(int64_t columns) const { return (side - 1) * columns + side - 1; }
@@ -744,15 +748,61 @@ struct PoolRowsAttrs {
   }
 };
 
-// Patches of an image instead of tokens: in each head the first half of the pairs turns by the
-// patch's line, the other half by its column. Pairs are as in RopeAttrs, the whole head is rotated.
+// The three positions that a token has where images are part of a text. Those of a text are alike;
+// an image has its beginning as time, and lines and columns count from there. A patch that a tower
+// reads has no time.
+enum class TokenAxis : int32_t { Time, Line, Column };
+inline constexpr int kTokenAxes = 3;
+
+// Rotation by these. Pairs are as in RopeAttrs, those of the first rotary_dim elements of a head:
+// `lines` of them turn by the line, `columns` by the column, the others by time. The three stand
+// one behind the other in this order: time, line, column; or, woven, they take turns (time, line,
+// column, time, ...) until lines and columns are used up, and the rest turns by time.
 struct RopeGridAttrs {
   int32_t heads = 1;
   int32_t head_dim = 0;
   int32_t interleaved = 0;
+  int32_t rotary_dim = 0;
+  int32_t lines = 0;
+  int32_t columns = 0;
+  int32_t woven = 0;
+  float mscale = 1;
+  TokenAxis axis_of(int64_t pair) const {
+    if (woven == 0) {
+      const int64_t times = rotary_dim / 2 - lines - columns;
+      return pair < times           ? TokenAxis::Time
+             : pair < times + lines ? TokenAxis::Line
+                                    : TokenAxis::Column;
+    }
+    const int64_t turn = pair / 3;
+    return pair % 3 == 1 && turn < lines     ? TokenAxis::Line
+           : pair % 3 == 2 && turn < columns ? TokenAxis::Column
+                                             : TokenAxis::Time;
+  }
   template <class F>
   void fields(F&& f) {
-    f("heads", heads), f("head_dim", head_dim), f("interleaved", interleaved);
+    f("heads", heads), f("head_dim", head_dim), f("interleaved", interleaved),
+        f("rotary_dim", rotary_dim), f("lines", lines), f("columns", columns), f("woven", woven),
+        f("mscale", mscale);
+  }
+};
+
+// A table of side * side rows, which covers an image of any grid: its corners are the image's.
+struct EmbedGridAttrs {
+  int32_t side = 1;
+  template <class F>
+  void fields(F&& f) {
+    f("side", side);
+  }
+};
+
+// The row of an image has a part that takes the token's place, and may have others, which are added
+// behind the first layers.
+struct GivenRowsAttrs {
+  int32_t part = 0;
+  template <class F>
+  void fields(F&& f) {
+    f("part", part);
   }
 };
 
@@ -765,7 +815,7 @@ using StepAttrs =
                  CompressAttrs, CompressedAttentionAttrs, StreamWeightsAttrs, AllReduceAttrs,
                  HeadScaleAttrs, AltUpWeightsAttrs, MatchRmsAttrs, GaussianTopKAttrs,
                  SelectiveScanAttrs, AttendStreamsAttrs, PoolRowsAttrs, RopeGridAttrs,
-                 EmbedNgramsAttrs>;
+                 EmbedNgramsAttrs, EmbedGridAttrs, GivenRowsAttrs>;
 
 // What a row of step_ops.def says, for code that is compiled for one op: AttrsOf<StepOp::Rope> is
 // RopeAttrs, has_trait<StepOp::Rope>(kInPlace) is true.

@@ -248,7 +248,7 @@ class ContentsBuilder {
       if (step.op == StepOp::GivenHidden) facts.given_width = step.outputs[0].width;
     }
     facts.given_taps = options_.given_taps;
-    facts.takes_images = state_.takes_images;
+    facts.takes_images = state_.image_parts > 0;
     facts.image = options_.image;
     facts.merged = options_.merged;
     if (options_.merge != nullptr) {

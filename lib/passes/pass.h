@@ -70,7 +70,9 @@ struct CompileState {
   bool bf16_inputs = false;
   program::Preferences prefer;  // among launches of GPUs
   std::vector<Tap> taps;        // what its drafter reads, in this order
-  bool takes_images = false;    // a tower stands beside it, whose rows take the place of tokens
+  // How many parts a row of the tower beside it has: the first takes the place of a token, the
+  // others are added behind the first layers. 0: there is no tower.
+  int32_t image_parts = 0;
   // The slots of streamed experts; none: the largest that fit.
   std::optional<plan::StreamSlots> stream_slots;
   std::vector<StreamTrial> stream_trials;  // the best for each slots; empty: there was no choice

@@ -95,11 +95,16 @@ Status verify_tower(const PlanFacts& facts, const program::Program& program) {
 
 // Rows of images are put in where the facts say so.
 Status verify_takes_images(const PlanFacts& facts, const program::Program& program) {
-  bool puts = false;
+  bool puts = false, adds = false;
   for (size_t i = 0; i < program.steps.size(); ++i) {
     if (program.steps[i].op != StepOp::GivenRows) continue;
-    puts = true;
     const program::Value& rows = program.values[program.output(i)];
+    const int64_t part = std::get<GivenRowsAttrs>(program.steps[i].attrs).part;
+    (part == 0 ? puts : adds) = true;
+    if (part > facts.image.more_parts) {
+      return Error{fmt::format("part {} of rows of images that have {} parts", part,
+                               1 + facts.image.more_parts)};
+    }
     if (rows.width == facts.hidden_size && program.steps[i].device == "cpu") continue;
     return Error{fmt::format(
         "rows of images of {} floats, of the CPU, for value '{}' with {} on {}", facts.hidden_size,
@@ -107,7 +112,7 @@ Status verify_takes_images(const PlanFacts& facts, const program::Program& progr
   }
   const bool fits =
       facts.image.size > 0 && facts.image.width == facts.hidden_size && !facts.reads_hidden();
-  if (puts == facts.takes_images && (!puts || fits)) return {};
+  if (puts == facts.takes_images && (puts ? fits : !adds)) return {};
   return Error{"the facts and the steps differ on whether rows of images take a token's place"};
 }
 

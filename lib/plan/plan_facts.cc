@@ -220,13 +220,23 @@ namespace {
 
 // Sides are below kMaxImageSide, so that patches and their floats can be counted without care.
 Json image_json(const ImageFacts& image) {
-  return {{"size", image.size},           {"patch", image.patch},
-          {"pool", image.pool},           {"width", image.width},
-          {"resize", image.resize},       {"mean", image.mean},
-          {"deviation", image.deviation}, {"mark", image.mark},
-          {"before", image.before},       {"behind", image.behind},
-          {"line_end", image.line_end},   {"keeps_shape", image.keeps_shape},
-          {"causal", image.causal}};
+  return {{"size", image.size},
+          {"patch", image.patch},
+          {"pool", image.pool},
+          {"width", image.width},
+          {"resize", image.resize},
+          {"mean", image.mean},
+          {"deviation", image.deviation},
+          {"mark", image.mark},
+          {"before", image.before},
+          {"behind", image.behind},
+          {"line_end", image.line_end},
+          {"keeps_shape", image.keeps_shape},
+          {"causal", image.causal},
+          {"axes", image.axes},
+          {"more_parts", image.more_parts},
+          {"least_pixels", image.least_pixels},
+          {"most_pixels", image.most_pixels}};
 }
 
 void read_image(Fields& in, ImageFacts& image) {
@@ -237,6 +247,10 @@ void read_image(Fields& in, ImageFacts& image) {
   in.one_of("resize", image.resize, {"bilinear", "bicubic"});
   in.boolean("keeps_shape", image.keeps_shape);
   in.boolean("causal", image.causal);
+  in.boolean("axes", image.axes);
+  in.integer("more_parts", image.more_parts, 0, kMaxImageParts - 1);
+  in.integer("least_pixels", image.least_pixels, 0, kMaxImagePixels);
+  in.integer("most_pixels", image.most_pixels, 0, kMaxImagePixels);
   in.numbers("mean", image.mean);
   in.numbers("deviation", image.deviation);
   in.text("mark", image.mark);
@@ -246,9 +260,10 @@ void read_image(Fields& in, ImageFacts& image) {
 }
 
 Status check_image(const ImageFacts& image) {
-  const bool squares = image.patch > 0 && image.pool > 0 &&
-                       (image.keeps_shape || image.size % image.patch == 0) &&
-                       image.columns() % image.pool == 0;
+  const bool squares =
+      image.patch > 0 && image.pool > 0 && (image.keeps_shape || image.size % image.patch == 0) &&
+      image.columns() % image.pool == 0 && image.columns() > 0 &&
+      (image.most_pixels == 0 || image.keeps_shape) && image.least_pixels <= image.most_pixels;
   if (!squares) {
     return Error{fmt::format("an image of {} pixels a side with patches of {} and squares of {}",
                              image.size, image.patch, image.pool)};

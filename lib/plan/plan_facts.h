@@ -29,12 +29,17 @@ struct ImageFacts {
   int64_t size = 0;    // pixels of each side, to which an image is brought; 0: no image
   int64_t patch = 0;   // pixels of each side of a patch, a row that the tower reads
   int64_t pool = 0;    // patches of each side of a square that becomes a token
-  int64_t width = 0;   // of such a token's row
+  int64_t width = 0;   // of such a token's row, or of a part of it
   std::string resize;  // how it is brought there: "bilinear" or "bicubic"
   // An image keeps its shape: `size` is the most that a side may have, sides are multiples of a
   // square's, and the numbers of patches and tokens below are those of the largest image.
   bool keeps_shape = false;
-  bool causal = false;                 // its tokens see those before them alone, as others do
+  // If it does, the least and the most pixels that it may have; 0: `size` says how many.
+  int64_t least_pixels = 0, most_pixels = 0;
+  bool causal = false;  // its tokens see those before them alone, as others do
+  bool axes = false;    // they have positions by line and column (TokenAxis)
+  // A row's parts but the first, which are added to what the first layers give.
+  int64_t more_parts = 0;
   std::vector<float> mean, deviation;  // by channel: (value / 255 - mean) / deviation
   // What stands for an image in a chat template's text, and what takes its place: texts around its
   // tokens, of which control tokens are such.
@@ -43,11 +48,13 @@ struct ImageFacts {
   bool operator==(const ImageFacts&) const = default;
 
   int64_t square() const { return patch * pool; }  // pixels of each side
-  int64_t columns() const {
+  int64_t columns() const {                        // of patches, at most; as many lines
     if (patch <= 0 || pool <= 0) return 0;
+    if (most_pixels > 0) return most_pixels / (square() * square()) * pool;
     return keeps_shape ? (size + square() - 1) / square() * pool : size / patch;
   }
-  int64_t patches() const { return columns() * columns(); }
+  int64_t patches() const { return most_pixels > 0 ? columns() * pool : columns() * columns(); }
+  int64_t row_width() const { return width * (1 + more_parts); }
   int64_t tokens() const { return pool > 0 ? patches() / (pool * pool) : 0; }
   int64_t patch_floats() const { return 3 * patch * patch; }
 };
@@ -115,7 +122,7 @@ struct PlanFacts {
 
   // The width of the last step's rows: logits, scores, or what an encoder without scores gives.
   int64_t output_width() const {
-    if (is_tower()) return image.width;
+    if (is_tower()) return image.row_width();
     return scores > 0 ? scores : encoder ? hidden_size : draft_vocab > 0 ? draft_vocab : vocab_size;
   }
   bool reads_hidden() const { return given_width > 0; }

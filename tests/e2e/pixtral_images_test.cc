@@ -8,14 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lib/images/decode.h"
 #include "lib/images/patches.h"
-#include "lib/input/gguf.h"
-#include "lib/input/gguf_writer.h"
 #include "lib/input/hf_config.h"
 #include "lib/runtime/images/image_reader.h"
 #include "lib/runtime/images/image_tokens.h"
@@ -24,6 +23,7 @@
 #include "tests/support/draft_plans.h"
 #include "tests/support/image_rows.h"
 #include "tests/support/image_samples.h"
+#include "tests/support/named_tokens.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_models.h"
 #include "tests/support/tower_gguf.h"
@@ -39,6 +39,8 @@ using runtime::ReadImage;
 using ::testing::HasSubstr;
 
 constexpr int32_t kMark = 300, kBreak = 301, kEnd = 302;
+const std::map<int32_t, std::string> kTokens = {
+    {kMark, "[IMG]"}, {kBreak, "[IMG_BREAK]"}, {kEnd, "[IMG_END]"}};
 
 struct PixtralCase {
   const char* name;
@@ -81,30 +83,6 @@ const struct {
 // Names of kImageSamples; the script reads their files.
 const char* const kSamples[] = {"rgb", "grey", "palette", "jpeg", "cmyk", "turned"};
 
-// The model with three tokens that stand for images.
-void write_with_tokens(const std::string& model, const std::string& path) {
-  const auto gguf = input::GgufFile::open(model);
-  ASSERT_TRUE(gguf.ok()) << gguf.error().message;
-  input::GgufWriter writer;
-  for (const input::GgufValue& value : gguf->metadata()) {
-    if (value.key == "tokenizer.ggml.tokens") {
-      const auto views = *gguf->strings(value.key);
-      std::vector<std::string> tokens(views.begin(), views.end());
-      tokens.at(kMark) = "[IMG]", tokens.at(kBreak) = "[IMG_BREAK]", tokens.at(kEnd) = "[IMG_END]";
-      writer.add_strings(std::string(value.key), tokens);
-    } else if (value.key == "tokenizer.ggml.token_type") {
-      const auto all = *value.ints();
-      std::vector<int32_t> types(all.begin(), all.end());
-      types.at(kMark) = types.at(kBreak) = types.at(kEnd) = 3;  // control
-      writer.add_i32s(std::string(value.key), types);
-    } else {
-      writer.copy(value);
-    }
-  }
-  for (const input::GgufTensor& tensor : gguf->tensors()) writer.copy(tensor);
-  ASSERT_TRUE(writer.write(path));
-}
-
 // One of the synthetic generator.
 void write_model(const std::string& path) {
   const auto config = input::HfConfig::read(source_dir() + "/tests/models/synthetic/ministral3");
@@ -112,7 +90,7 @@ void write_model(const std::string& path) {
   const auto made = synth::synthesise(*config, {.types = "f32", .strong = true});
   ASSERT_TRUE(made.ok()) << made.error().message;
   ASSERT_TRUE(made->write(path + ".plain"));
-  write_with_tokens(path + ".plain", path);
+  write_with_tokens(path + ".plain", path, kTokens);
 }
 
 class PixtralImages : public ::testing::Test {
@@ -289,7 +267,7 @@ TEST_F(PixtralImages, StandInThePromptLineByLine) {
 
 // As Mistral Small 3.1 and 3.2 were at first.
 TEST_F(PixtralImages, OfModelsThatAreStoredAsLlama) {
-  write_with_tokens(test_model_gguf("llama"), dir_.path("m.gguf"));
+  write_with_tokens(test_model_gguf("llama"), dir_.path("m.gguf"), kTokens);
   TowerOptions options = kCases[1].options;
   options.width = 256;
   compile(options);

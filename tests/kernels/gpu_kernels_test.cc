@@ -80,7 +80,7 @@ std::vector<GpuForm> forms() {
     if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
     constexpr StepOp kOfTheCpu[] = {
         StepOp::SelectiveScan, StepOp::AttendStreams, StepOp::PoolRows,  StepOp::GivenRows,
-        StepOp::RopeGrid,      StepOp::EmbedNgrams,   StepOp::DotStreams};
+        StepOp::RopeGrid,      StepOp::EmbedNgrams,   StepOp::EmbedGrid, StepOp::DotStreams};
     if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);

@@ -10,6 +10,7 @@
 #include "kernels/attention/position_scores.h"
 #include "kernels/delta_net/delta_net.h"
 #include "kernels/embed/embed.h"
+#include "kernels/embed/embed_grid.h"
 #include "kernels/kernel_id.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
@@ -36,16 +37,17 @@ bool found_by_an_op(std::string_view family) {
          find_rope(family, isa).ok() || find_kv_store(family, isa).ok() ||
          find_attention(family, isa).ok() || find_rows(family, isa).ok() ||
          find_pool_rows(family, isa).ok() || find_rope_grid(family, isa).ok() ||
-         find_router(family, isa).ok() || find_group_experts(family, isa).ok() ||
-         find_sum_experts(family, isa).ok() || find_causal_conv(family, isa).ok() ||
-         find_delta_rule(family, isa).ok() || find_state_space(family, isa).ok() ||
-         find_selective_scan(family, isa).ok() || find_compress(family, isa).ok() ||
-         find_stream_weights(family, isa).ok() || find_altup_weights(family, isa).ok() ||
-         find_match_rms(family, isa).ok() || find_gaussian_topk(family, isa).ok() ||
-         find_collapse_streams(family, isa).ok() || find_mix_streams(family, isa).ok() ||
-         find_attend_streams(family, isa).ok() || find_dot_streams(family, isa).ok() ||
-         find_position_scores(family, isa).ok() || find_block_scores(family, isa).ok() ||
-         find_matmul(family, DType::Q6_K, isa).ok() || find_matmul(family, DType::BF16, isa).ok() ||
+         find_embed_grid(family, isa).ok() || find_router(family, isa).ok() ||
+         find_group_experts(family, isa).ok() || find_sum_experts(family, isa).ok() ||
+         find_causal_conv(family, isa).ok() || find_delta_rule(family, isa).ok() ||
+         find_state_space(family, isa).ok() || find_selective_scan(family, isa).ok() ||
+         find_compress(family, isa).ok() || find_stream_weights(family, isa).ok() ||
+         find_altup_weights(family, isa).ok() || find_match_rms(family, isa).ok() ||
+         find_gaussian_topk(family, isa).ok() || find_collapse_streams(family, isa).ok() ||
+         find_mix_streams(family, isa).ok() || find_attend_streams(family, isa).ok() ||
+         find_dot_streams(family, isa).ok() || find_position_scores(family, isa).ok() ||
+         find_block_scores(family, isa).ok() || find_matmul(family, DType::Q6_K, isa).ok() ||
+         find_matmul(family, DType::BF16, isa).ok() ||
          find_matmul_transposed(family, DType::Q4_K, isa).ok();
 }
 
@@ -54,11 +56,11 @@ bool found_by_an_op(std::string_view family) {
 TEST(KernelTable, EveryStepOpHasAFamilyOnAGpu) {
   for (const StepOpInfo& op : all_step_ops()) {
     const std::string_view family = gpu_kernel_family(op.op);
-    const bool of_cpu = op.op == StepOp::Quantize || op.op == StepOp::GivenHidden ||
-                        op.op == StepOp::SumExperts || op.op == StepOp::SelectiveScan ||
-                        op.op == StepOp::AttendStreams || op.op == StepOp::PoolRows ||
-                        op.op == StepOp::GivenRows || op.op == StepOp::RopeGrid ||
-                        op.op == StepOp::EmbedNgrams || op.op == StepOp::DotStreams;
+    const bool of_cpu =
+        op.op == StepOp::Quantize || op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts ||
+        op.op == StepOp::SelectiveScan || op.op == StepOp::AttendStreams ||
+        op.op == StepOp::PoolRows || op.op == StepOp::GivenRows || op.op == StepOp::RopeGrid ||
+        op.op == StepOp::EmbedNgrams || op.op == StepOp::EmbedGrid || op.op == StepOp::DotStreams;
     EXPECT_EQ(family.empty(), of_cpu) << op.name;
     EXPECT_TRUE(family.empty() || find_kernel_family(family)) << op.name << " " << family;
   }

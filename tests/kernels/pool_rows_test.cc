@@ -1,12 +1,8 @@
-// Ops of towers: squares of rows, and rotary positions of patches.
+// Squares of rows of towers.
 #include "kernels/rows/pool_rows.h"
 
-#include <complex>
 #include <functional>
-#include <numeric>
 #include <span>
-
-#include "kernels/rope/rope_grid.h"
 
 #include "tests/kernels/kernel_cases.h"
 
@@ -74,37 +70,15 @@ TEST(PoolRows, UnfoldedHaveAllElementsOfAChannelSideBySide) {
   });
 }
 
-// Against complex numbers: a pair is one, which a turn multiplies.
-TEST(RopeGrid, TurnsHalfOfThePairsByLineAndHalfByColumn) {
-  Random random(8);
-  constexpr int kHeads = 3, kDim = 8, kColumns = 5, kPatches = 20;
-  const std::vector<float> inv_freq = {1, 0.3f, 0.7f, 0.01f};
-  for (const int32_t interleaved : {0, 1}) {
-    const std::vector<float> x = random.normals(int64_t{kPatches} * kHeads * kDim, 2);
-    std::vector<float> y = x;
-    std::vector<int32_t> position(kPatches);
-    std::iota(position.begin(), position.end(), 0);
-    RopeGridArgs a;
-    a.y = y.data(), a.y_stride = kHeads * kDim;
-    a.inv_freq = inv_freq.data(), a.position = position.data(), a.columns = kColumns;
-    a.attrs = {kHeads, kDim, interleaved};
-    a.token_end = kPatches;
-    (*find_rope_grid("rope_grid", Isa::Scalar))(a);
-    for (int patch = 0; patch < kPatches; ++patch) {
-      for (int head = 0; head < kHeads; ++head) {
-        for (int pair = 0; pair < kDim / 2; ++pair) {
-          const size_t row = static_cast<size_t>((patch * kHeads + head) * kDim);
-          const size_t one = row + static_cast<size_t>(interleaved ? 2 * pair : pair);
-          const size_t two = interleaved ? one + 1 : one + kDim / 2;
-          const int turns = pair < kDim / 4 ? patch / kColumns : patch % kColumns;
-          const auto turned = std::complex<double>(x[one], x[two]) *
-                              std::polar(1.0, double{inv_freq[static_cast<size_t>(pair)]} * turns);
-          EXPECT_NEAR(y[one], turned.real(), 1e-5);
-          EXPECT_NEAR(y[two], turned.imag(), 1e-5);
-        }
+TEST(PoolRows, UnfoldedHaveOnePatchBehindTheOther) {
+  for_rows(2, [](const Grid& g, auto x, int64_t first, auto y) {
+    size_t at = 0;
+    for (int dy = 0; dy < g.side; ++dy) {
+      for (int dx = 0; dx < g.side; ++dx) {
+        for (int i = 0; i < g.width; ++i) EXPECT_EQ(y[at++], element(g, x, first, dy, dx, i));
       }
     }
-  }
+  });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A GGUF that reads images for a model (the projectors of Gemma 3 and of Mistral 3), as converters
-// write it, with random weights by which every part shows in the rows.
+// A GGUF that reads images for a model (the projectors of Gemma 3, Mistral 3 and Qwen3-VL), as
+// converters write it, with random weights by which every part shows in the rows.
 //
 //   KTX_TRY(write_tower(dir.path("mmproj.gguf"), {.width = 256}));
 //
@@ -27,9 +27,12 @@ struct TowerOptions {
   int64_t hidden = 40, heads = 4, inner = 56, layers = 3;
   int64_t width = 256;  // of the rows
   uint64_t seed = 1;
-  std::string projector = "gemma3";  // or "pixtral"
+  std::string projector = "gemma3";  // or "pixtral", "qwen3vl_merger"
   bool old_names = false;            // of Gemma's feed-forward part, the other way round
   bool biased = false;               // linears of Pixtral's projector
+  // For Qwen3-VL: layers that give a part of the rows, and how many pixels an image may have.
+  std::vector<int64_t> part_layers = {};
+  int64_t least_pixels = 0, most_pixels = 0;  // 0: the file does not say
   // Changes to keys and tensors.
   std::function<bool(const std::string& name)> leaves_out = nullptr;
   std::function<void(const std::string& name, std::vector<int64_t>& shape)> edit_shape = nullptr;
@@ -56,7 +59,11 @@ class TowerWriter {
       writer_.add_f32s("clip.vision.image_mean", std::vector<float>{0.5f, 0.45f, 0.4f});
     }
     writer_.add_f32s("clip.vision.image_std", std::vector<float>{0.5f, 0.25f, 0.3f});
-    o_.projector == "pixtral" ? add_pixtral() : add_gemma();
+    if (o_.projector == "qwen3vl_merger") {
+      add_qwen3();
+    } else {
+      o_.projector == "pixtral" ? add_pixtral() : add_gemma();
+    }
     return writer_.write(path);
   }
 
@@ -99,6 +106,39 @@ class TowerWriter {
       matrix(std::string(name) + "weight", {in, o_.width}, in);
       if (o_.biased) vector(std::string(name) + "bias", o_.width, 0, 0.3);
     }
+  }
+  void add_qwen3() {
+    writer_.add_bool("clip.use_gelu", true);
+    u32("spatial_merge_size", o_.pool);
+    if (o_.least_pixels > 0) u32("image_min_pixels", o_.least_pixels);
+    if (o_.most_pixels > 0) u32("image_max_pixels", o_.most_pixels);
+    writer_.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    std::vector<bool> gives(static_cast<size_t>(o_.layers));
+    for (const int64_t layer : o_.part_layers) gives.at(static_cast<size_t>(layer)) = true;
+    writer_.add_bools("clip.vision.is_deepstack_layers", gives);
+    const int64_t columns = o_.image / o_.patch, square = o_.hidden * o_.pool * o_.pool;
+    add_patches();
+    matrix("v.patch_embd.weight.1", {o_.patch, o_.patch, 3, o_.hidden}, 3 * o_.patch * o_.patch);
+    vector("v.patch_embd.bias", o_.hidden, 0, 0.3);
+    matrix("v.position_embd.weight", {o_.hidden, columns * columns}, 1);
+    for (int64_t i = 0; i < o_.layers; ++i) {
+      const std::string layer = fmt::format("v.blk.{}.", i);
+      norm(layer + "ln1.");
+      linear(layer + "attn_qkv.", o_.hidden, 3 * o_.hidden);
+      linear(layer + "attn_out.", o_.hidden, o_.hidden);
+      norm(layer + "ln2.");
+      linear(layer + "ffn_up.", o_.hidden, o_.inner);
+      linear(layer + "ffn_down.", o_.inner, o_.hidden);
+      if (!gives[static_cast<size_t>(i)]) continue;
+      const std::string part = fmt::format("v.deepstack.{}.", i);
+      vector(part + "norm.weight", square, 1, 0.5);
+      vector(part + "norm.bias", square, 0, 0.3);
+      linear(part + "fc1.", square, square);
+      linear(part + "fc2.", square, o_.width);
+    }
+    norm("v.post_ln.");
+    linear("mm.0.", square, square);
+    linear("mm.2.", square, o_.width);
   }
   void add_patches() {
     matrix("v.patch_embd.weight", {o_.patch, o_.patch, 3, o_.hidden}, 3 * o_.patch * o_.patch);

@@ -118,11 +118,12 @@ class Checker {
   // The tower of --mmproj.
   bool place_tower() {
     if (!source_) return fail("", "--mmproj needs the GGUF of the model");
-    Result<std::string> text = estimate_tower(options_, *source_, state_);
-    if (!text) return fail("", text.error().message);
-    tower_ = text.take();
-    const Status taken = take_images(state_);
-    return taken.ok() || fail("", taken.error().message);
+    const Result<TowerEstimate> tower = estimate_tower(options_, *source_, state_);
+    if (!tower) return fail("", tower.error().message);
+    tower_ = tower->text;
+    take_images(tower->image, state_);
+    const Status left = leave_to_cpu(state_);
+    return left.ok() || fail("", left.error().message);
   }
 
   // The drafter of --draft is placed before the model.

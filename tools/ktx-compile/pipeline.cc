@@ -286,8 +286,8 @@ int run_compile(const Options& options) {
   // 4. The drafter of --draft, a plan of its own, before the model's devices are full. It runs
   // where the model does: on the CPU beside images.
   if (!options.mmproj.empty()) {
-    if (const Status taken = take_images(state); !taken) {
-      return reporter.fail(taken.error().message);
+    if (const Status left = leave_to_cpu(state); !left) {
+      return reporter.fail(left.error().message);
     }
   }
   std::optional<DrafterPlan> drafter;
@@ -307,6 +307,7 @@ int run_compile(const Options& options) {
     Result<TowerPlan> made = TowerPlan::make(options, *source, state);
     if (!made) return reporter.fail(made.error().message);
     tower.emplace(made.take());
+    take_images(tower->plan().facts.image, state);
   }
 
   // 5. The passes: rules, places, steps, kernels, memory.

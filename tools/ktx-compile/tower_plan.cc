@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -42,6 +43,13 @@ plan::ImageFacts image_facts(const input::HfConfig& config) {
   image.patch = config.i64("patch_size").value_or(0);
   image.pool = config.i64("image_pool").value_or(0);
   image.width = config.i64("projection_dim").value_or(0);
+  if (config.has("image_max_pixels")) {
+    image.least_pixels = config.i64("image_min_pixels").value_or(0);
+    image.most_pixels = config.i64("image_max_pixels").value_or(0);
+  }
+  image.axes = form.axes;
+  const std::vector<float> parts = numbers("deepstack_layers");
+  image.more_parts = std::ranges::count_if(parts, [](float part) { return part != 0; });
   image.mean = numbers("image_mean");
   image.deviation = numbers("image_std");
   image.resize = form.resize;
@@ -67,6 +75,19 @@ Status check_line_end(const std::string& file, const plan::ImageFacts& image,
       file, image.line_end)};
 }
 
+// Where the model's file says into how many layers images go.
+Status check_parts(const std::string& file, const plan::ImageFacts& image,
+                   const input::GgufFile& model) {
+  const std::string key = fmt::format("{}.n_deepstack_layers", model.architecture());
+  const input::GgufValue* const value = model.value(key);
+  const auto layers = value ? value->i64() : std::nullopt;
+  if (!layers || *layers == image.more_parts) return {};
+  return Error{fmt::format(
+      "{}: its rows have {} parts for layers of the model, whose key '{}' is {}; is it the "
+      "projector of another model?",
+      file, image.more_parts, key, *layers)};
+}
+
 // The rows fit the model, and layers with a window see all of an image.
 Status check_model(const std::string& file, const plan::ImageFacts& image,
                    const ir::ModuleGraph& model) {
@@ -75,6 +96,23 @@ Status check_model(const std::string& file, const plan::ImageFacts& image,
         "{}: its rows have {} elements (projection_dim), those of the model's embedding {}; is it "
         "the projector of another model?",
         file, image.width, model.facts.hidden)};
+  }
+  if (image.more_parts > model.facts.layers) {
+    return Error{fmt::format(
+        "{}: its rows have {} parts for layers of the model, which has {}; is it the projector of "
+        "another model?",
+        file, image.more_parts, model.facts.layers)};
+  }
+  const auto turns = [](const ir::Module& module) {
+    const auto* rotary = std::get_if<ir::RotaryInfo>(&module.info);
+    return rotary && rotary->has_axes();
+  };
+  if (image.axes && std::ranges::none_of(model.modules, turns)) {
+    return Error{fmt::format(
+        "{}: positions of an image have a line and a column, but the model's file does not say "
+        "which pairs of a head turn by them: the key 'rope.dimension_sections' is missing or does "
+        "not sum up to its pairs; convert the model again",
+        file)};
   }
   if (image.causal) return {};
   for (const ir::Module& module : model.modules) {
@@ -112,6 +150,7 @@ Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
   state.config = &made->source->config;
   made->image = image_facts(made->source->config);
   KTX_TRY(check_model(options.mmproj, made->image, model_state.modules));
+  KTX_TRY(check_parts(options.mmproj, made->image, model.gguf));
   KTX_TRY(check_line_end(options.mmproj, made->image, model.tokenizer));
   Options own = options;
   own.vram_bytes = 0;
@@ -160,7 +199,11 @@ Result<TowerPlan> TowerPlan::make(const Options& options, const input::ModelSour
   return TowerPlan(std::move(own), std::move(plan));
 }
 
-Status take_images(passes::CompileState& model) {
+void take_images(const plan::ImageFacts& image, passes::CompileState& model) {
+  model.image_parts = static_cast<int32_t>(1 + image.more_parts);
+}
+
+Status leave_to_cpu(passes::CompileState& model) {
   if (!model.target.hosts.empty()) {
     return Error{"a model that takes images (--mmproj) runs on one host; the target has several"};
   }
@@ -170,12 +213,11 @@ Status take_images(passes::CompileState& model) {
                       "left out");
   }
   model.target.gpus.clear();
-  model.takes_images = true;
   return {};
 }
 
-Result<std::string> estimate_tower(const Options& options, const input::ModelSource& model,
-                                   const passes::CompileState& model_state) {
+Result<TowerEstimate> estimate_tower(const Options& options, const input::ModelSource& model,
+                                     const passes::CompileState& model_state) {
   const std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state));
   passes::PassOptions passes;
   passes.stop_after = "check-memory";
@@ -183,9 +225,11 @@ Result<std::string> estimate_tower(const Options& options, const input::ModelSou
   if (!passed) return first_error(made->sink, kWhose, passed.error().message);
   hand_on_warnings(made->sink, kWhose, *model_state.diags);
   const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
-  return fmt::format("\nprojector ({}); an image is {}{} tokens, made of {} patches\n{}",
-                     options.mmproj, made->image.keeps_shape ? "at most " : "",
-                     made->image.tokens(), made->image.patches(), passes::estimate_table(estimate));
+  const std::string text =
+      fmt::format("\nprojector ({}); an image is {}{} tokens, made of {} patches\n{}",
+                  options.mmproj, made->image.keeps_shape ? "at most " : "", made->image.tokens(),
+                  made->image.patches(), passes::estimate_table(estimate));
+  return TowerEstimate{text, made->image};
 }
 
 }  // namespace ktx::tools

@@ -38,12 +38,18 @@ class TowerPlan {
   plan::PlanFile plan_;
 };
 
-// What the passes must know of a model that takes the rows of a tower. Its target has no GPUs then;
-// fails where it has several hosts.
-Status take_images(passes::CompileState& model);
+// A model that takes the rows of a tower has no GPUs in its target; fails where that has several
+// hosts.
+Status leave_to_cpu(passes::CompileState& model);
+// What the passes must know of such a model.
+void take_images(const plan::ImageFacts& image, passes::CompileState& model);
 
-// What --estimate says of the tower. Needs no weights.
-Result<std::string> estimate_tower(const Options& options, const input::ModelSource& model,
-                                   const passes::CompileState& model_state);
+struct TowerEstimate {
+  std::string text;  // what --estimate says
+  plan::ImageFacts image;
+};
+// Needs no weights.
+Result<TowerEstimate> estimate_tower(const Options& options, const input::ModelSource& model,
+                                     const passes::CompileState& model_state);
 
 }  // namespace ktx::tools

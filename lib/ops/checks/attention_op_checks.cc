@@ -99,15 +99,19 @@ void check_rope_grid(OpCheck& s) {
   const auto& a = s.attrs<RopeGridAttrs>();
   const OpOperand& x = s.in(0);
   if (!s.in_range("heads", a.heads, 1, kMaxHeads) ||
-      !s.in_range("head_dim", a.head_dim, 4, kMaxDim)) {
+      !s.in_range("head_dim", a.head_dim, 2, kMaxDim) ||
+      !s.in_range("rotary_dim", a.rotary_dim, 2, a.head_dim) ||
+      !s.in_range("lines", a.lines, 0, a.rotary_dim / 2) ||
+      !s.in_range("columns", a.columns, 0, a.rotary_dim / 2 - a.lines)) {
     return;
   }
   s.in_range("interleaved", a.interleaved, 0, 1);
-  s.require(a.head_dim % 4 == 0, "head_dim is {}, expected a multiple of 4", a.head_dim);
+  s.in_range("woven", a.woven, 0, 1);
+  s.require(a.rotary_dim % 2 == 0, "rotary_dim is {}, expected an even number", a.rotary_dim);
   s.shape("x", x, ValueType::F32, a.heads * int64_t{a.head_dim});
   s.shape("y", s.out(0), ValueType::F32, x.width);
   s.require(x.same_as(s.out(0)), "y is not x");
-  s.vector("inv_freq", s.weight(0), a.head_dim / 2);
+  s.vector("inv_freq", s.weight(0), a.rotary_dim / 2);
   s.require(s.weight(0).dtype == DType::F32, "inv_freq is not F32");
 }
 

@@ -56,6 +56,16 @@ void check_embed_row(OpCheck& s) {
   s.in_range("row", s.attrs<EmbedRowAttrs>().row, -1, table.rows - 1);
 }
 
+void check_embed_grid(OpCheck& s) {
+  const OpWeight& table = s.weight(0);
+  s.require(table.dtype != DType::I32, "table has integer elements");
+  s.shape("y", s.out(0), ValueType::F32, table.cols);
+  s.require(table.matrices == 1, "table is {} matrices, expected 1", table.matrices);
+  const int64_t side = s.attrs<EmbedGridAttrs>().side;
+  if (!s.in_range("side", side, 1, kMaxImageSide)) return;
+  s.require(table.rows == side * side, "table has {} rows, expected {}", table.rows, side * side);
+}
+
 void check_rms_norm(OpCheck& s) {
   check_norm<RmsNormAttrs>(s);
 }
@@ -141,7 +151,7 @@ void check_gather_rows(OpCheck& s) {
 void check_pool_rows(OpCheck& s) {
   const auto& a = s.attrs<PoolRowsAttrs>();
   const OpOperand& x = s.in(0);
-  s.in_range("unfold", a.unfold, 0, 1);
+  s.in_range("unfold", a.unfold, 0, 2);
   s.shape("x", x, ValueType::F32, x.width);
   if (!s.in_range("side", a.side, 1, kMaxImageSide)) return;
   s.shape("y", s.out(0), ValueType::F32, x.width * (a.unfold ? a.patches() : 1), RowKind::Output);
@@ -151,6 +161,7 @@ void check_given_rows(OpCheck& s) {
   const OpOperand& x = s.in(0);
   s.shape("x", x, ValueType::F32, x.width);
   s.shape("y", s.out(0), ValueType::F32, x.width);
+  s.in_range("part", s.attrs<GivenRowsAttrs>().part, 0, kMaxImageParts - 1);
   s.require(x.whole() && s.out(0).whole(), "an operand is a part of a value");
 }
 

@@ -29,10 +29,11 @@ Status Lowering::rope(const Module& attention, View in, View out, RopeAttrs attr
                       std::optional<bool> interleaved) {
   const Module* module = KTX_TRY(rotary_of(attention));
   const ir::RotaryInfo* rotary = KTX_TRY(info_of<ir::RotaryInfo>(*module));
-  if (module->role == Role::GridRotary) {
+  if (module->role == Role::GridRotary || (image_parts_ > 0 && rotary->has_axes())) {
     emit(attention, StepOp::RopeGrid, {in}, {out},
          {inv_freq_blob(*module, *rotary, attention.decision.device)},
-         RopeGridAttrs{attrs.heads, attrs.head_dim, rotary->interleaved});
+         RopeGridAttrs{attrs.heads, attrs.head_dim, rotary->interleaved, rotary->rotary_dim,
+                       rotary->lines, rotary->columns, rotary->woven, rotary->mscale});
     return {};
   }
   attrs.rotary_dim = rotary->rotary_dim;

@@ -46,6 +46,7 @@ Status Lowering::run() {
   x_ = value("x", modules_.facts.hidden);
   KTX_TRY(patches ? lower_patches(*patches) : lower_embedding(*embedding));
   KTX_TRY(add_embedding_row(*model, Role::PositionEmbedding, -1, "positions"));
+  KTX_TRY(add_places(*model));
   KTX_TRY(add_embedding_row(*model, Role::TypeEmbedding, 0, "type"));
   KTX_TRY(optional_norm(*model, Role::EmbeddingNorm, x_));
   KTX_TRY(optional_norm(*embedding, Role::EmbeddingNorm, x_));
@@ -63,7 +64,7 @@ Status Lowering::lower_embedding(const Module& embedding) {
   emit(embedding, StepOp::Embed, {}, {x_}, {table}, NoAttrs{});
   const float scale = KTX_TRY(info_of<ir::EmbeddingInfo>(embedding))->scale;
   if (scale != 1) scale_by(embedding, x_, scale);
-  put_image_rows(embedding);
+  put_image_rows(embedding, 0);
   return {};
 }
 
@@ -299,6 +300,10 @@ Status Lowering::lower_layer(const Module& layer) {
   KTX_TRY(modules_.child(layer, Role::AltUp) ? correct_streams(layer) : add_layer_input(layer));
   const auto* info = std::get_if<ir::LayerInfo>(&layer.info);
   if (info && info->output_scale != 1) scale_by(layer, x_, info->output_scale);
+  put_image_rows(layer, layer.layer + 1);
+  if (const Module* part = modules_.child(layer, Role::ImagePart)) {
+    KTX_TRY(lower_image_part(*part));
+  }
   layer_ = -1;
   return {};
 }
@@ -434,7 +439,7 @@ Result<Lowering::Terms> Lowering::lower_mlp(const Module& layer, View in) {
 
 Status lower_to_steps(CompileState& state) {
   state.program = {};
-  return Lowering(state.modules, state.taps, state.takes_images, state.program).run();
+  return Lowering(state.modules, state.taps, state.image_parts, state.program).run();
 }
 
 std::string tap_value(size_t tap) {

@@ -19,9 +19,9 @@ namespace ktx::passes {
 
 class Lowering {
  public:
-  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, bool takes_images,
+  Lowering(const ir::ModuleGraph& modules, std::span<const Tap> taps, int32_t image_parts,
            program::Program& program)
-      : modules_(modules), taps_(taps), takes_images_(takes_images), program_(program) {}
+      : modules_(modules), taps_(taps), image_parts_(image_parts), program_(program) {}
 
   Status run();
 
@@ -181,10 +181,15 @@ class Lowering {
   Status lower_patches(const Module& patches);
   Status lower_image_rows(const Module& model, const Module& projector);
   Status lower_merged_rows(const Module& projector, View squares);
+  Status add_places(const Module& model);
+  Status lower_image_part(const Module& part);
+  View squares_of(const Module& pooling, View patches, const char* value_name);
+  Status two_linears(const Module& parent, View in, View out);
+  Result<View> image_rows_part(const Module& second, int64_t part);
   View output_rows(const char* base, int64_t width) {
     return value(base, width, ValueType::F32, RowKind::Output);
   }
-  void put_image_rows(const Module& embedding);
+  void put_image_rows(const Module& module, int32_t part);
 
   // lower_streams.cc
   Status spread_streams(const Module& model);
@@ -252,7 +257,7 @@ class Lowering {
 
   const ir::ModuleGraph& modules_;
   const std::span<const Tap> taps_;
-  const bool takes_images_;
+  const int32_t image_parts_;  // CompileState::image_parts
   program::Program& program_;
   const Module* rotary_ = nullptr;
   const Module* local_rotary_ = nullptr;
@@ -290,6 +295,8 @@ class Lowering {
     int32_t top_k;
   };
   std::vector<Sent> sent_;
+  View image_rows_;               // of a tower: all parts side by side, once there is one
+  int64_t image_parts_done_ = 0;  // but the first
   int32_t states_ = 0;
   std::map<std::string, BlobId> blob_ids_;
 };

@@ -12,6 +12,7 @@
 //   the
 //                       rows of images, one behind the other
 //   given_row [T]  of plans that take images: which of those rows is the token's; -1: none
+//   axes  [T] each, of plans that read them: the three positions of a token (TokenAxis)
 //   columns  of a tower: the patches of a line of its image, whose patches are the tokens; 0: none
 //   best        [R]  how many of the best logits are enough; -1, or no array: all of them
 //   filter      [R]  if set, only tokens it allows are considered
@@ -25,7 +26,7 @@
 #include <functional>
 #include <vector>
 
-#include "lib/ops/step_ops.h"
+#include "lib/ops/step_attrs.h"
 #include "lib/program/sequence_kind.h"
 #include "lib/runtime/lora/lora_choice.h"
 #include "lib/runtime/sampling/token_filter.h"
@@ -63,6 +64,7 @@ struct Batch {
   std::vector<int32_t> output_rows;
   std::vector<float> hidden;
   std::vector<int32_t> given_row;
+  std::array<std::vector<int32_t>, kTokenAxes> axes;
   int64_t columns = 0;
   bool sees_ahead = false;  // attention reads up to text_end, also where it is causal otherwise
   std::vector<int32_t> best;
@@ -78,6 +80,7 @@ struct Batch {
   enum class Experts { All, OfGpu, Rest } experts = Experts::All;
   int64_t joint_tokens = 0;
 
+  const std::vector<int32_t>& axis(TokenAxis axis) const { return axes[static_cast<size_t>(axis)]; }
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;
   }

@@ -193,7 +193,8 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
     const int64_t start = item.sequence->begun();
     if (start + count > ctx()) return Forward::ContextFull;
     if (!item.images.empty()) KTX_TRY(takes_images(plan(), batch));
-    ImagesOfPass images = KTX_TRY(ImagesOfPass::find(item.images, start, count, hidden_size()));
+    const int64_t image_row = plan().facts.image.row_width();
+    ImagesOfPass images = KTX_TRY(ImagesOfPass::find(item.images, start, count, image_row));
     int64_t next_output = 0;
     for (int64_t t = 0; t < count; ++t) {
       const int64_t row = batch.tokens + t;
@@ -206,7 +207,8 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
       batch.position[row] = static_cast<int32_t>(start + t);
       batch.sequence[row] = static_cast<int32_t>(i);
       batch.text_end[row] = static_cast<int32_t>(start + count - 1);
-      if (!batch.given_row.empty()) put_image_row(image, start + t, row, hidden_size(), batch);
+      if (!batch.given_row.empty()) put_image_row(image, start + t, row, image_row, batch);
+      put_axes(images.axes(start + t), row, batch);
       if (chosen > 0 ? next_output < chosen && item.outputs[next_output] == t
                      : count - t <= outputs) {
         ++next_output;
@@ -221,6 +223,11 @@ Result<Forward> Engine::begin_forward(Pass& pass, std::span<const BatchItem> ite
                                  count, item.columns, items.size())};
       }
       batch.columns = item.columns;
+      for (int64_t t = 0; t < count; ++t) {
+        put_axes(
+            {0, static_cast<int32_t>(t / item.columns), static_cast<int32_t>(t % item.columns)}, t,
+            batch);
+      }
     }
     if (plan().facts.reads_hidden()) {
       const int64_t width = plan().facts.given_width;

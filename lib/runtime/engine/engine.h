@@ -49,11 +49,14 @@ enum class Want { None, Last, All };  // whose logits
 struct ImageTokens {
   int64_t first = 0;  // token of the text
   int64_t count = 0;
-  // Rows of hidden_size() floats, instead of embeddings. The tokens' rows begin at first_row: an
-  // image may stand in a text line by line.
+  // Rows of ImageFacts::row_width() floats, instead of embeddings. The tokens' rows begin at
+  // first_row: an image may stand in a text line by line.
   std::shared_ptr<const std::vector<float>> rows;
   int64_t first_row = 0;
   bool causal = false;  // a token sees those before it alone, and a pass may end within the image
+  // Tokens of a line, where a token's line and column are positions (TokenAxis): the text goes on
+  // behind the image's longer side. 0: they are not, its tokens follow each other as in a text.
+  int64_t columns = 0;
 
   int64_t end() const { return first + count; }
 };

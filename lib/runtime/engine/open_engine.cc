@@ -25,9 +25,13 @@ void reserve(const plan::PlanView& plan, const plan::RunShape& shape, Batch& bat
   batch.position.resize(shape.step_tokens);
   batch.text_end.resize(shape.step_tokens);
   batch.sequence.resize(shape.step_tokens);
-  batch.hidden.resize(shape.step_tokens *
-                      (plan.facts.takes_images ? plan.facts.hidden_size : plan.facts.given_width));
+  batch.hidden.resize(shape.step_tokens * (plan.facts.takes_images ? plan.facts.image.row_width()
+                                                                   : plan.facts.given_width));
   if (plan.facts.takes_images) batch.given_row.resize(shape.step_tokens);
+  const bool by_axes = std::ranges::any_of(plan.program->steps, [](const program::Step& step) {
+    return step.op == StepOp::RopeGrid || step.op == StepOp::EmbedGrid;
+  });
+  for (std::vector<int32_t>& axis : batch.axes) axis.resize(by_axes ? shape.step_tokens : 0);
   batch.output_rows.resize(shape.step_outputs);
   batch.best.resize(shape.step_outputs);
   batch.filter.resize(shape.step_outputs);

@@ -30,7 +30,7 @@ Status check_grid(const plan::ImagePatches& image, const plan::ImageFacts& facts
                      patches % (columns * facts.pool) == 0 &&
                      patches * facts.patch_floats() == std::ssize(image.floats);
   const bool fits =
-      whole &&
+      whole && patches <= facts.patches() &&
       (facts.keeps_shape ? columns <= facts.columns() && patches / columns <= facts.columns()
                          : columns == facts.columns() && patches == facts.patches());
   if (fits) return {};
@@ -72,7 +72,7 @@ Result<ReadImage> ImageReader::read(const plan::ImagePatches& patches, const std
   const int32_t id = KTX_TRY(id_of(KTX_TRY(digest_of(patches, owner))));
   if (const std::optional<ReadImage> known = find(id)) return *known;
   std::vector<float> rows = KTX_TRY(compute(patches));
-  const int64_t tokens = std::ssize(rows) / facts().width;
+  const int64_t tokens = std::ssize(rows) / facts().row_width();
   const ReadImage image{id, tokens, std::make_shared<const std::vector<float>>(std::move(rows)),
                         patches.columns / facts().pool};
   keep(image);
@@ -125,7 +125,7 @@ Result<std::vector<float>> ImageReader::compute(const plan::ImagePatches& patche
   const Forward done = KTX_TRY(engine_->forward({&item, 1}));
   if (done != Forward::Done) return Error{"there is no room for an image"};
   std::vector<float> rows;
-  rows.reserve(squares.size() * static_cast<size_t>(facts().width));
+  rows.reserve(squares.size() * static_cast<size_t>(facts().row_width()));
   for (int64_t row = 0; row < engine_->logits_rows(); ++row) {
     KTX_TRY(engine_->fetch_logits(row));
     const std::span<const float> values = engine_->logits(row);

@@ -34,7 +34,7 @@ namespace ktx::runtime {
 struct ReadImage {
   int32_t id = 0;
   int64_t tokens = 0;
-  std::shared_ptr<const std::vector<float>> rows;  // tokens * ImageFacts::width
+  std::shared_ptr<const std::vector<float>> rows;  // tokens * ImageFacts::row_width()
   int64_t columns = 0;                             // tokens of a line
 };
 

@@ -37,7 +37,8 @@ std::string wrong_images(const Engine& engine, const GenerationRequest& request)
   if (!request.images.empty() && (request.embed || request.prompt_logprobs >= 0)) {
     return "vectors and log-probabilities are those of a text without images";
   }
-  if (const Status good = check_images(request.images, engine.hidden_size()); !good) {
+  if (const Status good = check_images(request.images, engine.plan().facts.image.row_width());
+      !good) {
     return good.error().message;
   }
   const auto size = std::ssize(request.prompt);

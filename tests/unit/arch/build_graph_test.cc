@@ -124,13 +124,17 @@ TEST(BuildGraph, GraphsOfTowersEqualTheirGoldens) {
   const struct {
     const char* projector;
     const char* model;
-  } towers[] = {{"gemma3", "gemma3"}, {"pixtral", "llama"}};
+  } towers[] = {{"gemma3", "gemma3"}, {"pixtral", "llama"}, {"qwen3vl_merger", "qwen35moe"}};
   for (const auto& tower : towers) {
     KTX_NEEDS_MODEL(tower.model);
     SCOPED_TRACE(tower.projector);
     const ktx::testing::TempDir dir;
     const std::string path = dir.path("mmproj.gguf");
-    const ktx::testing::TowerOptions options{.heads = 5, .layers = 1, .projector = tower.projector};
+    const ktx::testing::TowerOptions options{.heads = 5,
+                                             .layers = 1,
+                                             .projector = tower.projector,
+                                             .part_layers = {0},
+                                             .most_pixels = 65536};
     ASSERT_TRUE(ktx::testing::write_tower(path, options).ok());
     auto gguf = input::GgufFile::open(path);
     const auto model = input::GgufFile::open(ktx::testing::test_model_gguf(tower.model));

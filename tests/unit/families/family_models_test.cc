@@ -39,6 +39,7 @@ const std::map<std::string, std::string> kWithoutModel = {
     {"CodeShellForCausalLM", "likewise"},
     {"Gemma3VisionTower", "a projector: tests/e2e/image_models_test.cc makes some"},
     {"PixtralVisionTower", "a projector: tests/e2e/pixtral_images_test.cc makes some"},
+    {"Qwen3VisionTower", "a projector: tests/e2e/qwen3_images_test.cc makes some"},
     {"Eagle3LlamaForCausalLM", "a draft head: tests/e2e/draft_head_test.cc makes one"},
 };
 

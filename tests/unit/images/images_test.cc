@@ -109,6 +109,30 @@ TEST(Images, AreResizedToPillowsPixels) {
   }
 }
 
+// As transformers' processor of Qwen's models has it, which fails for the last one.
+TEST(Images, ThatAreMeasuredByTheirPixelsBecomeMultiplesOfASquare) {
+  plan::ImageFacts facts;
+  facts.size = 768, facts.patch = 16, facts.pool = 2, facts.keeps_shape = true;
+  facts.least_pixels = 65536, facts.most_pixels = 4194304;
+  EXPECT_EQ(facts.tokens(), 4096);
+  const ImageSize cases[][2] = {
+      {{640, 480}, {640, 480}},     {{1, 1}, {256, 256}},         {{16, 48}, {160, 448}},
+      {{4000, 3000}, {2336, 1760}}, {{3000, 4001}, {1760, 2336}}, {{2048, 2048}, {2048, 2048}},
+      {{2049, 2047}, {2048, 2048}}, {{6400, 32}, {6400, 32}},     {{1920, 1079}, {1920, 1088}},
+      {{48, 80}, {224, 352}},       {{100, 199}, {192, 384}},     {{32768, 2048}, {8192, 512}},
+      {{32768, 1}, {46368, 32}},
+  };
+  for (const auto& [image, wanted] : cases) {
+    const ImageSize size = size_for(image, facts);
+    EXPECT_EQ(size.width, wanted.width) << image.width << " x " << image.height;
+    EXPECT_EQ(size.height, wanted.height) << image.width << " x " << image.height;
+    EXPECT_LE(size.width * size.height, facts.most_pixels);
+  }
+  facts.most_pixels = 4096;  // four squares
+  facts.least_pixels = 1024;
+  EXPECT_EQ(size_for({5000, 10}, facts).width, 128);
+}
+
 // As transformers' processor of Pixtral has it, which fails for the last one.
 TEST(Images, ThatKeepTheirShapeBecomeMultiplesOfASquare) {
   plan::ImageFacts facts;

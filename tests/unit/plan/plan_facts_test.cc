@@ -50,6 +50,13 @@ TEST(PlanFacts, OfAnImageComeBack) {
   EXPECT_EQ(facts.image.patches(), 64);  // sides of 37 pixels are four squares of 12
   EXPECT_EQ(facts.image.tokens(), 16);
   EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
+  facts.image.least_pixels = 150, facts.image.most_pixels = 1000, facts.image.axes = true;
+  facts.image.more_parts = 2;
+  EXPECT_EQ(facts.image.tokens(), 6);  // of 144 pixels
+  EXPECT_EQ(facts.image.columns(), 12);
+  EXPECT_EQ(facts.image.row_width(), 768);
+  EXPECT_EQ(facts.output_width(), 768);
+  EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
   facts.encoder = false, facts.takes_images = true;
   EXPECT_FALSE(facts.is_tower());
   EXPECT_EQ(*facts_from_json(to_json(facts)), facts);
@@ -66,6 +73,10 @@ TEST(PlanFacts, OfAnImageAreChecked) {
   EXPECT_THAT(refused([](ImageFacts& i) { i.size = 1 << 20; }), HasSubstr("'size' is 1048576"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.mean.pop_back(); }), HasSubstr("three numbers each"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.deviation[1] = 0; }), HasSubstr("three numbers each"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.keeps_shape = true, i.most_pixels = 100; }),
+              HasSubstr("squares of 2"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.most_pixels = 1000; }), HasSubstr("squares of 2"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.more_parts = 64; }), HasSubstr("'more_parts' is 64"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.mark = ""; }), HasSubstr("nothing marks an image"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.resize = "cubic"; }), HasSubstr("'resize'"));
 }

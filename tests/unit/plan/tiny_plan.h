@@ -223,13 +223,14 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
   const uint32_t shared_w = t.weight("ffn_gate_inp_shexp.weight", DType::F32, 1, kHidden);
   uint32_t conv_w = kNone, decay_w = kNone, skip_w = kNone, scan_decay_w = kNone, dt_w = kNone,
            layer_w = kNone, layer_b = kNone, ape_w = kNone, entry_norm_w = kNone, mix_w = kNone,
-           mix_scale = kNone, mix_base = kNone, ngram_hash = kNone;
+           mix_scale = kNone, mix_base = kNone, ngram_hash = kNone, places_w = kNone;
   if (every_op) {
     std::vector<float> digits;  // of multipliers, sizes and offsets, to base 2^16
     for (const float number : {3, 5, 7, 11, 13, 0, 11}) {
       digits.insert(digits.end(), {number, 0, 0, 0});
     }
     ngram_hash = t.constant("hash", digits);
+    places_w = t.weight("places.weight", DType::F16, 9, kHidden);
     ape_w = t.weight("attn_compressor_ape.weight", DType::F32, 4, 32);
     entry_norm_w = t.weight("attn_compressor_norm.weight", DType::F32, 1, 16);
     mix_w = t.weight("hc_attn_fn.weight", DType::F32, 8, kHidden);
@@ -415,8 +416,13 @@ inline TinyPlan make_tiny_plan(bool every_op = false) {
     c.facts.image.mean = {0, 0, 0}, c.facts.image.deviation = {1, 1, 1};
     const uint32_t pooled = t.f32("pooled", kHidden, RowKind::Output);
     const uint32_t unfolded = t.f32("unfolded", 4 * kHidden, RowKind::Output);
-    t.step(StepOp::GivenRows, 1, {{x}}, {{x}}, {}, NoAttrs{});
-    t.step(StepOp::RopeGrid, 1, {{x}}, {{x}}, {freq_w}, RopeGridAttrs{2, kHeadDim, 1});
+    c.facts.image.more_parts = 1;
+    const uint32_t places = t.f32("places", kHidden);
+    t.step(StepOp::GivenRows, 1, {{x}}, {{x}}, {}, GivenRowsAttrs{0});
+    t.step(StepOp::GivenRows, 1, {{x}}, {{x}}, {}, GivenRowsAttrs{1});
+    t.step(StepOp::EmbedGrid, 1, {}, {{places}}, {places_w}, EmbedGridAttrs{3});
+    t.step(StepOp::RopeGrid, 1, {{x}}, {{x}}, {freq_w},
+           RopeGridAttrs{2, kHeadDim, 1, kHeadDim, 4, 6, 1, 1});
     t.step(StepOp::PoolRows, 1, {{x}}, {{pooled}}, {}, PoolRowsAttrs{2, 0});
     t.step(StepOp::PoolRows, 1, {{x}}, {{unfolded}}, {}, PoolRowsAttrs{2, 1});
     // Two streams that keep what they have, products of both, and rows for two and three tokens.

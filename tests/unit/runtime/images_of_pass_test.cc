@@ -41,6 +41,25 @@ TEST(ImagesOfPass, FindsTheImageOfAToken) {
   EXPECT_EQ(images->of(11), nullptr);
 }
 
+// A text goes on behind the longer side of an image's grid, wherever a pass begins.
+TEST(ImagesOfPass, TokensHaveATimeALineAndAColumn) {
+  using Axes = std::array<int32_t, kTokenAxes>;
+  const std::vector<ImageTokens> grids = {{3, 4, kRows, 0, true, 2}, {10, 3, kRows, 0, true, 3}};
+  const Axes wanted[] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2},  {3, 3, 3},   {3, 3, 4},
+                         {3, 4, 3}, {3, 4, 4}, {5, 5, 5},  {6, 6, 6},   {7, 7, 7},
+                         {8, 8, 8}, {8, 8, 9}, {8, 8, 10}, {11, 11, 11}};
+  for (int64_t start = 0; start < std::ssize(wanted); ++start) {
+    auto images = ImagesOfPass::find(grids, start, 20, kWidth);
+    ASSERT_TRUE(images.ok()) << images.error().message;
+    for (int64_t token = start; token < std::ssize(wanted); ++token) {
+      (void)images->of(token);
+      EXPECT_EQ(images->axes(token), wanted[token]) << token << " from " << start;
+    }
+  }
+  EXPECT_FALSE(
+      ImagesOfPass::find(std::vector<ImageTokens>{{3, 4, kRows, 0, true, 3}}, 0, 9, kWidth).ok());
+}
+
 TEST(ImagesOfPass, RefusesWhatDoesNotFit) {
   EXPECT_THAT(ImagesOfPass::find(kImages, 0, 5, kWidth).error().message,
               HasSubstr("a step that ends at token 5, within the image from 3 to 7"));

@@ -86,11 +86,17 @@ void add_delta_metadata(const ModelShape& s, Metadata& m) {
   m.u32("ssm.time_step_rank", s.delta_value_heads);
   m.u32("ssm.inner_size", s.delta_width());
   m.u32("full_attention_interval", s.full_attention_interval);
-  if (s.family->has_role(ir::Role::DeltaBaProj)) return;
-  // Qwen3.5: pairs that turn by the position in time, height and width, which are equal in text.
+}
+
+// Pairs that turn by the position in time, height and width, which are equal in text.
+void add_sections(const ModelShape& s, Metadata& m) {
+  const families::ConfigKey* const key = s.family->find_config_key("mrope_section");
+  if (!key) return;
   const auto pairs = static_cast<int32_t>(s.rotary / 2);
-  m.writer.add_i32s(s.arch + ".rope.dimension_sections",
-                    std::vector<int32_t>{(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0});
+  std::vector<int32_t> sections = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3};
+  if (const auto own = s.config.floats(key->key)) sections.assign(own->begin(), own->end());
+  sections.resize(4, 0);
+  m.writer.add_i32s(fmt::format("{}.{}", s.arch, key->gguf_key), sections);
 }
 
 void add_state_space_metadata(const ModelShape& s, Metadata& m) {
@@ -389,6 +395,7 @@ Status add_metadata(const ModelShape& s, TensorMaker& t) {
     add_kinds_metadata(s, m);
   } else if (s.family->has_role(ir::Role::Rotary) || (s.space_heads > 0 && s.attends())) {
     m.u32("rope.dimension_count", s.rotary);
+    add_sections(s, m);
     if (s.config.i64("head_dim")) {
       m.u32("attention.key_length", s.head_dim);
       m.u32("attention.value_length", s.value_head > 0 ? s.value_head : s.head_dim);

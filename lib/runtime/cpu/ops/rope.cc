@@ -1,4 +1,4 @@
-// rope: rotary positions. rope_grid: those of patches.
+// rope: rotary positions. rope_grid: those of tokens that have three.
 #include "kernels/rope/rope.h"
 #include "kernels/rope/rope_grid.h"
 
@@ -44,13 +44,16 @@ struct RopeGridStep final : RowStep<kernels::RopeGridArgs, kernels::RopeGridFn> 
     run_ = KTX_TRY(kernels::find_rope_grid(context.family(), context.isa));
     return {};
   }
-  StepWork begin(const Batch& batch) override {
-    if (batch.columns < 1) return {0, 0, "patches without a grid"};
-    return RowStep::begin(batch);
-  }
   void prepare(const Batch& batch) override {
-    args_.position = batch.position.data();
-    args_.columns = batch.columns;
+    for (size_t axis = 0; axis < batch.axes.size(); ++axis) {
+      args_.position[axis] = batch.axes[axis].data();
+    }
+  }
+  void use_scratch(kernels::RopeGridArgs& args, std::byte* scratch) const override {
+    args.scratch = reinterpret_cast<float*>(scratch);
+  }
+  int64_t scratch_bytes() const override {
+    return int64_t{args_.attrs.rotary_dim} * static_cast<int64_t>(sizeof(float));
   }
   SmallWeight inv_freq_;
 };
