@@ -3,7 +3,10 @@
 // adapter is reused for a text with another.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <deque>
+#include <iterator>
 
 #include "lib/input/gguf.h"
 #include "lib/lora/read_lora.h"
@@ -262,6 +265,68 @@ TEST_P(LoraBatch, ReusesNothingOfATextWithOtherAdapters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LoraBatch, ::testing::Values("llama", "qwen2", "gemma3"));
+
+// That adapter with each number rounded to one format, and stored in it or in F32.
+std::shared_ptr<LoraAdapter> stored(const LoraAdapter& adapter, DType rounded, DType as) {
+  auto out = std::make_shared<LoraAdapter>(adapter);
+  auto memory = std::make_shared<std::deque<std::vector<std::byte>>>();
+  const auto halved = [&](float value) {
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    return rounded == DType::F16 ? float_to_half(value) : static_cast<uint16_t>(bits >> 16);
+  };
+  for (LoraPair& pair : out->pairs) {
+    for (LoraMatrix* const matrix : {&pair.a, &pair.b}) {
+      std::vector<float> values(static_cast<size_t>(matrix->rows * matrix->cols));
+      dequantize_row(matrix->dtype, matrix->bytes.data(), std::ssize(values), values.data());
+      std::vector<uint16_t> halves;
+      std::ranges::transform(values, std::back_inserter(halves), halved);
+      const auto bytes = std::as_bytes(std::span(halves));
+      if (rounded != DType::F32)
+        dequantize_row(rounded, bytes.data(), std::ssize(values), values.data());
+      const auto kept = as == DType::F32 ? std::as_bytes(std::span(values)) : bytes;
+      matrix->dtype = as;
+      matrix->bytes = memory->emplace_back(kept.begin(), kept.end());
+    }
+  }
+  out->file = memory;
+  return out;
+}
+
+TEST(LoraHalves, TakeHalfOfTheMemoryAlsoWhereTheFileHasF32) {
+  const TempDir dir;
+  const std::string base = write_model(dir, "llama", "q4_k_m");
+  const auto gguf = input::GgufFile::open(base);
+  ASSERT_TRUE(gguf.ok());
+  ASSERT_TRUE(write_lora(*gguf, {.rank = 16}, dir.path("a.gguf")));
+  const auto adapter = lora::read_adapter(dir.path("a.gguf"));
+  ASSERT_TRUE(adapter.ok());
+  const std::string plan = compile(base);
+  const std::vector<int32_t> text = random_text(60, 8);
+  struct Run {
+    uint64_t bytes = 0;
+    std::vector<std::vector<float>> logits;
+  };
+  const auto run = [&](std::shared_ptr<LoraAdapter> one) -> Run {
+    runtime::EngineOptions options;
+    options.threads = 2;
+    options.all_logits = true;
+    options.lora = {std::move(one)};
+    auto engine = runtime::Engine::open(plan, options);
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    if (!engine.ok()) return {};
+    return {(*engine)->sizes().lora_bytes, logits_of(**engine, {{0, 1}}, text)};
+  };
+  // Numbers that are no halves stay as they are.
+  const Run exact = run(stored(**adapter, DType::F32, DType::F32));
+  for (const DType dtype : {DType::BF16, DType::F16}) {
+    const Run halves = run(stored(**adapter, dtype, dtype));
+    const Run wide = run(stored(**adapter, dtype, DType::F32));
+    EXPECT_EQ(wide.logits, halves.logits);
+    EXPECT_EQ(wide.bytes, halves.bytes);
+    EXPECT_NE(exact.logits, halves.logits);
+    EXPECT_EQ(exact.bytes, 2 * halves.bytes);
+  }
+}
 
 // Experts on disk lengthen the chunk, and the rooms for A x with it.
 TEST(LoraExperts, HaveRoomForTheirLongerChunk) {

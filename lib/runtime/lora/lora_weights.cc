@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "kernels/matmul/panel16.h"
 #include "lib/formats/layout_size.h"
@@ -124,8 +126,8 @@ Status check_adapter(const plan::PlanView& plan, const TensorUses& uses,
                            text)};
 }
 
-bool is_kept(DType dtype) {
-  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+bool is_half(DType dtype) {
+  return dtype == DType::F16 || dtype == DType::BF16;
 }
 
 // Rows of a matrix in a form that the kernels of low-rank terms take.
@@ -134,16 +136,50 @@ struct PlainRows {
   int64_t row_bytes;
   std::vector<std::byte> bytes;
 };
+
+// The half that a value may be: it is where value_of() gives the value again.
+uint16_t half_bits(DType dtype, float value) {
+  return dtype == DType::F16 ? float_to_half(value)
+                             : static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+}
+float value_of(DType dtype, uint16_t half) {
+  return dtype == DType::F16 ? half_to_float(half)
+                             : std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+}
+
+// Numbers in F32 as BF16 or F16 where each of them is one, bit for bit, as in adapters that were
+// trained in half precision and saved as F32: half of the bytes to read for each token.
+PlainRows narrowed(std::span<const std::byte> bytes, int64_t cols) {
+  const size_t count = bytes.size() / sizeof(float);
+  const auto value_at = [&](size_t i) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+    return value;
+  };
+  for (const DType dtype : {DType::BF16, DType::F16}) {
+    std::vector<std::byte> halves(count * sizeof(uint16_t));
+    size_t same = 0;
+    for (; same < count; ++same) {
+      const float value = value_at(same);
+      const uint16_t half = half_bits(dtype, value);
+      const float back = value_of(dtype, half);
+      if (std::bit_cast<uint32_t>(back) != std::bit_cast<uint32_t>(value)) break;
+      std::memcpy(halves.data() + same * sizeof half, &half, sizeof half);
+    }
+    if (same == count) return {dtype, cols * 2, std::move(halves)};
+  }
+  return {DType::F32, cols * 4, {bytes.begin(), bytes.end()}};
+}
+
 PlainRows plain_rows(const LoraMatrix& matrix, int64_t first, int64_t rows) {
   const int64_t from = *row_bytes(matrix.dtype, matrix.cols);
   const std::span<const std::byte> own =
       matrix.bytes.subspan(static_cast<size_t>(first * from), static_cast<size_t>(rows * from));
-  if (is_kept(matrix.dtype)) return {matrix.dtype, from, {own.begin(), own.end()}};
-  PlainRows plain{DType::F32, matrix.cols * 4, {}};
-  plain.bytes.resize(static_cast<size_t>(rows * plain.row_bytes));
-  dequantize_row(matrix.dtype, own.data(), rows * matrix.cols,
-                 reinterpret_cast<float*>(plain.bytes.data()));
-  return plain;
+  if (matrix.dtype == DType::F32) return narrowed(own, matrix.cols);
+  if (is_half(matrix.dtype)) return {matrix.dtype, from, {own.begin(), own.end()}};
+  std::vector<float> values(static_cast<size_t>(rows * matrix.cols));
+  dequantize_row(matrix.dtype, own.data(), rows * matrix.cols, values.data());
+  return narrowed(std::as_bytes(std::span(values)), matrix.cols);
 }
 
 // The rows as panels, behind `before` rows of zeros.

@@ -9,7 +9,9 @@
 // each, and one that was cut out of a fused tensor has its rows of B.
 //
 // A stays as rows; B is in panels of 16 rows, so that products of few columns are quick. Both are
-// as in the file when it has F32, F16 or BF16, else decoded to F32.
+// as in the file when it has F16 or BF16. F32, and what other formats decode to, is kept as BF16 or
+// F16 where each number of the matrix is one, and as F32 otherwise: the values are always the
+// file's.
 #pragma once
 
 #include <cstddef>
