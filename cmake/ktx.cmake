@@ -40,6 +40,12 @@ pkg_check_modules(URING IMPORTED_TARGET liburing)  # experts from disk; without 
 find_package(PNG)  # images; without these three such files are refused
 find_package(JPEG)
 pkg_check_modules(WEBP IMPORTED_TARGET libwebp)
+if(KTX_STATIC AND WEBP_FOUND)  # from 1.3 on libwebp.a needs it
+  find_library(KTX_SHARPYUV sharpyuv)
+  if(KTX_SHARPYUV)
+    target_link_libraries(PkgConfig::WEBP INTERFACE ${KTX_SHARPYUV})
+  endif()
+endif()
 if(KTX_STATIC)  # from 3.5 on distributions build it with libraries that its package file alone names
   pkg_check_modules(LIBCRYPTO REQUIRED libcrypto)
   foreach(name ${LIBCRYPTO_STATIC_LIBRARIES})
