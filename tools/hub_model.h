@@ -3,6 +3,9 @@
 //   hf:OWNER/NAME              the Q4_K_M file, or the only one
 //   hf:OWNER/NAME:Q8_0         the file, or its shards, of this name
 //   hf:OWNER/NAME@v1.1:Q8_0    of this revision
+//   https://huggingface.co/OWNER/NAME/blob/main/NAME-Q8_0.gguf, hf.co/OWNER/NAME:Q8_0
+//
+// One model is one HubModel, however it is written: QUANT in upper case, the revision main as none.
 //
 // Networks are ktx-pull's, a program of its own: it is started where such a name was typed, and not
 // otherwise.
@@ -29,8 +32,10 @@ struct HubModel {
 Result<HubModel> parse_hub_model(std::string_view word);
 
 struct PullEnd {
-  std::string path;    // what it printed: of the GGUF, of shards the first; "" where it failed
+  // What it printed: of the GGUF, of shards the first, or a list; "" where it failed.
+  std::string path;
   bool moves = false;  // it was fetched to be moved into its plan (ktx-pull --for-plan)
+  bool moved = false;  // it was moved already: the file is not there, and its plan is
   int status = 0;      // of ktx-pull, which has said why
   int signal = 0;      // that ended it
 };

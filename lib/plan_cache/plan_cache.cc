@@ -39,6 +39,10 @@ std::string normal_path(const std::string& path) {
   return fs::absolute(path, unknown).lexically_normal().string();
 }
 
+bool is_of(const CachedPlan& plan, const std::string& model) {
+  return plan.hub == model || (!plan.hub.empty() && plan.source == model);
+}
+
 // The model can be had from this plan, and maybe from nothing else on this machine.
 bool stands_for_model(const CachedPlan& plan) {
   return plan.moved && plan.whole;
@@ -175,20 +179,20 @@ Result<KeptPlan> PlanCache::make_or_wait(
   }
 }
 
-std::optional<CachedPlan> PlanCache::find_of_hub(
-    const std::string& hub, const std::string& compiler,
+std::optional<CachedPlan> PlanCache::find_of_model(
+    const std::string& model, const std::string& compiler,
     const std::function<std::string(const std::string& source)>& recipe) const {
   for (const CachedPlan& plan : list()) {
-    if (plan.hub != hub || plan.compiler != compiler || is_file(plan.source)) continue;
+    if (!is_of(plan, model) || plan.compiler != compiler || is_file(plan.source)) continue;
     const bool usable = plan.complete || can_finish_move(path_of(plan.id), plan);
     if (usable && recipe(plan.source) == plan.recipe) return plan;
   }
   return std::nullopt;
 }
 
-std::optional<CachedPlan> PlanCache::find_moved(const std::string& hub) const {
+std::optional<CachedPlan> PlanCache::find_moved(const std::string& model) const {
   for (const CachedPlan& plan : list()) {
-    if (plan.hub == hub && stands_for_model(plan)) return plan;
+    if (is_of(plan, model) && stands_for_model(plan)) return plan;
   }
   return std::nullopt;
 }

@@ -15,7 +15,8 @@
 //   lock              entry_lock.h; its time is that of the last use
 //
 // A model that a first start has fetched from a hub is moved into its plan: its GGUF is gone then,
-// and the plan is found by the model's name at the hub (find_of_hub).
+// and the plan is found by the model's name at the hub or by the place of that file
+// (find_of_model).
 //
 // A process that is killed at any moment leaves nothing that the next one takes for a plan. Only
 // files of these names in folders of such names are ever removed. Processes may use one cache at
@@ -93,13 +94,15 @@ class PlanCache {
   Result<KeptPlan> get(const WantedPlan& wanted, const MakePlan& make,
                        const std::function<void(const std::string&)>& tell) const;
 
-  // A plan of this name at a hub whose GGUF is not in its place any more, made or begun by this
-  // compiler; `recipe` gives the recipe for the place that the GGUF had. Nothing: there is none.
-  std::optional<CachedPlan> find_of_hub(
-      const std::string& hub, const std::string& compiler,
+  // `model` is the name at a hub as which a GGUF was fetched last, or the place that it had.
+
+  // A plan of a model whose GGUF is not in its place any more, made or begun by this compiler;
+  // `recipe` gives the recipe for that place. Nothing: there is none.
+  std::optional<CachedPlan> find_of_model(
+      const std::string& model, const std::string& compiler,
       const std::function<std::string(const std::string& source)>& recipe) const;
   // One that has its model whole, by another compiler or recipe. Nothing: there is none.
-  std::optional<CachedPlan> find_moved(const std::string& hub) const;
+  std::optional<CachedPlan> find_moved(const std::string& model) const;
   // An unfinished one into which this file of a model was being moved. Nothing: there is none.
   std::optional<CachedPlan> find_moving(const std::string& file) const;
   // That plan, held; `make` finishes it where it was begun. Nothing where it is gone.

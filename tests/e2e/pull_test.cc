@@ -25,6 +25,7 @@
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
 #include "tests/support/split_gguf.h"
+#include "tools/hub_model.h"
 
 namespace ktx::testing {
 namespace {
@@ -190,6 +191,36 @@ TEST_F(Pull, ChoosesByTheEndOfTheName) {
   }
 }
 
+TEST(HubModels, AreOneHoweverTheyAreWritten) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"hf:o/n", "hf:o/n"},
+      {"hf:o/n@main", "hf:o/n"},
+      {"hf:o/n:q4_k_m", "hf:o/n:Q4_K_M"},
+      {"hf:o/n@v1:Q8_0", "hf:o/n@v1:Q8_0"},
+      {"hf.co/o/n:Q8_0", "hf:o/n:Q8_0"},
+      {"https://huggingface.co/o/n", "hf:o/n"},
+      {"https://huggingface.co/o/n/", "hf:o/n"},
+      {"https://huggingface.co/o/n/tree/main", "hf:o/n"},
+      {"https://huggingface.co/o/n-GGUF/blob/main/n-Q8_0.gguf", "hf:o/n-GGUF:Q8_0"},
+      {"https://huggingface.co/o/n-GGUF/resolve/v1/Q8_0/n-Q8_0-00001-of-00002.gguf?download=true",
+       "hf:o/n-GGUF@v1:Q8_0"},
+      {"https://hf.co/o/n/blob/main/other-q8_0.gguf", "hf:o/n:OTHER-Q8_0"},
+  };
+  for (const auto& [word, text] : cases) {
+    EXPECT_TRUE(tools::is_hub_model(word)) << word;
+    const auto model = tools::parse_hub_model(word);
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    EXPECT_EQ(model->text(), text) << word;
+  }
+  for (const char* wrong :
+       {"https://huggingface.co/o", "https://huggingface.co/o/n/blob/main", "https://hf.co/",
+        "https://huggingface.co/o/n/blob/main/README.md", "https://huggingface.co/o/../x",
+        "https://huggingface.co/o/n/settings", "https://huggingface.co@other/o/n",
+        "https://other.co/o/n", "http://huggingface.co/o/n"}) {
+    EXPECT_FALSE(tools::parse_hub_model(wrong).ok()) << wrong;
+  }
+}
+
 TEST_F(Pull, ShardsComeTogether) {
   auto model = input::GgufFile::open(model_gguf("llama"));
   fs::create_directories(hub + "/o/split/Q4_K_M");
@@ -293,6 +324,11 @@ TEST_F(Pull, HostileHubsGetAnError) {
       {{"--loop"}, "redirected too often"},
       {{"--refer", "file:///etc/passwd"}, "is not followed"},
       {{"--size", "7"}, "it may have been changed"},
+      {{"--endless", "headers"}, "cannot reach"},
+      {{"--endless", "page"}, "has no such model, revision or file (HTTP 404)"},
+      {{"--endless", "list"}, "the hub's answer has more than 64"},
+      // A little, again and again, is no progress.
+      {{"--cut", "1000"}, "the connection was cut"},
       {{"--no-ranges"}, "gives no ranges of files"},
   };
   for (const auto& [options, says] : cases) {
@@ -450,6 +486,43 @@ TEST_F(HubStart, MovesTheModelIntoItsPlan) {
   EXPECT_TRUE(read_file(back) == read_file(hub + "/o/small-GGUF/small-Q4_K_M.gguf"));
 }
 
+TEST_F(HubStart, KnowsTheModelUnderEveryName) {
+  const FakeHub from(hub);
+  const auto start_as = [&](const std::string& name) {
+    return run_program({ktx_run(), "generate", name, "--prompt", "Hi", "-n", "8", "--temp", "0"},
+                       "", environment(from, ""));
+  };
+  const Finished first = start(from);
+  ASSERT_EQ(first.status, 0) << first.err;
+  const auto from_cdn = [&] {
+    const std::vector<json> all = from.requests();
+    return std::ranges::count_if(all, [](const json& one) { return one["host"] == "cdn"; });
+  };
+  const auto fetched = from_cdn();
+  for (const std::string name :
+       {"hf:o/small-GGUF:Q4_K_M", "hf:o/small-GGUF:q4_k_m", "hf:o/small-GGUF@main",
+        "hf.co/o/small-GGUF", "hf:O/Small-gguf", "hf:o/small-GGUF:small-Q4_K_M",
+        "https://huggingface.co/o/small-GGUF/blob/main/small-Q4_K_M.gguf"}) {
+    const Finished run = start_as(name);
+    EXPECT_EQ(run.status, 0) << name << run.err;
+    EXPECT_EQ(run.out, first.out) << name;
+    EXPECT_EQ(from_cdn(), fetched) << name;
+    // The hub may be asked once what the name stands for.
+    const size_t asked = from.requests().size();
+    EXPECT_EQ(start_as(name).err, "") << name;
+    EXPECT_EQ(from.requests().size(), asked) << name;
+  }
+  EXPECT_THAT(files_below(cache),
+              ElementsAre("entry.json", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
+  // Another file of the model is another one, and a file that is wanted itself comes again.
+  EXPECT_EQ(start_as("hf:o/small-GGUF:Q8_0").status, 0);
+  EXPECT_GT(from_cdn(), fetched);
+  expect_pulled(pull(from, {"hf:O/small-gguf:q4_k_m"}), "o/small-GGUF/small-Q4_K_M.gguf");
+  // Pulled for itself under one name, it stays under all.
+  EXPECT_EQ(start(from).out, first.out);
+  EXPECT_TRUE(fs::exists(model));
+}
+
 TEST_F(HubStart, LeavesAModelThatWasPulledForItself) {
   const FakeHub from(hub);
   expect_pulled(pull(from, {"hf:o/small-GGUF"}), "o/small-GGUF/small-Q4_K_M.gguf");
@@ -480,47 +553,140 @@ TEST_F(HubStart, CopiesWhatCannotBeMoved) {
   EXPECT_EQ(start(from).out, first.out);
 }
 
-TEST_F(HubStart, GoesOnAfterKills) {
+// Starts under two names with two sets of options, pulls and removals; most of them are killed:
+// with ktx-pull and ktx-compile, or those are left behind.
+class HubKills : public HubStart {
+ protected:
+  struct Start {
+    std::string name;
+    std::vector<std::string> more;
+  };
+  const std::vector<std::string> names = {"hf:o/small-GGUF", "hf:o/small-GGUF:Q8_0"};
+  const std::vector<std::vector<std::string>> options = {
+      {}, {"--target", source_dir() + "/targets/zen4.yaml"}};
+
+  std::vector<Start> starts() const {
+    std::vector<Start> all;
+    for (const std::string& name : names) {
+      for (const auto& more : options) all.push_back({name, more});
+    }
+    return all;
+  }
+  static std::vector<std::string> line(const std::string& model,
+                                       const std::vector<std::string>& more) {
+    std::vector<std::string> out = {ktx_run(), "generate", model,    "--prompt", "Hi",
+                                    "-n",      "8",        "--temp", "0"};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+  pid_t run_free(const FakeHub& from, const std::vector<std::string>& words) const {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    setpgid(0, 0);
+    const int null = open("/dev/null", O_RDWR);
+    for (const int fd : {0, 1, 2}) dup2(null, fd);
+    for (const std::string& value : environment(from, "")) putenv(strdup(value.c_str()));
+    std::vector<char*> argv;
+    for (const std::string& word : words) argv.push_back(strdup(word.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  // An answer, whatever was left: programs that still run are waited for, and a move that was begun
+  // with other options is finished with them, as the message says.
+  Finished answer(const FakeHub& from, const Start& wanted) const {
+    Finished run;
+    for (int tries = 0; tries < 100; ++tries) {
+      run = run_program(line(wanted.name, wanted.more), "", environment(from, ""));
+      if (run.status == 0) break;
+      if (run.err.find("is not finished; finish it: ktx-run chat") != run.err.npos) {
+        for (const auto& more : options) {
+          run_program(line(wanted.name, more), "", environment(from, ""));
+        }
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    }
+    return run;
+  }
+  json list(const FakeHub& from) const {
+    return json::parse(run_program({ktx_run(), "plans", "--json"}, "", environment(from, "")).out);
+  }
+  // What is listed as a plan is whole.
+  void expect_whole_plans(const FakeHub& from) const {
+    for (const json& plan : list(from)["plans"]) {
+      if (plan["complete"] != true) continue;
+      const std::string folder = cache + "/plans/" + plan["id"].get<std::string>();
+      for (const auto& file : fs::directory_iterator(folder)) {
+        if (file.path().extension() != ".ktxplan") continue;
+        const Finished verified = run_program({ktx_run(), "inspect", file.path(), "--verify"});
+        EXPECT_EQ(verified.status, 0) << verified.err;
+      }
+    }
+  }
+};
+
+TEST_F(HubKills, AHundredStartsPullsAndRemovalsLeaveTheCacheWhole) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937 random(seed);
-  const std::string expected =
-      run_program({ktx_run(), "generate", hub + "/o/small-GGUF/small-Q4_K_M.gguf", "--prompt", "Hi",
-                   "-n", "8", "--temp", "0"},
-                  "", {"KTX_CACHE=" + dir.path("other")})
-          .out;
-  ASSERT_NE(expected, "");
+  const auto below = [&](int n) {
+    return static_cast<size_t>(random() % static_cast<unsigned>(n));
+  };
+  const std::vector<std::string> files = {hub + "/o/small-GGUF/small-Q4_K_M.gguf",
+                                          hub + "/o/small-GGUF/small-Q8_0.gguf"};
+  std::vector<std::string> expected;
+  for (const std::string& file : files) {
+    expected.push_back(run_program(line(file, {}), "", {"KTX_CACHE=" + dir.path("other")}).out);
+    ASSERT_NE(expected.back(), "");
+  }
   const FakeHub from(hub);
-  for (int round = 0; round < 30; ++round) {
-    const pid_t child = fork();
-    if (child == 0) {
-      setpgid(0, 0);
-      const int null = open("/dev/null", O_RDWR);
-      for (const int fd : {0, 1, 2}) dup2(null, fd);
-      for (const std::string& value : environment(from, "")) putenv(strdup(value.c_str()));
-      std::vector<char*> argv;
-      for (const std::string& word : words()) argv.push_back(strdup(word.c_str()));
-      argv.push_back(nullptr);
-      execv(argv[0], argv.data());
-      _exit(127);
+  for (int round = 0; round < 100; ++round) {
+    const size_t which = below(4);
+    const Start wanted = starts()[which];
+    const std::string size = below(2) == 0 ? "1" : "3m";
+    std::vector<std::string> words = line(wanted.name, wanted.more);
+    switch (below(8)) {
+      case 0:
+        words = {ktx_run(), "plans", "--keep-below", size};
+        break;
+      case 1:
+        words = {ktx_run(), "plans", "rm", below(2) == 0 ? "small-Q4_K_M" : "small-Q8_0"};
+        break;
+      case 2:
+        words = {ktx_run(), "pull", wanted.name};
+        break;
+      default:
+        break;
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 400'000));
-    kill(random() % 2 == 0 ? -child : child, SIGKILL);
+    const pid_t child = run_free(from, words);
+    std::this_thread::sleep_for(std::chrono::microseconds(below(300'000)));
+    if (below(5) > 0) kill(below(2) == 0 ? -child : child, SIGKILL);
     waitpid(child, nullptr, 0);
-    if (random() % 6 == 0) {
-      run_program({ktx_run(), "plans", "--keep-below", random() % 2 == 0 ? "1" : "3m"}, "",
-                  environment(from, ""));
+    if (below(10) == 0) {
+      const Finished run = answer(from, wanted);
+      ASSERT_EQ(run.status, 0) << round << run.err;
+      ASSERT_EQ(run.out, expected[which / 2]) << round;
+      expect_whole_plans(from);
     }
   }
-  Finished last = start(from);
-  for (int tries = 0; last.status != 0 && tries < 100; ++tries) {  // one of them may still run
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    last = start(from);
+  const std::vector<Start> all = starts();
+  for (size_t which = 0; which < all.size(); ++which) {
+    const Finished run = answer(from, all[which]);
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, expected[which / 2]);
   }
-  EXPECT_EQ(last.status, 0) << last.err;
-  EXPECT_EQ(last.out, expected);
-  EXPECT_THAT(files_below(cache),
-              ElementsAre("entry.json", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
+  expect_whole_plans(from);
+  // Nothing half is left, and the list has all that is on the disk.
+  for (const std::string& name : files_below(cache)) {
+    EXPECT_FALSE(name.ends_with(".work") || name.ends_with(".moving")) << name;
+  }
+  const json listed = list(from);
+  EXPECT_EQ(listed["plans"].size(), 4u);
+  EXPECT_EQ(listed["bytes"], disk_bytes(cache + "/plans"));
+  EXPECT_EQ(
+      run_program({ktx_run(), "plans", "--keep-below", "1"}, "", environment(from, "")).status, 0);
+  EXPECT_EQ(files_below(cache), (std::vector<std::string>{"pulled.json"}));
 }
 
 TEST_F(HubStart, ModelsCountForTheLimit) {
@@ -581,6 +747,10 @@ TEST_F(Pull, ANameIsCompiledAndRunAsAFile) {
   expect_pulled(pulled, kLarge);
   EXPECT_THAT(with({ktx_run(), "plans"}).err, HasSubstr("; pulled models: "));
   EXPECT_THAT(with({ktx_run(), "pull", "hf:o/small-GGUF", "--list"}).out, HasSubstr("Q8_0"));
+  const Finished bare = with({ktx_run(), "chat", "o/small-GGUF:Q8_0"});
+  EXPECT_EQ(bare.status, 1);
+  EXPECT_THAT(bare.err,
+              HasSubstr("no such file; a model of a hub is written hf:o/small-GGUF:Q8_0"));
   const Finished wrong = with({ktx_run(), "chat", "hf:o/none"});
   EXPECT_EQ(wrong.status, 1);
   EXPECT_THAT(wrong.err, HasSubstr("ktx-pull: error: hf:o/none: "));

@@ -10,11 +10,15 @@
 #include "lib/support/env.h"
 #include "lib/support/quantity.h"
 #include "lib/support/strings.h"
+#include "lib/support/timer.h"
 
 namespace ktx::tools {
 namespace {
 
 constexpr size_t kMostBody = 64 << 20;
+constexpr double kMostSeconds = 300;  // of the answers to one question, without waits between them
+// Seconds: all connections that are refused at once are one failure; a short wait is no news.
+constexpr double kLeastWait = 0.5, kLongWait = 5;
 constexpr const char* kUsualEndpoint = "https://huggingface.co";
 
 // A part of a URL, "" where it has none.
@@ -57,14 +61,26 @@ bool may_help(const Transfer& transfer, CURLcode code) {
   return code != CURLE_OK || status == 429 || status >= 500;
 }
 
-}  // namespace
-
 double seconds_to_wait(const Transfer& transfer, int failures) {
   const std::string after = transfer.header("retry-after");
-  if (const auto seconds = parse_whole(after, 0, 1 << 30)) return static_cast<double>(*seconds);
+  if (const auto seconds = parse_whole(after, 0, 1 << 30)) {
+    return std::max(kLeastWait, static_cast<double>(*seconds));
+  }
   const time_t date = after.empty() ? -1 : curl_getdate(after.c_str(), nullptr);
-  if (date > 0) return std::max(0.0, static_cast<double>(date - std::time(nullptr)));
-  return std::min(30.0, 0.5 * std::exp2(failures));
+  if (date > 0) return std::max(kLeastWait, static_cast<double>(date - std::time(nullptr)));
+  return std::min(30.0, kLeastWait * std::exp2(failures));
+}
+
+}  // namespace
+
+double Hub::wait_before_next(const Transfer& transfer, int failures) const {
+  const double seconds = seconds_to_wait(transfer, failures);
+  if (seconds >= kLongWait && seconds <= kLongestWait) {
+    const long status = transfer.status();
+    tell(fmt::format("{} gives nothing for now{}; asking again in {:.0f} s", endpoint_,
+                     status >= 400 ? fmt::format(" (HTTP {})", status) : "", seconds));
+  }
+  return seconds;
 }
 
 Result<Hub> Hub::open() {
@@ -141,16 +157,20 @@ Result<std::string> Hub::get(const std::string& url, const std::string& what,
   const size_t most = range ? range->end - range->begin : kMostBody;
   std::string at = url;
   int hops = 0, failures = 0;
+  double spent = 0;
   while (true) {
     std::string body;
     Transfer::Request asked = request(at);
     asked.range = range;
+    asked.seconds = std::max(1L, std::lround(kMostSeconds - spent));
+    const Timer timer;
     const Transfer transfer(asked, [&](const Transfer&, std::span<const std::byte> bytes) {
       const size_t room = most - body.size();
       body.append(reinterpret_cast<const char*>(bytes.data()), std::min(room, bytes.size()));
       return bytes.size() <= room;
     });
-    const CURLcode code = curl_easy_perform(transfer.handle());
+    const CURLcode code = transfer.ended(curl_easy_perform(transfer.handle()));
+    spent += timer.seconds();
     const long status = transfer.status();
     // A hub without ranges sends the whole file: enough of it is enough.
     const bool whole = code == CURLE_OK || (range && body.size() == most);
@@ -162,8 +182,10 @@ Result<std::string> Hub::get(const std::string& url, const std::string& what,
     if (code == CURLE_WRITE_ERROR) {
       return Error{fmt::format("{}: the hub's answer has more than {}", what, human_bytes(most))};
     }
-    const double wait = seconds_to_wait(transfer, failures);
-    if (!may_help(transfer, code) || ++failures == kMostFailures || wait > kLongestWait) {
+    const bool again =
+        may_help(transfer, code) && ++failures < kMostFailures && spent < kMostSeconds;
+    const double wait = again ? wait_before_next(transfer, failures - 1) : 0;
+    if (!again || wait > kLongestWait) {
       if (code == CURLE_OK) return refusal(what, status);
       return Error{fmt::format("{}: cannot reach {}: {}", what, endpoint_, transfer.problem(code))};
     }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,8 @@ namespace ktx::tools {
 class Hub {
  public:
   static Result<Hub> open();
+  // What it is waiting for, where that takes long.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
 
   std::string listing_url(const HubModel& model) const;
   std::string file_url(const HubModel& model, const std::string& commit,
@@ -32,6 +35,9 @@ class Hub {
   // A refusal in words: a private model, none of this name.
   Error refusal(const std::string& what, long status) const;
 
+  // Seconds before the next try, after so many failures: as the hub says, where it does.
+  double wait_before_next(const Transfer& transfer, int failures) const;
+
   // The body of a small answer, or a range of a large one; tried again where that may help.
   Result<std::string> get(const std::string& url, const std::string& what,
                           std::optional<ByteRange> range = std::nullopt) const;
@@ -42,8 +48,6 @@ class Hub {
   bool secure_ = true;
 };
 
-// The seconds that the answer says to wait, or else a time that grows with the failures.
-double seconds_to_wait(const Transfer& transfer, int failures);
 inline constexpr int kMostFailures = 6;
 inline constexpr int kMostHops = 5;
 inline constexpr double kLongestWait = 300;

@@ -30,34 +30,42 @@ constexpr uint64_t kFirstHeader = 1 << 20, kLastHeader = 64 << 20;
 class Puller {
  public:
   Puller(const Options& options, Hub hub, PulledModels models)
-      : options_(options), hub_(std::move(hub)), models_(std::move(models)) {}
+      : options_(options),
+        hub_(std::move(hub)),
+        models_(std::move(models)),
+        model_(models_.as_written_first(options.model)) {}
 
   Status run() {
     if (!options_.update && !options_.list && !options_.header) {
-      if (const auto known = models_.find(options_.model)) {
+      const std::vector<HubFile> known = models_.noted(model_);
+      if (has_all(known)) {
         // Pulled for itself, it stays from now on.
-        const bool for_plan = options_.for_plan && models_.is_for_plan(options_.model);
-        if (!options_.for_plan) KTX_TRY(models_.keep(options_.model));
-        return print_first(*known, for_plan);
+        const bool for_plan = options_.for_plan && models_.are_for_plan(known);
+        if (!options_.for_plan) KTX_TRY(models_.keep(known));
+        return print_first(known, for_plan ? "move" : "");
       }
+      if (options_.or_plan && KTX_TRY(is_moved(known))) return print_first(known, "moved");
     }
-    const std::string json =
-        KTX_TRY(hub_.get(hub_.listing_url(options_.model), options_.model.text()));
-    listing_ = KTX_TRY(read_listing(json, options_.model.text()));
+    const std::string json = KTX_TRY(hub_.get(hub_.listing_url(model_), model_.text()));
+    listing_ = KTX_TRY(read_listing(json, model_.text()));
     if (options_.list) {
       fmt::print("{}", list_text(listing_.ggufs));
       return {};
     }
-    files_ = KTX_TRY(choose_files(listing_, options_.model.quant, options_.model.text()));
+    files_ = KTX_TRY(choose_files(listing_, model_.quant, model_.text()));
     if (options_.header) return fetch_headers();
-    say(fmt::format("{} at {}: {} file{}, {}\n{}", options_.model.text(),
-                    listing_.commit.substr(0, 10), files_.size(), files_.size() == 1 ? "" : "s",
-                    human_bytes(bytes_of(files_)), list_text(files_, "  ")));
-    const bool fetches = !std::ranges::all_of(files_, [&](auto& f) { return models_.has(f); });
+    if (options_.or_plan && KTX_TRY(is_moved(files_))) {
+      KTX_TRY(models_.remember(model_, listing_.commit, files_, true));
+      return print_first(files_, "moved");
+    }
+    say(fmt::format("{} at {}: {} file{}, {}\n{}", model_.text(), listing_.commit.substr(0, 10),
+                    files_.size(), files_.size() == 1 ? "" : "s", human_bytes(bytes_of(files_)),
+                    list_text(files_, "  ")));
+    const bool fetches = !has_all(files_);
     KTX_TRY(fetch_files());
-    const bool for_plan = options_.for_plan && (fetches || models_.is_for_plan(options_.model));
-    KTX_TRY(models_.remember(options_.model, listing_.commit, files_, for_plan));
-    return print_first(files_, for_plan);
+    const bool for_plan = options_.for_plan && (fetches || models_.are_for_plan(files_));
+    KTX_TRY(models_.remember(model_, listing_.commit, files_, for_plan));
+    return print_first(files_, for_plan ? "move" : "");
   }
 
  private:
@@ -65,12 +73,28 @@ class Puller {
     if (!options_.quiet) fmt::print(stderr, "{}", text);
   }
   std::string url_of(const HubFile& file) const {
-    return hub_.file_url(options_.model, listing_.commit, file.path);
+    return hub_.file_url(model_, listing_.commit, file.path);
   }
 
-  Status print_first(const std::vector<HubFile>& files, bool for_plan) const {
-    fmt::print("{}\n{}", KTX_TRY(models_.place(files.front())), for_plan ? "move\n" : "");
+  Status print_first(const std::vector<HubFile>& files, std::string_view state) const {
+    fmt::print("{}\n{}{}", KTX_TRY(models_.place(files.front())), state, state.empty() ? "" : "\n");
     return {};
+  }
+
+  bool has_all(const std::vector<HubFile>& files) const {
+    return !files.empty() && std::ranges::all_of(files, [&](auto& f) { return models_.has(f); });
+  }
+
+  // The files were pulled, under this name or another one, and a plan has replaced them.
+  Result<bool> is_moved(const std::vector<HubFile>& files) const {
+    if (files.empty() || !std::ranges::all_of(files, [&](auto& f) { return models_.knows(f); })) {
+      return false;
+    }
+    const std::string path = KTX_TRY(models_.place(files.front()));
+    std::error_code none;
+    if (std::filesystem::exists(path, none)) return false;
+    const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
+    return cache.find_moved(path).has_value();
   }
 
   Status check_room(const std::string& folder, uint64_t needed) const {
@@ -162,12 +186,16 @@ class Puller {
   const Options& options_;
   Hub hub_;
   PulledModels models_;
+  const HubModel model_;
   HubListing listing_;
   std::vector<HubFile> files_;
 };
 
 Status pull(const Options& options) {
   Hub hub = KTX_TRY(Hub::open());
+  if (!options.quiet) {
+    hub.tell = [](const std::string& text) { fmt::print(stderr, "ktx-pull: note: {}\n", text); };
+  }
   PulledModels models = KTX_TRY(PulledModels::open(options.model));
   return Puller(options, std::move(hub), std::move(models)).run();
 }

@@ -11,7 +11,8 @@ namespace ktx::tools {
 
 struct Options {
   HubModel model;
-  bool list = false, header = false, update = false, for_plan = false, quiet = false;
+  bool list = false, header = false, update = false, for_plan = false, or_plan = false,
+       quiet = false;
   int64_t connections = 8;
   int64_t part_bytes = 16 << 20;
 };

@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kLeastPart = 64 << 10;
 constexpr uint64_t kMostParts = 1 << 18;
 constexpr size_t kReadBytes = 1 << 20;
+constexpr uint64_t kMostHashedBetween = 256 << 20;
 
 struct Mark {
   char magic[8];
@@ -65,27 +66,45 @@ class Pull {
       settings_.arrived(bytes.size());
       return {};
     };
-    sink.finished = [&](ByteRange range) {
+    sink.finished = [&](ByteRange range) -> Status {
       const std::byte yes{1};
-      return work_.write(journal_at() + range.begin / part_bytes_, {&yes, 1});
+      const uint64_t part = range.begin / part_bytes_;
+      KTX_TRY(work_.write(journal_at() + part, {&yes, 1}));
+      done_[part] = 1;
+      return hash_beginning();
     };
     return fetch_ranges(hub, url, file_.path, file_.bytes, parts, settings_.connections, sink);
   }
 
-  Result<bool> is_right() const {
-    Sha256 hash;
-    std::vector<std::byte> bytes(kReadBytes);
-    for (uint64_t at = 0; at < file_.bytes; at += bytes.size()) {
-      const auto piece = std::span(bytes).first(std::min<uint64_t>(bytes.size(), file_.bytes - at));
-      KTX_TRY(work_.read(at, piece));
-      hash.add(piece);
-      settings_.checked(piece.size());
-    }
-    return to_hex(KTX_TRY(hash.digest())) == file_.sha256;
+  Result<bool> is_right() {
+    settings_.checked(hashed_);
+    while (hashed_ < file_.bytes) settings_.checked(KTX_TRY(hash_piece(file_.bytes)));
+    return to_hex(KTX_TRY(hash_.digest())) == file_.sha256;
   }
 
  private:
   uint64_t journal_at() const { return file_.bytes + sizeof(Mark); }
+
+  // While the rest arrives: parts come about in order, and are in memory still.
+  Status hash_beginning() {
+    uint64_t end = hashed_;
+    for (uint64_t part = end / part_bytes_; part < done_.size() && done_[part] != 0; ++part) {
+      end = std::min(file_.bytes, (part + 1) * part_bytes_);
+    }
+    // Much of it was there before a break; connections do not wait for that.
+    end = std::min(end, hashed_ + kMostHashedBetween);
+    while (hashed_ < end) KTX_TRY(hash_piece(end));
+    return {};
+  }
+
+  // Returns how much more it is.
+  Result<uint64_t> hash_piece(uint64_t end) {
+    const auto piece = std::span(read_).first(std::min<uint64_t>(read_.size(), end - hashed_));
+    KTX_TRY(work_.read(hashed_, piece));
+    hash_.add(piece);
+    hashed_ += piece.size();
+    return piece.size();
+  }
 
   bool take_over() {
     if (work_.size() == file_.bytes) {  // all has come, and the journal is cut off already
@@ -109,6 +128,9 @@ class Pull {
   uint64_t part_bytes_ = 0;
   Mark mark_ = {};
   std::vector<uint8_t> done_;  // by part
+  Sha256 hash_;                // of the first `hashed_` bytes
+  uint64_t hashed_ = 0;
+  std::vector<std::byte> read_ = std::vector<std::byte>(kReadBytes);
   bool resumed_ = false;
 };
 

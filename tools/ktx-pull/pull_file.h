@@ -2,8 +2,8 @@
 //
 // What has arrived stands in FILE.work, of the file's whole size, with a journal behind its end:
 // the SHA-256 that it is to have, and a byte for each part that is there. A broken pull leaves it,
-// and the next one fetches the other parts only. The file gets its name when its SHA-256 is the
-// hub's.
+// and the next one fetches the other parts only. The SHA-256 is computed while parts arrive, and
+// the file gets its name when it is the hub's.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,7 @@
 #include "tools/ktx-pull/pulled_models.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -55,6 +56,30 @@ std::vector<HubFile> files_of(const ordered_json& entry) {
   return files;
 }
 
+bool is_of(const ordered_json& entry, const std::string& path) {
+  const std::vector<HubFile> files = files_of(entry);
+  return !files.empty() && files.front().path == path;
+}
+
+// Notes it of a file, by whichever names it was pulled.
+void set_for_plan(ordered_json& notes, const std::string& path, bool for_plan) {
+  for (ordered_json& entry : notes) {
+    if (is_of(entry, path)) entry["for_plan"] = for_plan;
+  }
+}
+
+// The folder of this name in any case: the one that is there, else the name as it is.
+std::string folder_in_any_case(const std::string& parent, const std::string& name) {
+  std::error_code missing;
+  std::string found = parent + "/" + name;
+  if (fs::is_directory(found, missing)) return found;
+  for (const auto& entry : fs::directory_iterator(parent, missing)) {
+    const std::string other = entry.path().filename();
+    if (strcasecmp(other.c_str(), name.c_str()) == 0) found = entry.path();
+  }
+  return found;
+}
+
 Result<std::string> with_folders(const std::string& path) {
   std::error_code failed;
   fs::create_directories(fs::path(path).parent_path(), failed);
@@ -67,7 +92,15 @@ Result<std::string> with_folders(const std::string& path) {
 Result<PulledModels> PulledModels::open(const HubModel& model) {
   const std::string cache = KTX_TRY(plan_cache::cache_folder());
   KTX_TRY(plan_cache::make_private_folder(cache));
-  return PulledModels(fmt::format("{}/models/{}/{}", cache, model.owner, model.name));
+  const std::string owner = folder_in_any_case(cache + "/models", model.owner);
+  return PulledModels(folder_in_any_case(owner, model.name));
+}
+
+HubModel PulledModels::as_written_first(HubModel model) const {
+  const fs::path folder(folder_);
+  model.owner = folder.parent_path().filename();
+  model.name = folder.filename();
+  return model;
 }
 
 Result<std::string> PulledModels::place(const HubFile& file) const {
@@ -80,7 +113,10 @@ Result<std::string> PulledModels::header_place(const std::string& commit,
 
 bool PulledModels::has(const HubFile& file) const {
   std::error_code missing;
-  if (fs::file_size(folder_ + "/" + file.path, missing) != file.bytes || missing) return false;
+  return fs::file_size(folder_ + "/" + file.path, missing) == file.bytes && !missing && knows(file);
+}
+
+bool PulledModels::knows(const HubFile& file) const {
   for (const ordered_json& entry : read_notes(folder_)) {
     for (const HubFile& known : files_of(entry)) {
       if (known.path == file.path && known.sha256 == file.sha256) return true;
@@ -89,28 +125,24 @@ bool PulledModels::has(const HubFile& file) const {
   return false;
 }
 
-std::optional<std::vector<HubFile>> PulledModels::find(const HubModel& model) const {
+std::vector<HubFile> PulledModels::noted(const HubModel& model) const {
   const ordered_json notes = read_notes(folder_);
   const auto found = notes.find(key_of(model));
-  if (found == notes.end()) return std::nullopt;
-  std::vector<HubFile> files = files_of(*found);
-  for (const HubFile& file : files) {
-    if (!has(file)) return std::nullopt;
+  return found == notes.end() ? std::vector<HubFile>() : files_of(*found);
+}
+
+bool PulledModels::are_for_plan(const std::vector<HubFile>& files) const {
+  for (const ordered_json& entry : read_notes(folder_)) {
+    if (!is_of(entry, files.front().path)) continue;
+    if (entry.contains("for_plan") && entry["for_plan"] == true) return true;
   }
-  return files.empty() ? std::nullopt : std::optional(std::move(files));
+  return false;
 }
 
-bool PulledModels::is_for_plan(const HubModel& model) const {
-  const ordered_json notes = read_notes(folder_);
-  const auto found = notes.find(key_of(model));
-  return found != notes.end() && found->is_object() && found->contains("for_plan") &&
-         (*found)["for_plan"] == true;
-}
-
-Status PulledModels::keep(const HubModel& model) const {
-  if (!is_for_plan(model)) return {};
+Status PulledModels::keep(const std::vector<HubFile>& files) const {
+  if (!are_for_plan(files)) return {};
   ordered_json notes = read_notes(folder_);
-  notes[key_of(model)]["for_plan"] = false;
+  set_for_plan(notes, files.front().path, false);
   return write_notes(folder_, notes);
 }
 
@@ -127,7 +159,8 @@ Status PulledModels::remember(const HubModel& model, const std::string& commit,
       }
     }
   }
-  notes[key_of(model)] = {{"commit", commit}, {"files", list}, {"for_plan", for_plan}};
+  notes[key_of(model)] = {{"commit", commit}, {"files", list}};
+  set_for_plan(notes, files.front().path, for_plan);
   return write_notes(folder_, notes);
 }
 

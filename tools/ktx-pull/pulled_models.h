@@ -2,6 +2,9 @@
 //
 //   ~/.cache/ktx/models/OWNER/NAME/m-Q4_K_M.gguf
 //   ~/.cache/ktx/models/OWNER/NAME/pulled.json     what was asked for, and the files that it was
+//
+// A file has one place, by whichever name it was asked for: OWNER and NAME are one in any case, as
+// hubs have it, and the notes of all names lead to it.
 #pragma once
 
 #include <optional>
@@ -19,19 +22,23 @@ class PulledModels {
   // The folder is made.
   static Result<PulledModels> open(const HubModel& model);
 
+  // With the owner's name and its own in the case of the first time.
+  HubModel as_written_first(HubModel model) const;
   // Where a file of the repository is, or will be; folders on the way are made.
   Result<std::string> place(const HubFile& file) const;
-  // What was pulled under this name, where all of it is still there.
-  std::optional<std::vector<HubFile>> find(const HubModel& model) const;
+  // What was pulled under this name; the files may be gone.
+  std::vector<HubFile> noted(const HubModel& model) const;
   // Whether the file that is there is this one, by what was noted of it.
   bool has(const HubFile& file) const;
-  // `for_plan`: they may be moved into their plan.
+  // Whether this file was pulled once, under whatever name: its plan may be there.
+  bool knows(const HubFile& file) const;
+  // `for_plan`: they may be moved into their plan, whatever they were pulled for before.
   Status remember(const HubModel& model, const std::string& commit,
                   const std::vector<HubFile>& files, bool for_plan) const;
   // From now on they may not.
-  Status keep(const HubModel& model) const;
-  // Whether what was pulled under this name may be.
-  bool is_for_plan(const HubModel& model) const;
+  Status keep(const std::vector<HubFile>& files) const;
+  // Whether they may be.
+  bool are_for_plan(const std::vector<HubFile>& files) const;
 
   // The path for a file's beginning, for --header.
   Result<std::string> header_place(const std::string& commit, const HubFile& file) const;

@@ -15,6 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Bytes of one answer that show that the hub gives something: with fewer, or the rest of a part, it
+// counts as one that gives nothing.
+constexpr uint64_t kEnough = 64 << 10;
+
 struct Part {
   ByteRange range;
   uint64_t at = 0;     // where the next byte belongs
@@ -86,7 +90,8 @@ class RangeFetch {
     }
     KTX_TRY(sink_.write(part.at, bytes));
     part.at += bytes.size();
-    failures_ = 0;
+    const bool enough = part.at - part.asked >= kEnough || part.at == part.range.end;
+    if (enough) failures_ = 0;
     return {};
   }
 
@@ -117,6 +122,7 @@ class RangeFetch {
     running_.erase(found);
     KTX_TRY(failure_);
     const std::unique_ptr<Transfer> transfer = std::move(part->transfer);
+    code = transfer->ended(code);
     if (part->at == part->range.end) return sink_.finished(part->range);
     const long status = transfer->status();
     if (code == CURLE_OK && !transfer->redirect_url().empty()) {
@@ -133,10 +139,12 @@ class RangeFetch {
   }
 
   Status again(Part part, const Transfer& transfer, CURLcode code) {
-    const double wait = seconds_to_wait(transfer, failures_);
     // What is cut together is one failure.
-    if (Clock::now() >= not_before_) ++failures_;
-    if (failures_ >= kMostFailures || wait > kLongestWait) {
+    const bool first = Clock::now() >= not_before_;
+    if (first) ++failures_;
+    const bool last = failures_ >= kMostFailures;
+    const double wait = first && !last ? hub_.wait_before_next(transfer, failures_ - 1) : 0;
+    if (last || wait > kLongestWait) {
       if (code == CURLE_OK && transfer.status() >= 400) {
         return hub_.refusal(what_, transfer.status());
       }
@@ -144,6 +152,7 @@ class RangeFetch {
     }
     part.hops = 0;
     waiting_.push_front(std::move(part));
+    if (!first) return {};
     not_before_ = Clock::now() +
                   std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
     return {};

@@ -4,7 +4,7 @@
 //
 // A connection that is cut goes on where it was; an address of a redirect that has expired is asked
 // for again; waits of the hub (429, Retry-After) hold all connections. Fails after kMostFailures in
-// a row without a byte.
+// a row that have brought next to nothing.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,7 @@
 // One request to one address, by libcurl: no redirects, no second try (hub.h).
+//
+// A hub may be hostile: headers and pages of errors end after so many bytes, and a connection that
+// brings next to nothing counts as cut.
 #pragma once
 
 #include <curl/curl.h>
@@ -24,6 +27,7 @@ class Transfer {
     std::string url;
     std::string token;  // "": none
     std::optional<ByteRange> range;
+    long seconds = 0;  // until it counts as cut; 0: as long as bytes come
   };
   // Takes bytes of an answer of 200 or 206; false ends the transfer.
   using Sink = std::function<bool(const Transfer&, std::span<const std::byte>)>;
@@ -34,6 +38,8 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
 
   CURL* handle() const { return curl_; }
+  // How it has ended: of an answer that is a refusal or leads elsewhere, no more is needed.
+  CURLcode ended(CURLcode code) const;
   long status() const;
   // "" where the answer has none; names in lower case.
   std::string header(const std::string& name) const;
@@ -49,6 +55,7 @@ class Transfer {
   curl_slist* headers_ = nullptr;
   Sink sink_;
   std::map<std::string, std::string> received_;
+  size_t header_bytes_ = 0, page_bytes_ = 0;
   char error_[CURL_ERROR_SIZE] = {};
 };
 

@@ -38,6 +38,16 @@ bool is_gguf(const std::string& path) {
   return std::string_view(bytes, sizeof bytes) == "GGUF";
 }
 
+// "OWNER/NAME:QUANT", as other programs take it: no network is asked for a name that may be a
+// file's.
+Status check_name(const std::string& path) {
+  std::error_code error;
+  const bool is_file =
+      std::filesystem::exists(path, error) || path.ends_with(".gguf") || path.ends_with(".ktxplan");
+  if (is_file || !parse_hub_model("hf:" + path).ok()) return {};
+  return Error{fmt::format("{0}: no such file; a model of a hub is written hf:{0}", path)};
+}
+
 // The version of both programs: they are built together.
 std::string own_version() {
   return fmt::format("{} {}", KTX_VERSION, build_commit());
@@ -98,6 +108,10 @@ Status compile(const FirstCompile& what, const std::string& plan, int lock, Comp
                            about_room(plans.string(), what.bytes))};
 }
 
+Error removed_now(const std::string& model) {
+  return Error{fmt::format("{}: its plan was removed just now; start again", model)};
+}
+
 class Models {
  public:
   Models(Options& options, std::vector<plan_cache::KeptPlan>& kept)
@@ -112,7 +126,7 @@ class Models {
     if (!is_hub_model(path)) return {};
     const std::string hub = KTX_TRY(parse_hub_model(path)).text();
     if (KTX_TRY(take_moved(hub, path, drafts))) return {};
-    std::vector<std::string> more;
+    std::vector<std::string> more = {"--or-plan"};
     if (moves()) more.emplace_back("--for-plan");
     const PullEnd pulled = KTX_TRY(pull_model(path, std::move(more)));
     if (pulled.path.empty()) {
@@ -120,6 +134,9 @@ class Models {
       if (pulled.signal != 0) return Error{kStopped};
       return Error{fmt::format("{}: not pulled; the lines above say why", path)};
     }
+    // The same file, under another name.
+    if (pulled.moved && KTX_TRY(take_moved(pulled.path, path, drafts))) return {};
+    if (pulled.moved) return removed_now(hub);
     path = pulled.path;
     pulled_[path] = {hub, pulled.moves};
     return {};
@@ -133,7 +150,7 @@ class Models {
                       "one with llama.cpp's convert_hf_to_gguf.py",
                       printable(path))};
     }
-    if (!is_gguf(path)) return {};
+    if (!is_gguf(path)) return check_name(path);
     any_ = true;
     const PlanRecipe recipe = KTX_TRY(plan_recipe(options_, path, drafts));
     plan_cache::WantedPlan wanted;
@@ -167,7 +184,8 @@ class Models {
   bool moves() const { return options_.draft.plan.empty() && keeps_model(options_); }
 
   // The plan of a hub's model that is nowhere else; one of an older ktx is compiled anew from it.
-  Result<bool> take_moved(const std::string& hub, std::string& path, bool drafts) {
+  // `model`: its name at the hub, or the place that its file had.
+  Result<bool> take_moved(const std::string& model, std::string& path, bool drafts) {
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
     Status failed;
     const auto recipe_of = [&](const std::string& source) -> std::string {
@@ -175,8 +193,8 @@ class Models {
       if (!recipe) failed = recipe.error();
       return recipe ? recipe->text : "";
     };
-    auto plan = cache.find_of_hub(hub, own_version(), recipe_of);
-    const auto old = plan ? std::nullopt : cache.find_moved(hub);
+    auto plan = cache.find_of_model(model, own_version(), recipe_of);
+    const auto old = plan ? std::nullopt : cache.find_moved(model);
     KTX_TRY(std::move(failed));
     if (!plan && !old) return false;
     const std::string source = plan ? plan->source : old->source;
@@ -184,9 +202,7 @@ class Models {
     FirstCompile what = {source, plan ? plan->bytes : old->bytes, true, &recipe};
     std::vector<plan_cache::KeptPlan> held;
     if (old) {
-      const auto gone = [&](const std::string&, int) -> Status {
-        return Error{fmt::format("{}: its plan was removed just now; start again", hub)};
-      };
+      const auto gone = [&](const std::string&, int) -> Status { return removed_now(model); };
       held.push_back(KTX_TRY(cache.get(*old, gone, note)));
       plan = plan_cache::renewed(*old, own_version(), recipe.text, recipe.note, recipe.whole);
       what.model = held.back().path();

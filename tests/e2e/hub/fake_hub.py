@@ -38,6 +38,8 @@ def arguments():
     parser.add_argument("--size", type=int, help="the size that ranges are said to be of")
     parser.add_argument("--name", action="append", default=[], help="a further file is listed")
     parser.add_argument("--answer", help="the body of the list")
+    parser.add_argument("--endless", choices=["headers", "page", "list"],
+                        help="the answer to a question for files has no end there")
     parser.add_argument("--slow", type=float, default=0, help="seconds for each 64 KiB")
     return parser.parse_args()
 
@@ -48,6 +50,7 @@ class Hub:
         self.lock = threading.Lock()
         self.left = {"busy": options.busy, "broken": options.broken, "cut": options.cuts}
         self.uses = {}
+        self.digests = {}
         self.cdn_port = 0
 
     def take(self, what):
@@ -65,19 +68,29 @@ class Hub:
         with self.lock, open(self.options.log, "a") as out:
             out.write(json.dumps(fields) + "\n")
 
+    def digest(self, path):
+        """Of models of many GiB as well, so it is computed once."""
+        info = os.stat(path)
+        key = (path, info.st_mtime_ns, info.st_size)
+        if key not in self.digests:
+            sha256 = hashlib.sha256()
+            with open(path, "rb") as file:
+                while piece := file.read(1 << 20):
+                    sha256.update(piece)
+            self.digests[key] = sha256.hexdigest()
+        return self.digests[key]
+
     def listing(self, model):
         root = os.path.join(self.options.folder, model)
         siblings = []
         for folder, _, names in os.walk(root):
             for name in sorted(names):
                 path = os.path.join(folder, name)
-                with open(path, "rb") as file:
-                    data = file.read()
-                digest = hashlib.sha256(data).hexdigest()
-                entry = {"rfilename": os.path.relpath(path, root), "size": len(data),
+                size, digest = os.path.getsize(path), self.digest(path)
+                entry = {"rfilename": os.path.relpath(path, root), "size": size,
                          "blobId": digest[:40]}
                 if name.endswith(".gguf"):
-                    entry["lfs"] = {"sha256": digest, "size": len(data), "pointerSize": 135}
+                    entry["lfs"] = {"sha256": digest, "size": size, "pointerSize": 135}
                 siblings.append(entry)
         for name in self.options.name:
             lfs = {"sha256": "0" * 64, "size": 4, "pointerSize": 135}
@@ -110,6 +123,8 @@ def handler_of(hub, is_hub):
             parts = [urllib.parse.unquote(part) for part in url.path.split("/")[1:]]
             if not is_hub:
                 return self.send_blob(parts, url.query)
+            if options.endless:
+                return self.send_for_ever()
             if hub.take("busy"):
                 return self.answer(429, b"slow down", Retry_After=options.retry_after)
             if hub.take("broken"):
@@ -121,6 +136,18 @@ def handler_of(hub, is_hub):
             if len(parts) > 4 and parts[2] == "resolve":
                 return self.redirect(parts)
             return self.answer(404, b"Not found")
+
+        def send_for_ever(self):
+            status = 404 if options.endless == "page" else 200
+            self.wfile.write(b"HTTP/1.1 %d So\r\n" % status)
+            if options.endless != "headers":
+                self.wfile.write(b"Content-Type: text/plain\r\n\r\n")
+            self.close_connection = True
+            try:
+                while True:
+                    self.wfile.write(b"x-more: and more\r\n" * 4096)
+            except OSError:
+                pass
 
         def send_listing(self, model):
             if not os.path.isdir(os.path.join(options.folder, model)):
@@ -140,17 +167,15 @@ def handler_of(hub, is_hub):
         def send_blob(self, parts, query):
             if options.expire and hub.use(query) > options.expire:
                 return self.answer(403, b"<Error>AccessDenied: Request has expired</Error>")
-            with open(os.path.join(options.folder, *parts), "rb") as file:
-                data = bytearray(file.read())
-            if options.wrong:
-                data[len(data) // 2] ^= 1
-            size = options.size or len(data)
-            begin, end = 0, len(data)
+            path = os.path.join(options.folder, *parts)
+            length = os.path.getsize(path)
+            size = options.size or length
+            begin, end = 0, length
             asked = self.headers.get("Range")
             partial = bool(asked) and not options.no_ranges
             if partial:
                 first, last = asked.removeprefix("bytes=").split("-")
-                begin, end = int(first), min(int(last) + 1, len(data))
+                begin, end = int(first), min(int(last) + 1, length)
             self.send_response(206 if partial else 200)
             if partial:
                 self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{size}")
@@ -159,12 +184,18 @@ def handler_of(hub, is_hub):
             stop = end
             if options.cut and end - begin > options.cut and hub.take("cut"):
                 stop = begin + options.cut
+            wrong = length // 2 if options.wrong else -1
             try:
-                for at in range(begin, stop, 65536):
-                    self.wfile.write(data[at:min(at + 65536, stop)])
-                    if options.slow:
-                        self.wfile.flush()
-                        time.sleep(options.slow)
+                with open(path, "rb") as file:
+                    file.seek(begin)
+                    for at in range(begin, stop, 65536):
+                        piece = bytearray(file.read(min(65536, stop - at)))
+                        if at <= wrong < at + len(piece):
+                            piece[wrong - at] ^= 1
+                        self.wfile.write(piece)
+                        if options.slow:
+                            self.wfile.flush()
+                            time.sleep(options.slow)
             except OSError:
                 pass
             if stop < end:

@@ -243,14 +243,18 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
     return writer()(path, lock);
   };
   ASSERT_TRUE(cache.get(plan, moves, tell).ok());
-  const auto found = cache.find_of_hub("hf:o/a", "1.0", recipe);
+  const auto found = cache.find_of_model("hf:o/a", "1.0", recipe);
   ASSERT_TRUE(found);
   EXPECT_TRUE(found->moved);
   ASSERT_TRUE(cache.get(*found, writer(), tell).ok());
   EXPECT_EQ(made, 1);
-  EXPECT_FALSE(cache.find_of_hub("hf:o/b", "1.0", recipe));
-  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "2.0", recipe));
-  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "1.0", [](auto&) { return std::string("q"); }));
+  EXPECT_FALSE(cache.find_of_model("hf:o/b", "1.0", recipe));
+  EXPECT_FALSE(cache.find_of_model("hf:o/a", "2.0", recipe));
+  EXPECT_FALSE(cache.find_of_model("hf:o/a", "1.0", [](auto&) { return std::string("q"); }));
+  // The place that the file had is another name of it.
+  EXPECT_TRUE(cache.find_of_model(plan.files[0], "1.0", recipe));
+  EXPECT_TRUE(cache.find_moved(plan.files[0]));
+  EXPECT_FALSE(cache.find_moved(dir.path("b.gguf")));
   // A plan of another version is made from the plan that has the model.
   const auto old = cache.find_moved("hf:o/a");
   ASSERT_TRUE(old);
@@ -267,10 +271,10 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   ASSERT_TRUE(cache.get(renewed(*old, "2.0", "r", "", true), writer(), tell).ok());
   EXPECT_EQ(made, 2);
   EXPECT_EQ(cache.list().size(), 1u) << "the older one goes";
-  EXPECT_TRUE(cache.find_of_hub("hf:o/a", "2.0", recipe));
+  EXPECT_TRUE(cache.find_of_model("hf:o/a", "2.0", recipe));
   // Where the file is there, it counts.
   dir.write("a.gguf", "GGUF of a");
-  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "2.0", recipe));
+  EXPECT_FALSE(cache.find_of_model("hf:o/a", "2.0", recipe));
   EXPECT_FALSE(cache.find_moved("hf:o/a"));
 }
 
@@ -285,7 +289,7 @@ TEST_F(Plans, WhoseModelIsBeingMovedStay) {
     return Error{"no more"};
   };
   EXPECT_FALSE(cache.get(plan, breaks, tell).ok());
-  const auto begun = cache.find_of_hub("hf:o/a", "1.0", recipe);
+  const auto begun = cache.find_of_model("hf:o/a", "1.0", recipe);
   ASSERT_TRUE(begun);
   EXPECT_TRUE(begun->moving);
   EXPECT_FALSE(begun->complete);
@@ -294,9 +298,9 @@ TEST_F(Plans, WhoseModelIsBeingMovedStay) {
   EXPECT_FALSE(cache.find_moving(dir.path("b.gguf")));
   // Without the rest of the model, half a plan is nothing to go on with; a whole one is.
   fs::remove(plan.files[0] + ".moving");
-  EXPECT_FALSE(cache.find_of_hub("hf:o/a", "1.0", recipe));
+  EXPECT_FALSE(cache.find_of_model("hf:o/a", "1.0", recipe));
   dir.write("plans/" + begun->id + "/a.ktxplan.moving", "KTXPLAN");
-  EXPECT_TRUE(cache.find_of_hub("hf:o/a", "1.0", recipe));
+  EXPECT_TRUE(cache.find_of_model("hf:o/a", "1.0", recipe));
   ASSERT_TRUE(cache.get(*begun, writer(), tell).ok());
   EXPECT_TRUE(cache.list()[0].complete);
 }
