@@ -192,7 +192,9 @@ TEST_F(Consume, ContinuesAfterKillsAtAnyTime) {
         execv(argv[0], argv.data());
         _exit(127);
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 120'000));
+      // Longer and longer, so that a busy machine comes to an end as well.
+      const auto longest = static_cast<uint64_t>(120'000 * (1 + starts / 20));
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % longest));
       kill(child, SIGKILL);
       int status = 0;
       waitpid(child, &status, 0);
