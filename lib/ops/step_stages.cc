@@ -140,12 +140,16 @@ struct Grouping {
   void add(int32_t index) {
     const StepFacts& step = steps[index];
     const auto count = static_cast<int64_t>(stages.size());
-    int64_t at = std::max<int64_t>(0, count - kWindow);  // the first stage it may be in
-    for (int64_t i = count - 1; i >= at; --i) {
-      if (!touches(step, stages[i])) continue;
-      at = may_follow(step, stages[i]) ? i : i + 1;
-      break;
+    const int64_t first = std::max<int64_t>(0, count - kWindow);
+    int64_t at = first;  // the first stage it may be in
+    bool found = false;
+    for (int64_t i = count - 1; i >= first && !found; --i) {
+      found = touches(step, stages[i]);
+      if (found) at = may_follow(step, stages[i]) ? i : i + 1;
     }
+    // One that needs nothing of these stages stays: grouped again from the end of the window, it
+    // would move on, and its stage would no longer be that of its place.
+    if (!found && first > 0) at = count - 1;
     while (at < count && size(stages[at]) >= kStageSteps) ++at;
     if (at == count) stages.emplace_back();
     put(index, stages[at]);

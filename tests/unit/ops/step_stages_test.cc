@@ -126,6 +126,40 @@ TEST(StepStages, DevicesTakeTurns) {
             "0;1;2");
 }
 
+std::vector<StepFacts> in_order_of(const std::vector<Stage>& stages,
+                                   const std::vector<StepFacts>& steps) {
+  std::vector<StepFacts> ordered;
+  for (const Stage& stage : stages) {
+    for (int32_t s : stage.prelude) ordered.push_back(steps[s]);
+    for (const auto& part : stage.parts) {
+      for (int32_t s : part) ordered.push_back(steps[s]);
+    }
+  }
+  return ordered;
+}
+
+// The compiler orders steps by stage and finds the stages again for the memory of their values
+// (n-grams of a layer need nothing of the layers before it).
+TEST(StepStages, AStepThatNeedsNothingStaysWhereItsStageIsFoundAgain) {
+  for (const int before : {3, 11, 12, 13, 30, 100}) {
+    std::vector<StepFacts> steps;
+    for (int32_t i = 0; i < before; ++i) steps.push_back(product(i, i + 1));
+    steps.push_back(step(StepOp::EmbedNgrams, {write(1000)}));
+    steps.push_back(product(1000, 1001));
+    steps.push_back(product(1000, 1002));
+    steps.push_back(step(StepOp::RmsNorm, {read(1001), write(1001)}));
+    steps.push_back(step(StepOp::Glu, {read(1001), read(before), write(before)}));
+    for (int32_t i = before; i < before + 20; ++i) steps.push_back(product(i, i + 1));
+    const std::vector<StepFacts> ordered = in_order_of(find_stages(steps), steps);
+    std::vector<int32_t> places;
+    for (const Stage& stage : find_stages(ordered)) {
+      places.insert(places.end(), stage.prelude.begin(), stage.prelude.end());
+      for (const auto& part : stage.parts) places.insert(places.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(places)) << before << ": " << text(find_stages(ordered));
+  }
+}
+
 // --- any order within a stage gives the result of the steps in order -------------
 
 constexpr int kRows = 3;
