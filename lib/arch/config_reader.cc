@@ -31,6 +31,16 @@ const char* ConfigReader::default_of(std::string_view key) const {
   return value == nullptr || std::string_view(value) == "null" ? nullptr : value;
 }
 
+// "8" or "4*hidden_size".
+int64_t ConfigReader::whole_default(const char* text) const {
+  char* rest = nullptr;
+  const int64_t number = std::strtoll(text, &rest, 10);
+  constexpr int64_t kMostOther = int64_t{1} << 40;
+  if (*rest != '*') return number;
+  const int64_t other = config_.i64(rest + 1).value_or(0);
+  return other > 0 && other < kMostOther ? number * other : 0;
+}
+
 // A GGUF always says what its readers need: what a config.json may leave out does not hold for it.
 const char* ConfigReader::needed_default(std::string_view key) const {
   const families::ConfigKey* row = config_.is_of_gguf() ? family_.find_config_key(key) : nullptr;
@@ -84,7 +94,7 @@ std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64
     return std::nullopt;
   }
   if (!value && !config_.has(key) && default_of(key) != nullptr) {
-    value = std::strtoll(default_of(key), nullptr, 10);
+    value = whole_default(default_of(key));
   }
   if (value && (*value < min || *value > max)) {
     fail(fmt::format("'{}' is {}, expected {} to {}", key, *value, min, max));
@@ -96,7 +106,7 @@ std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64
 int64_t ConfigReader::integer(std::string_view key, int64_t min, int64_t max) {
   // A null where a number is needed counts as absent.
   if (config_.is_null(key) && needed_default(key) != nullptr) {
-    return std::strtoll(needed_default(key), nullptr, 10);
+    return whole_default(needed_default(key));
   }
   if (!config_.has(key) || config_.is_null(key)) {
     if (needed_default(key) == nullptr) {

@@ -38,8 +38,9 @@ class ConfigReader {
   const input::HfConfig& config() const { return config_; }
 
  private:
-  const char* default_of(std::string_view key) const;             // null: none
-  const char* needed_default(std::string_view key) const;         // of a key that must be there
+  const char* default_of(std::string_view key) const;      // null: none
+  const char* needed_default(std::string_view key) const;  // of a key that must be there
+  int64_t whole_default(const char* text) const;
   std::optional<int64_t> one_number(std::string_view key) const;  // or the same for every layer
   std::string found(std::string_view key) const;                  // "'abc'", for messages
   const char* for_layers(std::string_view key) const;             // of a list, for messages

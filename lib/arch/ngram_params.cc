@@ -41,6 +41,7 @@ class NgramParams : ParamPart {
   void read() {
     if (!in_.has("ple_layer_ids")) return;
     const auto listed = in_.config().ints("ple_layer_ids");
+    if (listed && listed->empty()) return;
     const auto layer = listed && listed->size() == 1 ? std::optional(listed->front())
                                                      : in_.config().i64("ple_layer_ids");
     if (!layer) {

@@ -47,7 +47,9 @@ constexpr ConfigAlias kAliases[] = {
     {"seq_length", "max_position_embeddings"},
     {"layer_norm_epsilon", "layer_norm_eps"},
 };
-constexpr ConfigDefault kDefaults[] = {{"layer_norm_eps", "1e-5"}, {"tie_word_embeddings", "true"}};
+constexpr ConfigDefault kDefaults[] = {{"layer_norm_eps", "1e-5"},
+                                       {"tie_word_embeddings", "true"},
+                                       {"intermediate_size", "4*hidden_size"}};
 
 }  // namespace
 

@@ -49,7 +49,8 @@ struct ConfigKey {
   const char* config_absent;
 };
 
-// The value of a config key that config.json leaves out, as JSON text.
+// The value of a config key that config.json leaves out, as JSON text. A whole number may also be
+// so many times another key: "4*hidden_size".
 struct ConfigDefault {
   const char* key;
   const char* value;

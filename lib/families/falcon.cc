@@ -93,10 +93,15 @@ constexpr auto kAliases = join(kOldNames, kUnusedHeads);
 constexpr auto kAliases40 = join(kOldNames, kKeyHeads);
 constexpr ConfigAlias kAliasesNeoX[] = {{"rotary_pct", "partial_rotary_factor"},
                                         {"rotary_emb_base", "rope_theta"}};
-constexpr ConfigDefault kDefaults[] = {
-    {"layer_norm_eps", "1e-5"}, {"max_position_embeddings", "2048"}, {"num_key_value_heads", "1"},
-    {"rope_theta", "10000"},    {"tie_word_embeddings", "true"},
+constexpr ConfigDefault kDefaults40[] = {
+    {"layer_norm_eps", "1e-5"},
+    {"max_position_embeddings", "2048"},
+    {"rope_theta", "10000"},
+    {"tie_word_embeddings", "true"},
+    {"intermediate_size", "4*hidden_size"},
 };
+constexpr ConfigDefault kOneKeyHead[] = {{"num_key_value_heads", "1"}};
+constexpr auto kDefaults = join(kDefaults40, kOneKeyHead);
 constexpr ConfigDefault kDefaultsNeoX[] = {
     {"layer_norm_eps", "1e-5"},
     {"partial_rotary_factor", "0.25"},
@@ -125,7 +130,7 @@ const Family kFalcon40 = {
     .layer_norms = true,
     .gateless = true,
     .unit = UnitFunction::GeluErf,
-    .rows = {kTree40, kKeys40, kDefaults, kAliases40},
+    .rows = {kTree40, kKeys40, kDefaults40, kAliases40},
 };
 
 const Family kGptNeoX = {

@@ -85,12 +85,14 @@ constexpr ConfigAlias kUnitAlias[] = {{"activation_function", "hidden_act"}};
 constexpr ConfigAlias kNoUnitAlias[] = {{"activation_function", ""}};
 constexpr auto kAliases = join(kSizeAliases, kUnitAlias);
 constexpr auto kAliasesJais = join(kSizeAliases, kNoUnitAlias);
-constexpr ConfigDefault kDefaults[] = {
-    {"layer_norm_eps", "1e-5"}, {"tie_word_embeddings", "true"}, {"alibi_bias_max", "8"}};
+constexpr ConfigDefault kDefaults[] = {{"layer_norm_eps", "1e-5"},
+                                       {"tie_word_embeddings", "true"},
+                                       {"alibi_bias_max", "8"},
+                                       {"intermediate_size", "4*hidden_size"}};
 constexpr ConfigDefault kOneKeyHeadDefault[] = {{"num_key_value_heads", "1"}};
 constexpr auto kDefaultsBigCode = join(kDefaults, kOneKeyHeadDefault);
-constexpr ConfigDefault kDefaultsCodeShell[] = {{"layer_norm_eps", "1e-5"},
-                                                {"rope_theta", "10000"}};
+constexpr ConfigDefault kDefaultsCodeShell[] = {
+    {"layer_norm_eps", "1e-5"}, {"rope_theta", "10000"}, {"intermediate_size", "4*hidden_size"}};
 
 }  // namespace
 

@@ -51,8 +51,10 @@ constexpr ConfigAlias kAliases[] = {
     {"attn_config.qk_ln", "qk_layernorm"},
     {"attn_config.softmax_scale", "attention_multiplier"},
 };
-constexpr ConfigDefault kDefaults[] = {
-    {"layer_norm_eps", "1e-5"}, {"alibi_bias_max", "8"}, {"tie_word_embeddings", "true"}};
+constexpr ConfigDefault kDefaults[] = {{"layer_norm_eps", "1e-5"},
+                                       {"alibi_bias_max", "8"},
+                                       {"tie_word_embeddings", "true"},
+                                       {"intermediate_size", "4*hidden_size"}};
 
 }  // namespace
 

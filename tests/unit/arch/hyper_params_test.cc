@@ -75,6 +75,45 @@ TEST(HyperParams, HeadDimIsHiddenByHeadsUnlessGiven) {
   EXPECT_EQ(read(llama(), {{"num_key_value_heads", "absent"}}).params->shape(0).kv_heads, 4);
 }
 
+// The code of these models makes it so where the config has null or nothing.
+TEST(HyperParams, AFeedForwardWidthThatIsNotSaidIsFourTimesTheHiddenOne) {
+  const json gpt2 = {{"model_type", "gpt2"}, {"n_embd", 96},       {"n_layer", 2}, {"n_head", 4},
+                     {"vocab_size", 100},    {"n_positions", 640}, {"n_inner", 40}};
+  const json falcon = {{"model_type", "falcon"},   {"hidden_size", 96}, {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4}, {"vocab_size", 100}, {"ffn_hidden_size", 40}};
+  const json mpt = {{"model_type", "mpt"}, {"d_model", 96},     {"n_layers", 2},
+                    {"n_heads", 4},        {"vocab_size", 100}, {"max_seq_len", 640},
+                    {"expansion_ratio", 2}};
+  const auto width = [](const json& config, const json& changes) {
+    const Read out = read(config, changes);
+    return out.params ? out.params->shape(0).mlp_width : -1;
+  };
+  for (const char* type : {"gpt2", "gpt_bigcode", "jais", "kclgpt"}) {
+    EXPECT_EQ(width(gpt2, {{"model_type", type}}), 40) << type;
+    EXPECT_EQ(width(gpt2, {{"model_type", type}, {"n_inner", nullptr}}), 384) << type;
+    EXPECT_EQ(width(gpt2, {{"model_type", type}, {"n_inner", "absent"}}), 384) << type;
+  }
+  EXPECT_EQ(width(falcon, json::object()), 40);
+  EXPECT_EQ(width(falcon, {{"ffn_hidden_size", nullptr}}), 384);
+  EXPECT_EQ(width(mpt, json::object()), 192);
+  EXPECT_EQ(width(mpt, {{"expansion_ratio", "absent"}}), 384);
+  const json bloom = {{"model_type", "bloom"}, {"n_embed", 96},     {"n_layer", 2},
+                      {"n_head", 4},           {"vocab_size", 100}, {"seq_length", 640}};
+  EXPECT_EQ(width(bloom, json::object()), 384);
+}
+
+TEST(HyperParams, FalconsKeyHeadsWhereNothingSaysThem) {
+  json config = {{"model_type", "falcon"},
+                 {"hidden_size", 96},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"vocab_size", 100}};
+  EXPECT_EQ(read(config).params->shape(0).kv_heads, 1);
+  config["new_decoder_architecture"] = true;  // 40B and 180B
+  EXPECT_EQ(read(config).params->shape(0).kv_heads, 4);
+  EXPECT_EQ(read(config, {{"num_kv_heads", 2}}).params->shape(0).kv_heads, 2);
+}
+
 TEST(HyperParams, AListHoldsANumberForEachLayer) {
   const json lists = {{"num_attention_heads", {4, 8}},
                       {"num_key_value_heads", {1, 4}},
@@ -413,9 +452,11 @@ TEST(HyperParams, NgramsAndPoolsOfAllHeadsSayWhatDoesNotFit) {
             "'indexer_compress_ratio' 4 does not divide 'indexer_budget' 10\n");
   EXPECT_EQ(says({{"head_dim", 80}}),
             "'indexer_head_dim' 32 is below the 40 rotated elements of a head\n");
-  const auto none = read(config, {{"ple_layer_ids", nullptr}}).params;
-  ASSERT_TRUE(none.has_value());
-  EXPECT_FALSE(none->shape(2).ngrams);
+  for (const json& nothing : {json(nullptr), json::array(), json("absent")}) {
+    const auto none = read(config, {{"ple_layer_ids", nothing}}).params;
+    ASSERT_TRUE(none.has_value()) << nothing;
+    EXPECT_FALSE(none->shape(2).ngrams) << nothing;
+  }
 }
 
 TEST(HyperParams, StreamsOfAltUpAndSparseGates) {
