@@ -103,6 +103,9 @@ class Reader : ParamPart {
     if (family_.alibi == 0 && in_.flag("alibi").value_or(false)) {
       in_.fail("'alibi' is set: scores that fall with the distance are not known for this family");
     }
+    if (!family_.mlp_bias && in_.flag("mlp_bias").value_or(false)) {
+      in_.fail("'mlp_bias' is set: feed-forward parts with biases are not known for this family");
+    }
     constexpr const char* kNorm = "ffn_config.moe_normalize_expert_weights";
     if (in_.config().has(kNorm) && in_.number_or_null(kNorm, 0, 1e6) != 1.0) {
       in_.fail(

@@ -56,6 +56,7 @@ constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, 
 constexpr ConfigAlias kAliases[] = {
     {"output_multiplier", "logit_scale"},
     {"hidden_activation", "hidden_act"},
+    {"layer_rope_theta", "no_rope_layers"},  // but for 0 its numbers mean nothing
 };
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"}, {"head_dim", "128"},

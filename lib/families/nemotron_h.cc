@@ -109,6 +109,8 @@ constexpr ConfigAlias kAliases[] = {
     {"n_groups", "mamba_n_groups"},
     {"conv_kernel", "mamba_d_conv"},
     {"use_conv_bias", "mamba_conv_bias"},
+    {"mamba_proj_bias", ""},  // the models' code reads the next one alone
+    {"use_bias", "mamba_proj_bias"},
     {"attention_head_dim", "head_dim"},
 };
 constexpr ConfigDefault kDefaults[] = {

@@ -13,7 +13,11 @@ constexpr ModuleRow kMoeBlock[] = {
     experts("L.mlp.experts", &kExpertsModule),
 };
 constexpr ModuleRow kBiasedHead[] = {
-    linear(Role::Head, "lm_head", "output.", When::Logits, When::Always),
+    {Role::Head,
+     "lm_head",
+     &kLinear,
+     When::Logits,
+     {{"weight", "output.weight | token_embd.weight"}, {"bias", "output.bias"}}},
 };
 constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,      kSdpaAttention, kBiasedQkv,
                                                 kBiasedOutput,    kMoeBlock,      kBiasedLayerNorms,

@@ -292,7 +292,7 @@ for path, params in modules.items():
             block = path.rsplit(".", 1)[0] + "."
             key, = [k for k in state if k.replace("language_model.", "").startswith(block) and
                     k.endswith(("correction_bias", "expert_bias"))]
-        if path == "lm_head" and tied:
+        if path == "lm_head" and name == "weight" and tied:
             continue
         paired = config.model_type in PAIRED_ROWS and not in_halves
         if paired and path.endswith(("q_proj", "k_proj")):

@@ -236,6 +236,10 @@ TEST(HyperParams, WindowsMayDecideWhatIsRotated) {
   exaone["layer_types"] = {"full_attention", "sliding_attention", "full_attention",
                            "full_attention", "sliding_attention"};
   EXPECT_EQ(rotated(64), "-r--r");
+  exaone.update({{"model_type", "muse_glimmer_text"}});
+  EXPECT_EQ(rotated(64), "-r--r");
+  exaone["layer_rope_theta"] = {500000.0, 500000.0, 0, 10000.0, 0};
+  EXPECT_EQ(rotated(64), "rr-r-") << "where the config says more";
 }
 
 TEST(HyperParams, APartOfAHeadIsRotated) {
@@ -533,6 +537,17 @@ TEST(HyperParams, StepsOfStateSpacesMayHaveLimits) {
   EXPECT_EQ(read(config).params->state_space.step_max, 0);
   EXPECT_EQ(read(config, {{"time_step_limit", {2.0, 0.5}}}).messages,
             "'time_step_limit' is 2 and 0.5, expected 0 or above, and as much or more\n");
+}
+
+TEST(HyperParams, BiasesThatAFamilyHasNotAreRefused) {
+  const json config = json::parse(
+      ktx::testing::read_file(source_dir() + "/tests/models/synthetic/nemotron_h_moe/config.json"));
+  EXPECT_EQ(read(config).messages, "");
+  EXPECT_EQ(read(config, {{"mamba_proj_bias", true}}).messages, "") << "which no code reads";
+  EXPECT_EQ(read(config, {{"use_bias", true}}).messages,
+            "'use_bias' is set: state-space layers whose projections have biases are not known\n");
+  EXPECT_EQ(read(config, {{"mlp_bias", true}}).messages,
+            "'mlp_bias' is set: feed-forward parts with biases are not known for this family\n");
 }
 
 TEST(HyperParams, LayersWithExpertsByTheFamilysPattern) {
