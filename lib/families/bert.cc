@@ -85,9 +85,8 @@ constexpr std::span<const ModuleRow> kTreeModern[] = {kRoot,        kEmbeddings,
                                                       kPlainOutput, kModernMlp,  kTwoRotaries};
 
 constexpr ConfigKey kEncoderKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-12"),
     {"type_vocab_size", "", KeyRead::TypeCount, KeyKind::Natural, KeyWeight::Plain, "0", "0"},
     {"score_dense", "", KeyRead::ScoreDense, KeyKind::Flag, KeyWeight::Plain, "false", "false"},
@@ -105,9 +104,8 @@ constexpr ConfigKey kJina2Keys[] = {
 constexpr std::span<const ConfigKey> kKeysJina2[] = {kSizeKeys, kMlpKeys, kEncoderKeys, kJina2Keys,
                                                      kScoreKeys};
 constexpr ConfigKey kModernKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-5"),
     positive("rope_theta", "rope.freq_base", "10000", "160000"),
     positive("rope_local_base_freq", "rope.freq_base_swa", "10000", "10000"),

@@ -50,5 +50,14 @@ inline constexpr ConfigDefault kDeltaNetDefaults[] = {
     {"partial_rotary_factor", "0.25"},
     {"rms_norm_eps", "1e-6"},
 };
+// What families with 512 experts have beside those.
+inline constexpr ConfigDefault kWideExpertDefaults[] = {
+    {"num_experts", "512"},
+    {"num_experts_per_tok", "10"},
+    {"norm_topk_prob", "true"},
+    {"moe_intermediate_size", "512"},
+    {"shared_expert_intermediate_size", "512"},
+    {"rope_theta", "10000"},
+};
 
 }  // namespace ktx::families

@@ -55,9 +55,8 @@ constexpr std::span<const ModuleRow> kTreeCodeShell[] = {kCausalRoot, kEmbedding
                                                          kRotary2,    kEnd,        kHead};
 
 constexpr ConfigKey kOwnModelKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-5"),
 };
 constexpr ConfigKey kAlibiKeys[] = {

@@ -56,9 +56,8 @@ constexpr std::span<const ModuleRow> kTree[] = {kCausalRoot,  kOwnStem,  kMixers
                                                 kFeedForward, kLastNorm, kHead};
 
 constexpr ConfigKey kOwnKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", "262144"},
+    kVocabKey,
+    longest_text("262144"),
     positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-6"),
     natural("num_experts", "expert_count", "0", "16"),
     natural("num_experts_per_tok", "expert_used_count", "0", "2"),

@@ -22,6 +22,19 @@ KTX_KEY_MAKER(scale, Scale, Positive, Plain)
 KTX_KEY_MAKER(flag, Flag, Flag, Plain)
 #undef KTX_KEY_MAKER
 
+// The vocabulary of texts, and how long one may be.
+inline constexpr ConfigKey kVocabKey{
+    "vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""};
+constexpr ConfigKey longest_text(const char* config_absent = "") {
+  return {"max_position_embeddings",
+          "context_length",
+          KeyRead::Int,
+          KeyKind::Count,
+          KeyWeight::Plain,
+          "",
+          config_absent};
+}
+
 inline constexpr ConfigKey kSizeKeys[] = {
     count("hidden_size", "embedding_length"),
     {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
@@ -53,9 +66,8 @@ inline constexpr ConfigKey kUnusedMlpKeys[] = {
      ""},
 };
 inline constexpr ConfigKey kModelKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-6"),
     positive("rope_theta", "rope.freq_base", "10000", "10000"),
 };
@@ -223,9 +235,8 @@ inline constexpr ConfigKey kMambaSizeKeys[] = {
     count("hidden_size", "embedding_length"),
     {"num_hidden_layers", "block_count", KeyRead::Layers, KeyKind::Count, KeyWeight::Structural, "",
      ""},
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", "1048576"},
+    kVocabKey,
+    longest_text("1048576"),
     positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
 };
 

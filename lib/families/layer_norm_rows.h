@@ -42,9 +42,8 @@ inline constexpr ModuleRow kBiasedFinalNorm[] = {
 
 // kModelKeys with the other norm's epsilon.
 inline constexpr ConfigKey kLayerNormModelKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-5"),
     positive("rope_theta", "rope.freq_base", "10000", "10000"),
 };

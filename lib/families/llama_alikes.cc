@@ -36,9 +36,8 @@ constexpr std::span<const ModuleRow> kTreeOrion[] = {
 constexpr std::span<const ConfigKey> kKeys[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeysInternLm2[] = {kLlamaKeys, kAttentionBiasKeys};
 constexpr ConfigKey kAlibiModelKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-6"),
 };
 constexpr std::span<const ConfigKey> kKeysRefact[] = {kSizeKeys, kOneKeyHeadKeys, kMlpKeys,

@@ -27,9 +27,8 @@ constexpr ModuleRow kRows[] = {
 constexpr std::span<const ModuleRow> kTree[] = {kCausalRoot, kRows, kHead};
 
 constexpr ConfigKey kOwnKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("layer_norm_eps", "attention.layer_norm_epsilon", "", "1e-5"),
     positive("alibi_bias_max", "attention.max_alibi_bias", "8", "8"),
     amount("clip_qkv", "attention.clamp_kqv", "0", "0"),

@@ -79,9 +79,8 @@ constexpr ConfigKey kDenseWidthKeys[] = {
      KeyWeight::Structural, "", ""},
 };
 constexpr ConfigKey kOwnModelKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("rms_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
     count("head_dim", "attention.key_length", "=head_dim", "=head_dim"),
 };
@@ -109,9 +108,9 @@ constexpr ConfigAlias kAliases[] = {
     {"n_groups", "mamba_n_groups"},
     {"conv_kernel", "mamba_d_conv"},
     {"use_conv_bias", "mamba_conv_bias"},
+    {"attention_head_dim", "head_dim"},
     {"mamba_proj_bias", ""},  // the models' code reads the next one alone
     {"use_bias", "mamba_proj_bias"},
-    {"attention_head_dim", "head_dim"},
 };
 constexpr ConfigDefault kDefaults[] = {
     {"attention_bias", "false"}, {"mlp_bias", "false"},    {"mamba_n_heads", "128"},

@@ -24,9 +24,8 @@ constexpr std::span<const ModuleRow> kTree[] = {kCausalStem,      kSdpaAttention
                                                 kBiasedFinalNorm, kModelRotary,   kBiasedHead};
 
 constexpr ConfigKey kNormKeys[] = {
-    {"vocab_size", "vocab_size", KeyRead::Vocab, KeyKind::Count, KeyWeight::Structural, "", ""},
-    {"max_position_embeddings", "context_length", KeyRead::Int, KeyKind::Count, KeyWeight::Plain,
-     "", ""},
+    kVocabKey,
+    longest_text(),
     positive("layer_norm_eps", "attention.layer_norm_rms_epsilon", "", "1e-5"),
     positive("rope_theta", "rope.freq_base", "10000", "10000"),
 };

@@ -124,12 +124,6 @@ constexpr ConfigAlias kAliases[] = {
     {"indexer_budget", "index_topk"},     {"indexer_compress_ratio", "index_kpool"},
 };
 constexpr ConfigDefault kOwnDefaults[] = {
-    {"num_experts", "512"},
-    {"num_experts_per_tok", "10"},
-    {"norm_topk_prob", "true"},
-    {"moe_intermediate_size", "512"},
-    {"shared_expert_intermediate_size", "512"},
-    {"rope_theta", "10000"},
     {"hc_mult", "4"},
     {"hc_lowrank", "320"},
     {"ngram_size", "3"},
@@ -139,7 +133,7 @@ constexpr ConfigDefault kOwnDefaults[] = {
     {"make_ngram_vocab_size_divisible_by", "128"},
     {"seed", "1234"},
 };
-constexpr auto kDefaults = join(kDeltaNetDefaults, kOwnDefaults);
+constexpr auto kDefaults = join(kDeltaNetDefaults, kWideExpertDefaults, kOwnDefaults);
 
 }  // namespace
 

@@ -54,16 +54,10 @@ constexpr std::span<const ConfigKey> kKeys35Moe[] = {kSizeKeys,
 constexpr std::span<const ConfigKey> kKeys35[] = {kLlamaKeys, kRopeScalingKeys, kDeltaNetKeys,
                                                   kSectionKeys};
 constexpr ConfigDefault kOwnDefaultsNext[] = {
-    {"num_experts", "512"},
-    {"num_experts_per_tok", "10"},
     {"decoder_sparse_step", "1"},
     {"mlp_only_layers", "[]"},
-    {"norm_topk_prob", "true"},
-    {"moe_intermediate_size", "512"},
-    {"shared_expert_intermediate_size", "512"},
-    {"rope_theta", "10000"},
 };
-constexpr auto kDefaultsNext = join(kDeltaNetDefaults, kOwnDefaultsNext);
+constexpr auto kDefaultsNext = join(kDeltaNetDefaults, kWideExpertDefaults, kOwnDefaultsNext);
 // Its code always normalises.
 constexpr ConfigDefault kOwnDefaults35Moe[] = {
     {"num_experts", "256"},
