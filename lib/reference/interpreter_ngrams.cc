@@ -1,9 +1,11 @@
 // The parts of Qwen4-Exp: gates of residual streams, pools of positions that an indexer chooses for
 // all heads, and tables of n-grams.
+#include "lib/reference/interpreter.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "lib/reference/interpreter.h"
+#include "lib/reference/arithmetic.h"
 
 namespace ktx::reference {
 
@@ -13,12 +15,6 @@ namespace {
 
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
-}
-
-double product(std::span<const float> a, std::span<const float> b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
-  return sum;
 }
 
 }  // namespace
@@ -88,7 +84,7 @@ std::vector<std::vector<size_t>> Interpreter::choose_pools(const ir::Module& att
   for (size_t b = 0; b < cache.index_keys.size(); ++b) {
     double score = 0;
     for (size_t at = 0; at < q.size(); at += dim) {
-      score += std::max(0.0, product(std::span(q).subspan(at, dim), cache.index_keys[b]));
+      score += std::max(0.0, dot(&q[at], cache.index_keys[b].data(), dim));
     }
     scores.emplace_back(-score, b);
   }
@@ -137,8 +133,7 @@ void Interpreter::add_ngrams(const ir::Module& part, Vector& x) {
   Vector gated(x.size());
   for (size_t at = 0; at < x.size(); at += hidden) {
     const double match =
-        product(std::span(keys).subspan(at, hidden), std::span(queries).subspan(at, hidden)) /
-        std::sqrt(static_cast<double>(hidden));
+        dot(&keys[at], &queries[at], hidden) / std::sqrt(static_cast<double>(hidden));
     const double root = std::sqrt(std::max(std::abs(match), double{kLeastRooted}));
     const double gate = sigmoid(match == 0 ? 0 : std::copysign(root, match));
     for (size_t h = 0; h < hidden; ++h) gated[at + h] = static_cast<float>(gate * value[h]);
