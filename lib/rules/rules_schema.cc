@@ -162,7 +162,7 @@ std::string rules_json_schema() {
       {"kwargs", kwargs_type()},
       {"device", device_type()},
       {"op", op_type()}};
-  return schema.dump(2) + "\n";
+  return schema.dump(1) + "\n";
 }
 
 }  // namespace ktx::rules
