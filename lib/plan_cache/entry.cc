@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lib/support/hash.h"
 #include "lib/support/mapped_file.h"
@@ -23,6 +24,7 @@ using nlohmann::ordered_json;
 constexpr const char* kEntryName = "entry.json";
 constexpr const char* kEntryWork = "entry.json.work";
 constexpr const char* kSuffix = ".ktxplan";
+constexpr const char* kRebuilt = ".gguf.work";  // the folder of a plan's GGUF (plan_input.h)
 
 struct File {
   std::string name;
@@ -30,16 +32,21 @@ struct File {
   int64_t written = 0;
 };
 
-// Regular files of a folder: no link is followed.
-std::vector<File> files_in(const std::string& folder) {
+// Regular files of a folder, and of the folder of a GGUF in it ("m.ktxplan.gguf.work/model.gguf"):
+// no link is followed.
+std::vector<File> files_in(const std::string& folder, const std::string& below = "") {
   std::vector<File> files;
-  DIR* const open = opendir(folder.c_str());
+  DIR* const open = opendir((folder + "/" + below).c_str());
   if (open == nullptr) return files;
   while (const dirent* const entry = readdir(open)) {
     struct stat info = {};
-    const std::string name = entry->d_name;
-    if (lstat((folder + "/" + name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    files.push_back({name, static_cast<uint64_t>(info.st_blocks) * 512, info.st_mtim.tv_sec});
+    const std::string name = below + entry->d_name;
+    if (lstat((folder + "/" + name).c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode) && below.empty() && name.ends_with(kRebuilt)) {
+      for (File& file : files_in(folder, name + "/")) files.push_back(std::move(file));
+    } else if (S_ISREG(info.st_mode)) {
+      files.push_back({name, static_cast<uint64_t>(info.st_blocks) * 512, info.st_mtim.tv_sec});
+    }
   }
   closedir(open);
   return files;
@@ -139,7 +146,13 @@ Status remove_entry(const std::string& folder) {
     if (unlink((folder + "/" + name).c_str()) == 0 || errno == ENOENT) continue;
     return Error{fmt::format("{}/{}: cannot remove: {}", folder, name, write_failure(errno))};
   }
-  (void)rmdir(folder.c_str());  // files of others stay, and their folder
+  // Files of others stay, and their folders.
+  for (const std::string& name : names) {
+    if (const size_t end = name.find('/'); end != name.npos) {
+      (void)rmdir((folder + "/" + name.substr(0, end)).c_str());
+    }
+  }
+  (void)rmdir(folder.c_str());
   return {};
 }
 

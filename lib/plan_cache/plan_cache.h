@@ -11,7 +11,8 @@
 //   entry.json        what it is made of; written first, so that every plan is explained
 //   NAME.ktxplan      there when it is complete, and not before: the compiler renames it
 //   NAME.ktxplan.*    of a compiler that runs, or was killed: the next one continues from it
-//                     (NAME.ktxplan.moving: the model is being moved into it)
+//                     (NAME.ktxplan.moving: the model is being moved into it;
+//                     NAME.ktxplan.gguf.work/: the GGUF of a plan that is compiled again)
 //   lock              entry_lock.h; its time is that of the last use
 //
 // A model that a first start has fetched from a hub is moved into its plan: its GGUF is gone then,

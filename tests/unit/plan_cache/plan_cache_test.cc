@@ -305,18 +305,21 @@ TEST_F(Plans, WhoseModelIsBeingMovedStay) {
   EXPECT_TRUE(cache.list()[0].complete);
 }
 
-// The engine's note of hot experts (lib/runtime/experts/expert_note.h), and what a killed write
-// left.
-TEST_F(Plans, GoWithWhatARunHasNotedBesideThem) {
+// The engine's note of hot experts (lib/runtime/experts/expert_note.h), what a killed write left,
+// and the GGUF that a killed compiler has rebuilt.
+TEST_F(Plans, GoWithWhatStandsBesideThem) {
   ASSERT_TRUE(get(wanted("a")).ok());
   const std::string folder = cache.folder() + "/" + cache.list()[0].id;
   const std::string plan = folder + "/a.ktxplan";
-  for (const char* end : {".experts", ".experts.work"}) std::ofstream(plan + end) << "{}";
+  fs::create_directory(plan + ".gguf.work");
+  for (const char* end : {".experts", ".experts.work", ".gguf.work/model.gguf"}) {
+    std::ofstream(plan + end) << "{}";
+  }
   const uint64_t bytes = cache.list()[0].bytes;
   EXPECT_TRUE(cache.list()[0].complete);
   EXPECT_TRUE(*cache.remove(cache.list()[0]));
   EXPECT_FALSE(fs::exists(folder));
-  EXPECT_GE(bytes, 3u * 512) << "the note counts, too";
+  EXPECT_GE(bytes, 4u * 512) << "all of it counts";
 }
 
 TEST_F(Plans, FilesOfOthersStay) {
