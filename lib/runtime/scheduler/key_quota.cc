@@ -30,7 +30,7 @@ void KeyQuota::give_back(const std::string& key, int64_t amount) {
 
 std::shared_ptr<void> KeyQuota::hold(const std::string& key, int64_t amount) {
   if (!take(key, amount)) return nullptr;
-  // The pointer only has to be none that is null: there is nothing to be deleted.
+  // The pointer may be any pointer that is not null: there is nothing to be deleted.
   return {static_cast<void*>(this), [this, key, amount](void*) { give_back(key, amount); }};
 }
 

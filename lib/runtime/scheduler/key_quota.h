@@ -3,8 +3,8 @@
 //   KeyQuota queue(64);
 //   if (!queue.take("anna")) ...              // full, for this key
 //   queue.give_back("anna");
-//   std::shared_ptr<void> held = queue.hold("anna", 20);   // given back with the last copy; or
-//   null
+//   std::shared_ptr<void> held = queue.hold("anna", 20);   // null: full
+//   held.reset();                                          // the last copy gives it back
 //
 // A key alone may take all. Another one is then given some beyond the limit, up to the part that it
 // would have among so many keys: all together stay below the limit times the logarithm of the

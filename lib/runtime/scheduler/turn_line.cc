@@ -7,25 +7,31 @@
 namespace ktx::runtime {
 namespace {
 
-// How soon one that is no longer wanted leaves.
+// How soon one that is no longer wanted leaves, and how often it is looked whose turn it is.
 constexpr std::chrono::milliseconds kLook{100};
 
 }  // namespace
 
 std::optional<TurnLine::Turn> TurnLine::wait(const ShareOf& share,
                                              const std::function<bool()>& wanted) {
+  Places own(1);
+  const auto place = own.begin();
+  place->share = share;
+  std::optional<Turn> turn;  // older than the lock: it takes the lock where it leaves
   std::unique_lock lock(mutex_);
   shares_.enter(share);
-  const auto place = waiting_.insert(waiting_.end(), Place{share, ++last_id_, false});
+  place->id = ++last_id_;
+  waiting_.splice(waiting_.end(), own);
+  // From here on the place leaves with `turn`, whatever throws.
+  turn.emplace(Turn(*this, place));
   call_next();
   while (!place->called) {
     called_.wait_for(lock, kLook);
-    if (place->called || !wanted || wanted()) continue;
-    shares_.leave(place->share);
-    waiting_.erase(place);
-    return std::nullopt;
+    if (place->called) break;
+    if (wanted && !wanted()) return std::nullopt;
+    call_next();  // leave() may have failed to
   }
-  return Turn(*this, place);
+  return turn;
 }
 
 int64_t TurnLine::waiting() const {
@@ -36,8 +42,12 @@ int64_t TurnLine::waiting() const {
 void TurnLine::leave(Places::iterator place) {
   const std::lock_guard lock(mutex_);
   shares_.leave(place->share);
-  running_.erase(place);
-  call_next();
+  (place->called ? running_ : waiting_).erase(place);
+  try {
+    call_next();
+  } catch (...) {
+    // Memory is short: those that wait call the next one at their next look.
+  }
 }
 
 void TurnLine::call_next() {

@@ -1,4 +1,4 @@
-// Turns at something that few can use at once: who comes blocks until it is called.
+// Turns at something that few can use at once: a thread blocks until its turn comes.
 //
 //   TurnLine line(1);
 //   const std::optional<TurnLine::Turn> turn = line.wait(share, [&] { return !client_left; });
@@ -6,8 +6,8 @@
 //   ...                      // until `turn` is gone
 //
 // Keys share turns as they share the batch (key_shares.h), and each turn moves the meter of its key
-// by a turn of theirs: keys go round, however many of their requests wait. One that comes with its
-// first stands behind none of which it has not taken its own yet.
+// by a turn of theirs: keys go round, however many of their requests wait. A key's first request is
+// called before the second of any other key.
 //
 // Thread-safe. It outlives its turns.
 #pragma once
@@ -55,7 +55,7 @@ class TurnLine {
     Places::iterator place_;
   };
 
-  // `wanted` is asked now and then; nothing: it was false. Null: it always is.
+  // `wanted` is called every 100 ms; nullopt: it returned false. Null: it is always wanted.
   std::optional<Turn> wait(const ShareOf& share, const std::function<bool()>& wanted = nullptr);
   int64_t waiting() const;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,6 +54,17 @@ TEST(TurnLine, AKeyThatComesWithItsFirstIsNext) {
   EXPECT_EQ(order.size(), 42u);
   EXPECT_LT(order.find('b'), 2u) << order;
   EXPECT_LT(order.find('c'), 3u) << order;
+}
+
+TEST(TurnLine, WhatThrowsLeavesNoPlaceBehind) {
+  TurnLine line(1);
+  {
+    const auto turn = line.wait({.key = "a"});
+    const auto throws = []() -> bool { throw std::bad_alloc(); };
+    EXPECT_THROW(line.wait({.key = "b"}, throws), std::bad_alloc);
+    EXPECT_EQ(line.waiting(), 0);
+  }
+  EXPECT_TRUE(line.wait({.key = "a"}));
 }
 
 TEST(TurnLine, KeysGoRoundHoweverManyEachHasWaiting) {
