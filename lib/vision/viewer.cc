@@ -18,7 +18,7 @@ constexpr int64_t kRowBytes = int64_t{1} << 30;
 constexpr int32_t kMeasured = INT32_MIN;  // the id of one that was not looked at
 
 int64_t bytes_of_row(const plan::ImageFacts& facts) {
-  return facts.width * static_cast<int64_t>(sizeof(float));
+  return facts.row_width() * static_cast<int64_t>(sizeof(float));
 }
 
 Error left() {

@@ -37,7 +37,7 @@
 namespace ktx::vision {
 
 struct ViewerFigures {
-  int64_t seen = 0;       // images that were asked for
+  int64_t seen = 0;       // images of requests
   int64_t computed = 0;   // of these, not found among those that were seen before
   int64_t refused = 0;    // files that are no image, damaged or too large
   int64_t waiting = 0;    // images that wait for their turn now

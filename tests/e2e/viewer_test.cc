@@ -74,7 +74,7 @@ TEST_F(ViewerTest, HeadersSayHowManyTokensThereWillBe) {
 TEST_F(ViewerTest, RowsAreCountedAsLongAsSomeoneHasThem) {
   const auto image = viewer_->look(bytes_of(plain_png(30, 7)));
   ASSERT_TRUE(image.ok());
-  const int64_t bytes = image->tokens * viewer_->facts().width * int64_t{4};
+  const int64_t bytes = image->tokens * viewer_->facts().row_width() * int64_t{4};
   std::vector<runtime::ReadImage> held;
   {
     const std::shared_ptr<void> memory = viewer_->hold_rows("a", image->tokens);
@@ -87,7 +87,7 @@ TEST_F(ViewerTest, RowsAreCountedAsLongAsSomeoneHasThem) {
   EXPECT_EQ(viewer_->figures().row_bytes, bytes);
   held.clear();
   EXPECT_EQ(viewer_->figures().row_bytes, 0);
-  const int64_t gibibyte = (int64_t{1} << 30) / (4 * viewer_->facts().width);
+  const int64_t gibibyte = (int64_t{1} << 30) / (4 * viewer_->facts().row_width());
   const std::shared_ptr<void> all = viewer_->hold_rows("a", gibibyte);
   EXPECT_TRUE(all);
   EXPECT_FALSE(viewer_->hold_rows("a", gibibyte / 4));
@@ -116,23 +116,24 @@ TEST_F(ViewerTest, ManyMayLookAtOnce) {
 }
 
 TEST_F(ViewerTest, OneThatHasLeftTakesNoTurn) {
-  const ImageUser kA = {.owner = "", .share = {.key = "a"}};
-  const int64_t before = viewer_->figures().computed, seen = viewer_->figures().seen;
+  const ImageUser stays = {.owner = "", .share = {.key = "a"}};
+  const ImageUser left = {.owner = "", .share = stays.share, .waits = [] { return false; }};
+  std::vector<std::string> files;
+  for (uint32_t i = 0; i < 5; ++i) files.push_back(plain_png(8000, 2000 + i));
+  const int64_t before = viewer_->figures().computed;
   std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 2; ++t) {
-    threads.emplace_back(
-        [&, t] { EXPECT_TRUE(viewer_->look(bytes_of(plain_png(8000, 2000 + t)), kA).ok()); });
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] { EXPECT_TRUE(viewer_->look(bytes_of(files[t]), stays).ok()); });
   }
-  while (viewer_->figures().seen < seen + 2) std::this_thread::yield();
-  const std::string file = plain_png(8000, 2010);
-  const ImageUser left = {.owner = "", .share = kA.share, .waits = [] { return false; }};
-  // Two of a key have pixels: the third one waits, and has left.
-  const auto none = viewer_->look(bytes_of(file), left);
+  // Two of a key have pixels, half a second each; two wait, and the one that left is behind both.
+  while (viewer_->figures().waiting < 2 && viewer_->figures().computed < before + 2) {
+    std::this_thread::yield();
+  }
+  const auto none = viewer_->look(bytes_of(files[4]), left);
   for (std::thread& thread : threads) thread.join();
-  if (!none.ok()) {
-    EXPECT_THAT(none.error().message, HasSubstr("has left"));
-  }
-  EXPECT_EQ(viewer_->figures().computed, before + 2 + none.ok());
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().message, HasSubstr("has left"));
+  EXPECT_EQ(viewer_->figures().computed, before + 4);
 }
 
 }  // namespace
