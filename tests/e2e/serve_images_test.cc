@@ -275,6 +275,19 @@ TEST_F(ServeImages, ASecondQuestionOnAnImageComputesItNoMore) {
   EXPECT_EQ(server.metric("images_computed_total"), 2);
 }
 
+// What is only counted makes no other instance one that is only counted.
+TEST_F(ServeImages, InstancesOfOneRequestAreAnsweredBehindACount) {
+  const Json instance = {{"@requestFormat", "chatCompletions"}, {"messages", messages({0})}};
+  Json counted = instance;
+  counted["@requestFormat"] = "applyTemplate";
+  const Json found =
+      post("/predict", {{"instances", Json::array({counted, instance})}})["predictions"];
+  ASSERT_EQ(found.size(), 2u) << found;
+  EXPECT_TRUE(found[0].contains("tokens")) << found[0];
+  ASSERT_TRUE(found[1].contains("choices")) << found[1];
+  EXPECT_EQ(found[1]["choices"][0]["message"]["content"], chat({0}));
+}
+
 // What a key has sent is not found by another one.
 TEST_F(ServeImages, KeysShareNoImages) {
   const TempDir dir;

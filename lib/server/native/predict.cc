@@ -154,6 +154,7 @@ ApiStatus answer_instance(const ServerContext& context, const HttpRequest& reque
   inner.body = dump(body);
   ServerContext own = context;
   own.lora = context.model->adapters.choice(requested_model(inner));
+  own.asker->counts_only = false;  // all share it, and /apply-template sets it
   const ApiStatus answered = route->endpoint(own, inner, reply);
   if (!answered) send_in_shape(inner, *reply, answered.error());
   return {};
