@@ -240,12 +240,14 @@ void HttpServer::drain() {
 }
 
 void HttpServer::stop() {
-  if (!core_->thread.joinable()) return;
+  const bool started = core_->thread.joinable();
   for (auto& workers : core_->workers) {
+    if (!started) break;
     workers->stop();
     workers->join();
   }
   core_->apart.join();
+  if (!started) return;
   // Every coroutine ends by itself: those that the context still holds at its end would
   // keep the core, and so the context, for ever.
   asio::post(core_->io, [core = core_] {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/support/http_client.h"
 
@@ -48,6 +49,33 @@ class HttpServerLimits : public ::testing::Test {
   HttpOptions options_;
   std::optional<HttpServer> server_;
 };
+
+class NoReply final : public HttpReply {
+ public:
+  void send(int, std::string_view, std::string, const HttpHeaders&) override {}
+  void begin(int, std::string_view, const HttpHeaders&) override {}
+  void write(std::string) override {}
+  void end() override {}
+  void on_gone(std::function<void()>) override {}
+  bool begun() const override { return false; }
+};
+
+TEST(HttpServer, StopWaitsForCallsOfOneThatNeverStarted) {
+  std::promise<void> goes_on;
+  std::atomic<bool> done = false;
+  std::thread client;
+  {
+    HttpServer server({}, [](const HttpRequest&, const HttpReplyPtr&) {});
+    server.run_apart(std::make_shared<NoReply>(), [&, future = goes_on.get_future().share()] {
+      future.wait();
+      done = true;
+    });
+    client = std::thread([&] { goes_on.set_value(); });
+    server.stop();
+    EXPECT_TRUE(done);
+  }
+  client.join();
+}
 
 TEST_F(HttpServerLimits, HalfAHeaderOrBodyEndsInTime) {
   options_.header_seconds = 1;
