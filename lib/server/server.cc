@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "lib/server/answer/answer_job.h"
@@ -11,13 +12,18 @@
 #include "lib/server/ollama/ollama_format.h"
 #include "lib/server/request/constraint_fields.h"
 #include "lib/server/request/request_images.h"
+#include "lib/support/json_nesting.h"
 
 namespace ktx::server {
 namespace {
 
 constexpr size_t kLongestStreamName = 512;
-// Requests whose images wait or are looked at; each has a thread.
+// Requests whose images wait or are looked at; each has a thread. Of one key, that is: another one
+// is given places beyond (key_quota.h).
 constexpr int64_t kMostLooking = 64;
+// What images of a request take beside its body, in bodies: their base64 among its JSON values, and
+// the files.
+constexpr int64_t kBodiesOfImages = 2;
 
 ApiError limit_reached(int wait_seconds) {
   return {429, fmt::format("the limit of this key is reached; try again in {} s", wait_seconds), "",
@@ -299,7 +305,7 @@ std::shared_ptr<ImageAsker> Server::asker_of(const ServerContext& context) {
 }
 
 void Server::answer(const Route& route, ServerContext context, const HttpRequest& request,
-                    const HttpReplyPtr& reply) {
+                    const HttpReplyPtr& reply, const std::shared_ptr<const HttpRequest>& kept) {
   if (context.model) {
     reply->set_model(context.model->id);
     context.asker = asker_of(context);
@@ -307,7 +313,7 @@ void Server::answer(const Route& route, ServerContext context, const HttpRequest
       context.lora = context.model->adapters.choice(requested_model(request));
     }
     if (context.model->viewer && !route.quick && may_have_images(request.body)) {
-      return answer_with_images(route, context, request, reply);
+      return answer_with_images(route, context, request, reply, kept);
     }
   }
   answer_now(route, context, request, reply);
@@ -315,7 +321,8 @@ void Server::answer(const Route& route, ServerContext context, const HttpRequest
 
 // On a thread of its own: it may wait for the images of others.
 void Server::answer_with_images(const Route& route, const ServerContext& context,
-                                const HttpRequest& request, const HttpReplyPtr& reply) {
+                                const HttpRequest& request, const HttpReplyPtr& reply,
+                                std::shared_ptr<const HttpRequest> kept) {
   // An answer that begins has a call of its own.
   reply->on_gone([asker = context.asker] { asker->gone = true; });
   const std::shared_ptr<void> place = looking_.hold(context.share.key);
@@ -328,11 +335,24 @@ void Server::answer_with_images(const Route& route, const ServerContext& context
                      looking_.taken()),
          "", "queue_full", 2});
   }
-  const std::shared_ptr<const HttpRequest> kept = keep(request, context.share.key, reply);
+  if (!kept) kept = keep(request, context.share.key, reply);
   if (!kept) return;
-  http_.run_apart(reply, [this, &route, context, kept, reply, place] {
-    answer_now(route, context, *kept, reply);
-  });
+  // A request that is alone is taken, however large it is.
+  const auto body = static_cast<int64_t>(request.body.size());
+  const auto values = static_cast<int64_t>(std::min(json_tree_bytes(request.body), kMaxTreeBytes));
+  const std::shared_ptr<void> parsed =
+      hold_bytes(std::min(kBodiesOfImages * body + values, kept_bytes_.most() - body), request,
+                 context.share.key, reply);
+  if (!parsed) return;
+  try {
+    http_.run_apart(reply, [this, &route, context, kept, reply, place, parsed] {
+      answer_now(route, context, *kept, reply);
+    });
+  } catch (const std::system_error&) {
+    send_in_shape(
+        request, *reply,
+        {503, "the system has no thread for the images of the request; try again", "", "", 2});
+  }
 }
 
 void Server::answer_now(const Route& route, const ServerContext& context,
@@ -349,15 +369,22 @@ void Server::answer_now(const Route& route, const ServerContext& context,
   }
 }
 
-std::shared_ptr<const HttpRequest> Server::keep(const HttpRequest& request, const std::string& key,
-                                                const HttpReplyPtr& reply) {
-  std::shared_ptr<void> held = kept_bytes_.hold(key, static_cast<int64_t>(request.body.size()));
+std::shared_ptr<void> Server::hold_bytes(int64_t bytes, const HttpRequest& request,
+                                         const std::string& key, const HttpReplyPtr& reply) {
+  std::shared_ptr<void> held = kept_bytes_.hold(key, bytes);
   if (!held) {
     send_in_shape(request, *reply,
                   {503, "too many large requests wait for a model or for their images; try again",
                    "", "", 2});
-    return nullptr;
   }
+  return held;
+}
+
+std::shared_ptr<const HttpRequest> Server::keep(const HttpRequest& request, const std::string& key,
+                                                const HttpReplyPtr& reply) {
+  const auto bytes = static_cast<int64_t>(request.body.size());
+  std::shared_ptr<void> held = hold_bytes(bytes, request, key, reply);
+  if (!held) return nullptr;
   struct Kept {
     std::shared_ptr<void> held;
     HttpRequest request;
@@ -381,7 +408,7 @@ void Server::answer_when_loaded(const Route& route, const ServerContext& context
         now.model = found.model;
         http_.run_later(*kept, reply, [this, &route, now, kept, reply, error = found.error] {
           if (error) return send_in_shape(*kept, *reply, *error);
-          answer(route, now, *kept, reply);
+          answer(route, now, *kept, reply, kept);
         });
       },
       gone);

@@ -77,14 +77,19 @@ class Server {
   // answered.
   bool admit(const HttpRequest& request, const HttpReplyPtr& reply);
   ServerContext context();
+  // Memory for a request that waits; null: it has been refused, as such requests have too much.
+  std::shared_ptr<void> hold_bytes(int64_t bytes, const HttpRequest& request,
+                                   const std::string& key, const HttpReplyPtr& reply);
   // The request, for later; null: it has been refused, as such requests have too many bytes.
   std::shared_ptr<const HttpRequest> keep(const HttpRequest& request, const std::string& key,
                                           const HttpReplyPtr& reply);
   std::shared_ptr<ImageAsker> asker_of(const ServerContext& context);
+  // `kept`: the request, where it waited already; null: it did not.
   void answer(const Route& route, ServerContext context, const HttpRequest& request,
-              const HttpReplyPtr& reply);
+              const HttpReplyPtr& reply, const std::shared_ptr<const HttpRequest>& kept = nullptr);
   void answer_with_images(const Route& route, const ServerContext& context,
-                          const HttpRequest& request, const HttpReplyPtr& reply);
+                          const HttpRequest& request, const HttpReplyPtr& reply,
+                          std::shared_ptr<const HttpRequest> kept);
   void answer_now(const Route& route, const ServerContext& context, const HttpRequest& request,
                   const HttpReplyPtr& reply);
   void answer_when_loaded(const Route& route, const ServerContext& context,

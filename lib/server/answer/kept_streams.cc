@@ -198,12 +198,21 @@ class KeptReply final : public HttpReply, public std::enable_shared_from_this<Ke
   void add_note(const std::string& what) override { client_->add_note(what); }
   void set_error(std::string what) override { client_->set_error(std::move(what)); }
   void add_tokens(int64_t prompt, int64_t cached, int64_t completion) override {
+    int64_t paid = 0;  // before; each choice has a prompt, and images are paid once
+    {
+      const std::lock_guard lock(mutex_);
+      paid = std::min(prompt, image_tokens_);
+      image_tokens_ -= paid;
+    }
     // The log has had the line of a client that has left.
-    if (client_left_) return count_(std::max<int64_t>(0, prompt - image_tokens_) + completion);
+    if (client_left_) return count_(prompt - paid + completion);
     client_->add_tokens(prompt, cached, completion);
   }
   void add_image_tokens(int64_t tokens) override {
-    image_tokens_ += tokens;
+    {
+      const std::lock_guard lock(mutex_);
+      image_tokens_ += tokens;
+    }
     client_->add_image_tokens(tokens);
   }
 
@@ -223,8 +232,8 @@ class KeptReply final : public HttpReply, public std::enable_shared_from_this<Ke
   const HttpReplyPtr client_;
   const std::function<void(int64_t)> count_;
   std::atomic<bool> client_left_ = false, begun_ = false;
-  std::atomic<int64_t> image_tokens_ = 0;
-  std::mutex mutex_;
+  std::mutex mutex_;          // of what follows
+  int64_t image_tokens_ = 0;  // that are paid, and were in no prompt of add_tokens() yet
   bool cancelled_ = false;
   std::function<void()> on_cancel_;
 };

@@ -86,7 +86,6 @@ ApiResult<vision::ImagePrompt> show_images(const ServedModel& model, const text:
   if (const auto refused = model.scheduler->too_long(std::ssize(counted.ids))) {
     return to_api_error(*refused);
   }
-  if (asker.pay) KTX_TRY(asker.pay(tokens));
   const std::shared_ptr<void> held = model.viewer->hold_rows(asker.share.key, tokens);
   if (!held) {
     return ApiError{429,
@@ -94,6 +93,7 @@ ApiResult<vision::ImagePrompt> show_images(const ServedModel& model, const text:
                     "them; try again later",
                     "", "queue_full", 2};
   }
+  if (asker.pay) KTX_TRY(asker.pay(tokens));  // last: what is refused costs nothing
   std::vector<runtime::ReadImage> seen =
       KTX_TRY(each(model, images, shown, asker, &vision::Viewer::look));
   for (runtime::ReadImage& image : seen) image = vision::with_hold(std::move(image), held);
