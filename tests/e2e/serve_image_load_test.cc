@@ -131,8 +131,9 @@ TEST_F(ServeImageLoad, ImagesOfAKeyDelayThoseOfAnotherByOne) {
     const HttpAnswer answer = server.post("/v1/chat/completions", body, kBert);
     const double after = figure(server, "images_computed_total");
     EXPECT_EQ(answer.status, 200) << answer.body;
-    // Bert's own, the one that was being read, and those between the answers of /stats.
-    EXPECT_LE(after - before, 5) << i;
+    // Bert's own, the one that was being read, and those between the answers of /stats: some more
+    // where other programs keep the cores busy. Without turns it was 31.
+    EXPECT_LE(after - before, 15) << i;
     EXPECT_LT(after, 48) << "all were read already: this shows nothing";
   }
   for (Connection& hog : hogs) EXPECT_EQ(hog.answer().status, 200);
@@ -150,13 +151,14 @@ TEST_F(ServeImageLoad, AKeyWithFullQueueIsToldToWaitAndAnotherIsNot) {
       ASSERT_TRUE(hogs.back().send(http_request("POST", "/v1/chat/completions",
                                                 chat_of({image(kLarge), image(kLarge)}), kAnna)));
     }
+    // All places are held: four at most are at a header or have pixels, and do not wait.
+    await([&] { return figure(server, "images_waiting") >= 60; });
     const HttpAnswer refused = server.post("/v1/chat/completions", chat_of({image(16)}), kAnna);
     EXPECT_EQ(refused.status, 429) << refused.body;
     EXPECT_EQ(refused.json()["error"]["code"], "queue_full");
     EXPECT_EQ(refused.headers.count("retry-after"), 1u);
     EXPECT_THAT(refused.body, HasSubstr("the images of 64 requests are looked at or wait"));
     EXPECT_EQ(server.post("/v1/chat/completions", chat_of({image(16)}), kBert).status, 200);
-    EXPECT_GT(figure(server, "images_waiting"), 8) << "none waited: this shows nothing";
     EXPECT_LE(threads_of(server.pid()), before.threads + 64 + 4);
   }
   await_quiet(server, before);  // its clients have gone
