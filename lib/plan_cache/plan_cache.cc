@@ -39,10 +39,6 @@ std::string normal_path(const std::string& path) {
   return fs::absolute(path, unknown).lexically_normal().string();
 }
 
-bool is_of(const CachedPlan& plan, const std::string& model) {
-  return plan.hub == model || (!plan.hub.empty() && plan.source == model);
-}
-
 // The model can be had from this plan, and maybe from nothing else on this machine.
 bool stands_for_model(const CachedPlan& plan) {
   return plan.moved && plan.whole;
@@ -183,7 +179,7 @@ std::optional<CachedPlan> PlanCache::find_of_model(
     const std::string& model, const std::string& compiler,
     const std::function<std::string(const std::string& source)>& recipe) const {
   for (const CachedPlan& plan : list()) {
-    if (!is_of(plan, model) || plan.compiler != compiler || is_file(plan.source)) continue;
+    if (plan.hub != model || plan.compiler != compiler || is_file(plan.source)) continue;
     const bool usable = plan.complete || can_finish_move(path_of(plan.id), plan);
     if (usable && recipe(plan.source) == plan.recipe) return plan;
   }
@@ -192,7 +188,7 @@ std::optional<CachedPlan> PlanCache::find_of_model(
 
 std::optional<CachedPlan> PlanCache::find_moved(const std::string& model) const {
   for (const CachedPlan& plan : list()) {
-    if (is_of(plan, model) && stands_for_model(plan)) return plan;
+    if (plan.hub == model && stands_for_model(plan)) return plan;
   }
   return std::nullopt;
 }

@@ -16,8 +16,7 @@
 //   lock              entry_lock.h; its time is that of the last use
 //
 // A model that a first start has fetched from a hub is moved into its plan: its GGUF is gone then,
-// and the plan is found by the model's name at the hub or by the place of that file
-// (find_of_model).
+// and the plan is found by the model's name at the hub (find_of_model).
 //
 // A process that is killed at any moment leaves nothing that the next one takes for a plan. Only
 // files of these names in folders of such names are ever removed. Processes may use one cache at
@@ -95,7 +94,7 @@ class PlanCache {
   Result<KeptPlan> get(const WantedPlan& wanted, const MakePlan& make,
                        const std::function<void(const std::string&)>& tell) const;
 
-  // `model` is the name at a hub as which a GGUF was fetched last, or the place that it had.
+  // `model` is the name at a hub as which a GGUF was fetched last.
 
   // A plan of a model whose GGUF is not in its place any more, made or begun by this compiler;
   // `recipe` gives the recipe for that place. Nothing: there is none.

@@ -44,7 +44,7 @@ class Puller {
         if (!options_.for_plan) KTX_TRY(models_.keep(known));
         return print_first(known, for_plan ? "move" : "");
       }
-      if (options_.or_plan && KTX_TRY(is_moved(known))) return print_first(known, "moved");
+      if (KTX_TRY(print_moved(known))) return {};
     }
     const std::string json = KTX_TRY(hub_.get(hub_.listing_url(model_), model_.text()));
     listing_ = KTX_TRY(read_listing(json, model_.text()));
@@ -54,9 +54,8 @@ class Puller {
     }
     files_ = KTX_TRY(choose_files(listing_, model_.quant, model_.text()));
     if (options_.header) return fetch_headers();
-    if (options_.or_plan && KTX_TRY(is_moved(files_))) {
-      KTX_TRY(models_.remember(model_, listing_.commit, files_, true));
-      return print_first(files_, "moved");
+    if (KTX_TRY(print_moved(files_))) {
+      return models_.remember(model_, listing_.commit, files_, true);
     }
     say(fmt::format("{} at {}: {} file{}, {}\n{}", model_.text(), listing_.commit.substr(0, 10),
                     files_.size(), files_.size() == 1 ? "" : "s", human_bytes(bytes_of(files_)),
@@ -85,16 +84,19 @@ class Puller {
     return !files.empty() && std::ranges::all_of(files, [&](auto& f) { return models_.has(f); });
   }
 
-  // The files were pulled, under this name or another one, and a plan has replaced them.
-  Result<bool> is_moved(const std::vector<HubFile>& files) const {
-    if (files.empty() || !std::ranges::all_of(files, [&](auto& f) { return models_.knows(f); })) {
-      return false;
-    }
-    const std::string path = KTX_TRY(models_.place(files.front()));
+  // The name under which the files were pulled, this one or another, if a plan has replaced them.
+  Result<bool> print_moved(const std::vector<HubFile>& files) const {
+    const std::vector<std::string> names = models_.names_of(files);
+    if (!options_.or_plan || names.empty()) return false;
     std::error_code none;
-    if (std::filesystem::exists(path, none)) return false;
+    if (std::filesystem::exists(KTX_TRY(models_.place(files.front())), none)) return false;
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
-    return cache.find_moved(path).has_value();
+    for (const std::string& name : names) {
+      if (!cache.find_moved(name)) continue;
+      fmt::print("{}\nmoved\n", name);
+      return true;
+    }
+    return false;
   }
 
   Status check_room(const std::string& folder, uint64_t needed) const {

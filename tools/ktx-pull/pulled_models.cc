@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -54,6 +55,10 @@ std::vector<HubFile> files_of(const ordered_json& entry) {
     files.push_back(*file);
   }
   return files;
+}
+
+bool is_same(const HubFile& a, const HubFile& b) {
+  return a.path == b.path && a.sha256 == b.sha256;
 }
 
 bool is_of(const ordered_json& entry, const std::string& path) {
@@ -113,16 +118,28 @@ Result<std::string> PulledModels::header_place(const std::string& commit,
 
 bool PulledModels::has(const HubFile& file) const {
   std::error_code missing;
-  return fs::file_size(folder_ + "/" + file.path, missing) == file.bytes && !missing && knows(file);
-}
-
-bool PulledModels::knows(const HubFile& file) const {
+  if (fs::file_size(folder_ + "/" + file.path, missing) != file.bytes || missing) return false;
   for (const ordered_json& entry : read_notes(folder_)) {
-    for (const HubFile& known : files_of(entry)) {
-      if (known.path == file.path && known.sha256 == file.sha256) return true;
+    const std::vector<HubFile> known = files_of(entry);
+    if (std::ranges::any_of(known, [&](const HubFile& each) { return is_same(each, file); })) {
+      return true;
     }
   }
   return false;
+}
+
+std::vector<std::string> PulledModels::names_of(const std::vector<HubFile>& files) const {
+  std::vector<std::string> names;
+  const ordered_json notes = read_notes(folder_);
+  for (const auto& [key, entry] : notes.items()) {
+    if (files.empty() || !std::ranges::equal(files_of(entry), files, is_same)) continue;
+    HubModel model = as_written_first({});
+    const size_t colon = key.find(':');
+    model.revision = key.substr(0, colon);
+    if (colon != key.npos) model.quant = key.substr(colon + 1);
+    names.push_back(model.text());
+  }
+  return names;
 }
 
 std::vector<HubFile> PulledModels::noted(const HubModel& model) const {

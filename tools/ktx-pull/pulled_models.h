@@ -30,8 +30,8 @@ class PulledModels {
   std::vector<HubFile> noted(const HubModel& model) const;
   // Whether the file that is there is this one, by what was noted of it.
   bool has(const HubFile& file) const;
-  // Whether this file was pulled once, under whatever name: its plan may be there.
-  bool knows(const HubFile& file) const;
+  // The names under which these files were pulled, none for no files: a plan may have them.
+  std::vector<std::string> names_of(const std::vector<HubFile>& files) const;
   // `for_plan`: they may be moved into their plan, whatever they were pulled for before.
   Status remember(const HubModel& model, const std::string& commit,
                   const std::vector<HubFile>& files, bool for_plan) const;

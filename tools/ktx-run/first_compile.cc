@@ -184,7 +184,7 @@ class Models {
   bool moves() const { return options_.draft.plan.empty() && keeps_model(options_); }
 
   // The plan of a hub's model that is nowhere else; one of an older ktx is compiled anew from it.
-  // `model`: its name at the hub, or the place that its file had.
+  // `model`: its name at the hub.
   Result<bool> take_moved(const std::string& model, std::string& path, bool drafts) {
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
     Status failed;
