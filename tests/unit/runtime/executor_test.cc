@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/kernel_id.h"
 #include "lib/plan/memory.h"
+#include "lib/runtime/cpu/cpu_step.h"
 #include "tests/unit/runtime/two_layer_plan.h"
 
 namespace ktx::runtime {
@@ -96,6 +99,43 @@ TEST(Executor, SharesOfNodesChangeNoBit) {
           << name(dtype) << ", " << shares << " nodes";
     }
   }
+}
+
+// Passes that a first host sends have neither.
+TEST(CpuSteps, TokensWithoutAxesOrRowsOfImagesAreRefused) {
+  const TinyPlan plan;
+  const Bound bound(plan.path(), 1);
+  const auto& steps = bound.file->program->steps;
+  const auto rope = std::ranges::find(steps, StepOp::Rope, &program::Step::op);
+  ASSERT_NE(rope, steps.end());
+  const RopeAttrs attrs = std::get<RopeAttrs>(rope->attrs);
+  RopeGridAttrs grid;
+  grid.heads = attrs.heads, grid.head_dim = grid.rotary_dim = attrs.head_dim;
+  const auto fault_of = [&](StepOp op, const StepAttrs& of, const Batch& batch) {
+    program::Step step = *rope;
+    step.op = op, step.attrs = of;
+    step.kernels.fill(
+        std::string(kernels::kernel_family(op, kernels::Precision::Exact, DType::F32)));
+    const BindContext context{.plan = bound.file.view(),
+                              .step = step,
+                              .arena = bound.arena.data(),
+                              .buffer_offsets = bound.layout.offsets,
+                              .kv = bound.kv,
+                              .isa = detect_isa()};
+    const auto made = cpu_op(op)(context);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    const StepWork work = (*made)->begin(batch);
+    return std::string(work.fault ? work.fault : "");
+  };
+  Batch batch;
+  batch.tokens = 3;
+  EXPECT_EQ(fault_of(StepOp::RopeGrid, grid, batch), "tokens without positions by line and column");
+  EXPECT_EQ(fault_of(StepOp::GivenRows, GivenRowsAttrs{0}, batch),
+            "tokens without room for rows of images");
+  for (std::vector<int32_t>& axis : batch.axes) axis.resize(3);
+  batch.given_row.resize(3, -1);
+  EXPECT_EQ(fault_of(StepOp::RopeGrid, grid, batch), "");
+  EXPECT_EQ(fault_of(StepOp::GivenRows, GivenRowsAttrs{0}, batch), "");
 }
 
 TEST(Executor, TimesOfStepsAddUpToThoseOfTheRun) {

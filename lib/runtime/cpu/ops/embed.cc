@@ -148,6 +148,14 @@ struct GivenRowsStep final : RowsOfPass {
     adds_ = part > 0;
     return bind_rows(context, y, context.plan.facts.image.row_width(), part * y.width);
   }
+  StepWork begin(const Batch& batch) override {
+    const int64_t bytes = std::ssize(batch.hidden) * static_cast<int64_t>(sizeof(float));
+    if (std::ssize(batch.given_row) < batch.tokens ||
+        bytes < batch.tokens * args_.table.row_bytes) {
+      return {0, 0, "tokens without room for rows of images"};
+    }
+    return RowStep::begin(batch);
+  }
   void prepare(const Batch& batch) override { take_rows(batch, batch.given_row.data()); }
   void run_rows(int64_t begin, int64_t end, std::byte* scratch) override {
     for (int64_t t = begin; t < end;) {

@@ -2,6 +2,8 @@
 #include "kernels/rope/rope.h"
 #include "kernels/rope/rope_grid.h"
 
+#include <algorithm>
+
 #include "lib/runtime/cpu/ops/cpu_ops.h"
 #include "lib/runtime/cpu/ops/row_step.h"
 #include "lib/runtime/cpu/ops/small_weight.h"
@@ -43,6 +45,13 @@ struct RopeGridStep final : RowStep<kernels::RopeGridArgs, kernels::RopeGridFn> 
     weight_bytes_ = inv_freq_.bytes();
     run_ = KTX_TRY(kernels::find_rope_grid(context.family(), context.isa));
     return {};
+  }
+  StepWork begin(const Batch& batch) override {
+    const auto lacks = [&](const auto& axis) { return std::ssize(axis) < batch.tokens; };
+    if (std::ranges::any_of(batch.axes, lacks)) {
+      return {0, 0, "tokens without positions by line and column"};
+    }
+    return RowStep::begin(batch);
   }
   void prepare(const Batch& batch) override {
     for (size_t axis = 0; axis < batch.axes.size(); ++axis) {
