@@ -119,7 +119,8 @@ Result<ktx::runtime::ReadImage> read_pixels(Opened& opened, const uint8_t* rgb, 
   if (!opened.reader) {
     ktx::runtime::EngineOptions options = opened.options;
     options.pool = opened.engine->pool();
-    opened.reader = KTX_TRY(ktx::runtime::ImageReader::open(opened.path, options));
+    opened.reader =
+        KTX_TRY(ktx::runtime::ImageReader::open(opened.path, options, opened.engine->ctx()));
   }
   const ktx::images::Image image{width, height, {rgb, rgb + 3 * width * height}};
   return opened.reader->read(ktx::images::patches_of(image, opened.reader->facts()));

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Viewer>> Viewer::open(const std::string& plan,
   // The model has touched little of its memory by now.
   options.reserved_bytes = model.memory().working_bytes();
   std::unique_ptr<runtime::ImageReader> reader =
-      KTX_TRY(runtime::ImageReader::open(plan, std::move(options)));
+      KTX_TRY(runtime::ImageReader::open(plan, std::move(options), model.ctx()));
   const int64_t context = model.ctx() * bytes_of_row(reader->facts());
   return std::unique_ptr<Viewer>(
       new Viewer(std::move(reader), std::move(decoder), std::max(kRowBytes, context)));

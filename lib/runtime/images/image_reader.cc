@@ -34,10 +34,13 @@ Status check_grid(const plan::ImagePatches& image, const plan::ImageFacts& facts
       (facts.keeps_shape ? columns <= facts.columns() && patches / columns <= facts.columns()
                          : columns == facts.columns() && patches == facts.patches());
   if (fits) return {};
+  const std::string expected =
+      facts.most_pixels > 0 ? fmt::format("at most {} patches", facts.patches())
+                            : fmt::format("{}{} lines of {}", facts.keeps_shape ? "at most " : "",
+                                          facts.columns(), facts.columns());
   return Error{
-      fmt::format("an image of {} floats in lines of {} patches, expected {}{} lines of {}",
-                  image.floats.size(), columns, facts.keeps_shape ? "at most " : "",
-                  facts.columns(), facts.columns())};
+      fmt::format("an image of {} floats in lines of {} patches, expected {} in squares of {} x {}",
+                  image.floats.size(), columns, expected, facts.pool, facts.pool)};
 }
 
 // The digest of the owner, the patches and the grid in which they stand.
@@ -52,7 +55,7 @@ Result<Digest256> digest_of(const plan::ImagePatches& image, const std::string& 
 }  // namespace
 
 Result<std::unique_ptr<ImageReader>> ImageReader::open(const std::string& path,
-                                                       EngineOptions options) {
+                                                       EngineOptions options, int64_t kept_rows) {
   options.tower = true;
   options.ctx.reset();
   options.largest_ctx = false;
@@ -64,7 +67,10 @@ Result<std::unique_ptr<ImageReader>> ImageReader::open(const std::string& path,
   if (!engine->plan().facts.is_tower()) {
     return Error{fmt::format("{}: section 'tower' reads no images; compile again", path)};
   }
-  return std::unique_ptr<ImageReader>(new ImageReader(std::move(engine)));
+  std::unique_ptr<ImageReader> reader(new ImageReader(std::move(engine)));
+  const int64_t row_bytes = reader->facts().row_width() * static_cast<int64_t>(sizeof(float));
+  reader->most_bytes_ = std::max(kKeptBytes, static_cast<uint64_t>(kept_rows * row_bytes));
+  return reader;
 }
 
 Result<ReadImage> ImageReader::read(const plan::ImagePatches& patches, const std::string& owner) {
@@ -108,7 +114,7 @@ void ImageReader::keep(const ReadImage& image) {
   const std::lock_guard lock(mutex_);
   kept_.push_front(image);
   kept_bytes_ += bytes_of(image);
-  while (kept_bytes_ > kKeptBytes && kept_.size() > 1) {
+  while (kept_bytes_ > most_bytes_ && kept_.size() > 1) {
     kept_bytes_ -= bytes_of(kept_.back());
     kept_.pop_back();
   }

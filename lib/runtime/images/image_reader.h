@@ -41,7 +41,10 @@ struct ReadImage {
 class ImageReader {
  public:
   // `options`: as the model's own engine has them; its tower's context and batch are its own.
-  static Result<std::unique_ptr<ImageReader>> open(const std::string& path, EngineOptions options);
+  // `kept_rows`: so many are kept, or what 256 MiB hold where that is more; the model's context is
+  // a sensible number, as a text may be full of images.
+  static Result<std::unique_ptr<ImageReader>> open(const std::string& path, EngineOptions options,
+                                                   int64_t kept_rows = 0);
 
   const plan::ImageFacts& facts() const { return engine_->plan().facts.image; }
   // The same image of another owner has an id of its own.
@@ -70,7 +73,7 @@ class ImageReader {
   std::map<Digest256, std::list<Known>::iterator> by_digest_;
   int32_t last_id_ = -1;       // which is no token
   std::list<ReadImage> kept_;  // the latest first
-  uint64_t kept_bytes_ = 0;
+  uint64_t kept_bytes_ = 0, most_bytes_ = kKeptBytes;
 };
 
 }  // namespace ktx::runtime
