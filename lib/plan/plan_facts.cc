@@ -218,7 +218,8 @@ std::string no_text_reason(const PlanFacts& facts) {
 
 namespace {
 
-// Sides are below kMaxImageSide, so that patches and their floats can be counted without care.
+// Sides are at most kMaxImageSide, or pixels at most kMaxImagePixels, so that patches and their
+// floats can be counted without care.
 Json image_json(const ImageFacts& image) {
   return {{"size", image.size},
           {"patch", image.patch},
@@ -260,10 +261,15 @@ void read_image(Fields& in, ImageFacts& image) {
 }
 
 Status check_image(const ImageFacts& image) {
-  const bool squares =
-      image.patch > 0 && image.pool > 0 && (image.keeps_shape || image.size % image.patch == 0) &&
-      image.columns() % image.pool == 0 && image.columns() > 0 &&
-      (image.most_pixels == 0 || image.keeps_shape) && image.least_pixels <= image.most_pixels;
+  const bool whole = image.patch > 0 && image.pool > 0;
+  if (whole && (image.least_pixels > 0 || image.most_pixels > 0) &&
+      (!image.keeps_shape || image.least_pixels > image.most_pixels || image.columns() == 0)) {
+    return Error{fmt::format("an image of {} to {} pixels that {} its shape, in squares of {}",
+                             image.least_pixels, image.most_pixels,
+                             image.keeps_shape ? "keeps" : "does not keep", image.square())};
+  }
+  const bool squares = whole && (image.keeps_shape || image.size % image.patch == 0) &&
+                       image.columns() % image.pool == 0 && image.columns() > 0;
   if (!squares) {
     return Error{fmt::format("an image of {} pixels a side with patches of {} and squares of {}",
                              image.size, image.patch, image.pool)};

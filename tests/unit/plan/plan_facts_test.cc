@@ -74,8 +74,13 @@ TEST(PlanFacts, OfAnImageAreChecked) {
   EXPECT_THAT(refused([](ImageFacts& i) { i.mean.pop_back(); }), HasSubstr("three numbers each"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.deviation[1] = 0; }), HasSubstr("three numbers each"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.keeps_shape = true, i.most_pixels = 100; }),
-              HasSubstr("squares of 2"));
-  EXPECT_THAT(refused([](ImageFacts& i) { i.most_pixels = 1000; }), HasSubstr("squares of 2"));
+              HasSubstr("0 to 100 pixels that keeps its shape, in squares of 12"));
+  EXPECT_THAT(refused([](ImageFacts& i) { i.most_pixels = 1000; }),
+              HasSubstr("0 to 1000 pixels that does not keep its shape"));
+  EXPECT_THAT(refused([](ImageFacts& i) {
+                i.keeps_shape = true, i.least_pixels = 200, i.most_pixels = 150;
+              }),
+              HasSubstr("200 to 150 pixels"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.more_parts = 64; }), HasSubstr("'more_parts' is 64"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.mark = ""; }), HasSubstr("nothing marks an image"));
   EXPECT_THAT(refused([](ImageFacts& i) { i.resize = "cubic"; }), HasSubstr("'resize'"));
