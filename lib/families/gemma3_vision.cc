@@ -28,15 +28,11 @@ constexpr ClassRow kProjector{"Gemma3MultiModalProjector"};
 constexpr ClassRow kProjectorNorm{"Gemma3RMSNorm"};
 constexpr ClassRow kParameter{"torch.nn.parameter.Parameter", "torch.nn.Parameter Parameter"};
 
-constexpr ModuleRow biased(Role role, const char* path, const char* tensor,
-                           const ClassRow* row_class = &kLinear) {
-  return weighted(role, path, row_class, tensor, When::Always, When::Always);
-}
-
 constexpr ModuleRow kRows[] = {
     {Role::Root, "", &kTower},
     {Role::Model, "vision_tower", &kTower},
-    biased(Role::PatchEmbedding, "vision_tower.patch_embedding", "v.patch_embd.", &kConvolution),
+    biased(Role::PatchEmbedding, "vision_tower.patch_embedding", "v.patch_embd.", When::Always,
+           &kConvolution),
     weighted(Role::PositionEmbedding, "vision_tower.position_embedding", &kEmbedding,
              "v.position_embd."),
     {Role::LayerList, "vision_tower.layers", &kModuleList},

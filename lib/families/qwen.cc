@@ -31,8 +31,8 @@ constexpr std::span<const ModuleRow> kTree3Vl[] = {kRoot3Vl,  kStem,       kGqaA
 constexpr std::span<const ConfigKey> kKeys2[] = {kLlamaKeys, kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeys3[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
                                                  kScoreKeys};
-constexpr std::span<const ConfigKey> kKeys3Vl[] = {kLlamaKeys, kAttentionBiasKeys, kRopeScalingKeys,
-                                                   kScoreKeys, kSectionKeys};
+constexpr std::span<const ConfigKey> kSections[] = {kSectionKeys};
+constexpr auto kKeys3Vl = join(kKeys3, kSections);
 constexpr ConfigDefault kDefaults2[] = {
     {"use_sliding_window", "false"},
     {"rms_norm_eps", "1e-6"},

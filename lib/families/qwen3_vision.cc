@@ -24,11 +24,6 @@ constexpr ClassRow kFeedForward{"Qwen3VLVisionMLP"};
 constexpr ClassRow kRotation{"Qwen3VLVisionRotaryEmbedding"};
 constexpr ClassRow kMerger{"Qwen3VLVisionPatchMerger"};
 
-constexpr ModuleRow biased(Role role, const char* path, const char* tensor,
-                           When when = When::Always) {
-  return linear(role, path, tensor, when, When::Always);
-}
-
 constexpr ModuleRow kRows[] = {
     {Role::Root, "", &kTower},
     {Role::Model, "visual", &kTower},

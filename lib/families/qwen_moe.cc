@@ -61,10 +61,8 @@ constexpr std::span<const ConfigKey> kKeys3[] = {
     kSizeKeys,       kKvHeadKeys,     kUnusedMlpKeys,     kModelKeys,
     kHeadKeys,       kTiedKeys,       kAttentionBiasKeys, kRopeScalingKeys,
     kNumExpertsKeys, kUsedExpertKeys, kExpertWidthKeys,   kAlwaysNormalisedKeys};
-constexpr std::span<const ConfigKey> kKeysVl[] = {
-    kSizeKeys,        kKvHeadKeys,           kUnusedMlpKeys,   kModelKeys,      kHeadKeys,
-    kTiedKeys,        kAttentionBiasKeys,    kRopeScalingKeys, kNumExpertsKeys, kUsedExpertKeys,
-    kExpertWidthKeys, kAlwaysNormalisedKeys, kSectionKeys};
+constexpr std::span<const ConfigKey> kSections[] = {kSectionKeys};
+constexpr auto kKeysVl = join(kKeys3, kSections);
 constexpr ConfigDefault kDefaults2[] = {
     {"num_experts", "60"},
     {"num_experts_per_tok", "4"},

@@ -1,10 +1,16 @@
-// Config keys that towers share: sizes of the image, of its patches and of the tower. Data only, as
-// in key_rows.h.
+// Rows that towers share: linears with a bias, and config keys (sizes of the image, of its patches
+// and of the tower). Data only, as in key_rows.h.
 #pragma once
 
 #include "lib/families/key_rows.h"
+#include "lib/families/tree_rows.h"
 
 namespace ktx::families {
+
+constexpr ModuleRow biased(Role role, const char* path, const char* tensor,
+                           When when = When::Always, const ClassRow* row_class = &kLinear) {
+  return weighted(role, path, row_class, tensor, when, When::Always);
+}
 
 inline constexpr ConfigKey kTowerSizeKeys[] = {
     count("hidden_size", "vision.embedding_length"),
