@@ -185,7 +185,7 @@ class AttentionParams : ParamPart {
 
   // A list with 0 for the layers that are not rotated, or every n-th is not.
   void read_rotated_layers() {
-    auto flags = in_.config().ints("no_rope_layers");
+    auto flags = in_.config().floats("no_rope_layers");
     if (flags && flags->empty()) flags.reset();
     if (flags && flags->size() < p_.shapes.size()) {
       in_.fail(fmt::format("'no_rope_layers' has {} entries for {} layers", flags->size(),

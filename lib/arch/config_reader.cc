@@ -86,6 +86,12 @@ std::optional<int64_t> ConfigReader::one_number(std::string_view key) const {
   return list && same_everywhere(*list) ? std::optional(list->front()) : std::nullopt;
 }
 
+bool ConfigReader::in_range(std::string_view key, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return true;
+  fail(fmt::format("'{}' is {}, expected {} to {}", key, value, min, max));
+  return false;
+}
+
 std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64_t min,
                                                      int64_t max) {
   std::optional<int64_t> value = one_number(key);
@@ -96,17 +102,15 @@ std::optional<int64_t> ConfigReader::integer_or_null(std::string_view key, int64
   if (!value && !config_.has(key) && default_of(key) != nullptr) {
     value = whole_default(default_of(key));
   }
-  if (value && (*value < min || *value > max)) {
-    fail(fmt::format("'{}' is {}, expected {} to {}", key, *value, min, max));
-    return std::nullopt;
-  }
+  if (value && !in_range(key, *value, min, max)) return std::nullopt;
   return value;
 }
 
 int64_t ConfigReader::integer(std::string_view key, int64_t min, int64_t max) {
   // A null where a number is needed counts as absent.
   if (config_.is_null(key) && needed_default(key) != nullptr) {
-    return whole_default(needed_default(key));
+    const int64_t value = whole_default(needed_default(key));
+    return in_range(key, value, min, max) ? value : 0;
   }
   if (!config_.has(key) || config_.is_null(key)) {
     if (needed_default(key) == nullptr) {

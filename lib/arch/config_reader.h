@@ -41,6 +41,7 @@ class ConfigReader {
   const char* default_of(std::string_view key) const;      // null: none
   const char* needed_default(std::string_view key) const;  // of a key that must be there
   int64_t whole_default(const char* text) const;
+  bool in_range(std::string_view key, int64_t value, int64_t min, int64_t max);  // else it fails
   std::optional<int64_t> one_number(std::string_view key) const;  // or the same for every layer
   std::string found(std::string_view key) const;                  // "'abc'", for messages
   const char* for_layers(std::string_view key) const;             // of a list, for messages

@@ -47,9 +47,11 @@ class ImageParams : ParamPart {
                            p_.image_pool, p_.patch_columns()));
     }
     if (p_.patches() > kMaxImagePatches) {
-      in_.fail(
-          fmt::format("'image_size' {} with patches of {} gives {} patches, expected at most {}",
-                      p_.image_size, p_.patch_size, p_.patches(), kMaxImagePatches));
+      const bool by_pixels = p_.image_most_pixels > 0;
+      in_.fail(fmt::format("'{}' {} with patches of {} gives {} patches, expected at most {}",
+                           by_pixels ? "image_max_pixels" : "image_size",
+                           by_pixels ? p_.image_most_pixels : p_.image_size, p_.patch_size,
+                           p_.patches(), kMaxImagePatches));
     }
     p_.context = p_.patches();
     read_parts();

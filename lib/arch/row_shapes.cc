@@ -261,7 +261,7 @@ ir::RotaryInfo rotary(const RopeTable& rope, int32_t rotary_dim, const HyperPara
           rope.context,
           p.grid_rope ? quarter : p.rope_lines,
           p.grid_rope ? quarter : p.rope_columns,
-          !p.grid_rope && p.rope_lines > 0};
+          !p.grid_rope && (p.rope_lines > 0 || p.rope_columns > 0)};
 }
 
 ir::CompressedAttentionInfo compressed_attention(const LayerShape& layer, const HyperParams& p) {

@@ -409,7 +409,7 @@ TEST_F(Qwen3Images, ProjectorsAreEstimatedAndRefused) {
               HasSubstr("'clip.vision.image_max_pixels' is 63, expected at least"));
   EXPECT_THAT(fails([](TowerOptions& o) { o.image = 22; }), HasSubstr("does not divide"));
   EXPECT_THAT(fails([](TowerOptions& o) { o.most_pixels = int64_t{1} << 24; }),
-              HasSubstr("patches, expected at most 65536"));
+              HasSubstr("'clip.vision.image_max_pixels' 16777216 with patches of 4 gives"));
   EXPECT_THAT(fails([](TowerOptions& o) {
                 o.layers = 5, o.part_layers = {0, 1, 2, 3};
               }),

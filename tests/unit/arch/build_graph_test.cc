@@ -182,6 +182,23 @@ TEST(BuildGraph, BlockAttentionIsTheSameInTheWordsOfAPublishedConfig) {
   EXPECT_EQ(ir::print(*of_a), ir::print(*of_b));
 }
 
+// Pairs that turn by line, column and time take turns, also where there are none by line.
+TEST(BuildGraph, PairsByColumnAloneTakeTurns) {
+  const auto config = input::HfConfig::parse(
+      R"({"model_type": "qwen3_vl_text", "architectures": ["Qwen3VLForConditionalGeneration"],
+      "hidden_act": "silu", "hidden_size": 96, "intermediate_size": 128, "num_hidden_layers": 1,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24, "vocab_size": 512,
+      "max_position_embeddings": 4096, "rms_norm_eps": 1e-06, "attention_bias": false,
+      "rope_theta": 1000.0, "tie_word_embeddings": false, "rope_scaling": {
+        "rope_type": "default", "mrope_interleaved": true, "mrope_section": [8, 0, 4]}})",
+      "config.json");
+  ASSERT_TRUE(config.ok());
+  DiagSink diags;
+  const auto graph = build_graph(*config, diags);
+  ASSERT_TRUE(graph.ok()) << messages(diags);
+  EXPECT_THAT(ir::print(*graph), ::testing::HasSubstr("] columns 4 woven true"));
+}
+
 // As published: sizes of delta nets in an object of their own, another name of what is chosen, and
 // all of it beside a part that sees.
 TEST(BuildGraph, PoolsOfPositionsAreTheSameAsPublished) {

@@ -93,6 +93,8 @@ TEST(HyperParams, AFeedForwardWidthThatIsNotSaidIsFourTimesTheHiddenOne) {
     EXPECT_EQ(width(gpt2, {{"model_type", type}, {"n_inner", nullptr}}), 384) << type;
     EXPECT_EQ(width(gpt2, {{"model_type", type}, {"n_inner", "absent"}}), 384) << type;
   }
+  EXPECT_THAT(read(gpt2, {{"n_embd", 1 << 30}, {"n_inner", nullptr}}).messages,
+              ::testing::HasSubstr("' is 4294967296, expected 1 to 16777216"));
   EXPECT_EQ(width(falcon, json::object()), 40);
   EXPECT_EQ(width(falcon, {{"ffn_hidden_size", nullptr}}), 384);
   EXPECT_EQ(width(mpt, json::object()), 192);
@@ -238,7 +240,7 @@ TEST(HyperParams, WindowsMayDecideWhatIsRotated) {
   EXPECT_EQ(rotated(64), "-r--r");
   exaone.update({{"model_type", "muse_glimmer_text"}});
   EXPECT_EQ(rotated(64), "-r--r");
-  exaone["layer_rope_theta"] = {500000.0, 500000.0, 0, 10000.0, 0};
+  exaone["layer_rope_theta"] = {500000.0, 500000.0, 0, 10000.5, 0};
   EXPECT_EQ(rotated(64), "rr-r-") << "where the config says more";
 }
 
