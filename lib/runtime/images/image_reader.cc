@@ -69,7 +69,8 @@ Result<std::unique_ptr<ImageReader>> ImageReader::open(const std::string& path,
   }
   std::unique_ptr<ImageReader> reader(new ImageReader(std::move(engine)));
   const int64_t row_bytes = reader->facts().row_width() * static_cast<int64_t>(sizeof(float));
-  reader->most_bytes_ = std::max(kKeptBytes, static_cast<uint64_t>(kept_rows * row_bytes));
+  reader->most_bytes_ =
+      std::clamp(static_cast<uint64_t>(kept_rows * row_bytes), kLeastBytes, kMostBytes);
   return reader;
 }
 

@@ -41,7 +41,7 @@ struct ReadImage {
 class ImageReader {
  public:
   // `options`: as the model's own engine has them; its tower's context and batch are its own.
-  // `kept_rows`: so many are kept, or what 256 MiB hold where that is more; the model's context is
+  // `kept_rows`: so many are kept, in 256 MiB to 1 GiB; the model's context is
   // a sensible number, as a text may be full of images.
   static Result<std::unique_ptr<ImageReader>> open(const std::string& path, EngineOptions options,
                                                    int64_t kept_rows = 0);
@@ -54,7 +54,7 @@ class ImageReader {
   int64_t computed() const { return computed_; }  // images, and not found among the kept ones
 
  private:
-  static constexpr uint64_t kKeptBytes = 256 << 20;
+  static constexpr uint64_t kLeastBytes = 256 << 20, kMostBytes = 1 << 30;
   static constexpr size_t kMostIds = 1 << 16;
   explicit ImageReader(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
   Result<std::vector<float>> compute(const plan::ImagePatches& patches);
@@ -73,7 +73,7 @@ class ImageReader {
   std::map<Digest256, std::list<Known>::iterator> by_digest_;
   int32_t last_id_ = -1;       // which is no token
   std::list<ReadImage> kept_;  // the latest first
-  uint64_t kept_bytes_ = 0, most_bytes_ = kKeptBytes;
+  uint64_t kept_bytes_ = 0, most_bytes_ = kLeastBytes;
 };
 
 }  // namespace ktx::runtime
