@@ -18,8 +18,8 @@ namespace ktx::server {
 namespace {
 
 constexpr size_t kLongestStreamName = 512;
-// Requests whose images wait or are looked at; each has a thread. Of one key, that is: another one
-// is given places beyond (key_quota.h).
+// Requests of one key whose images wait or are looked at; each has a thread. Another key is given
+// places beyond (key_quota.h).
 constexpr int64_t kMostLooking = 64;
 // What images of a request take beside its body, in bodies: their base64 among its JSON values, and
 // the files.
