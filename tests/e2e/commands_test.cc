@@ -134,8 +134,8 @@ TEST_F(Commands, PathsInAChatMayBeQuotedOrBeginAtHome) {
 }
 
 TEST_F(Commands, ASavedSessionGoesOnInAnotherProcessForEveryFamily) {
-  for (const std::string name : {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2",
-                                 "deepseek2g", "deepseek3"}) {
+  for (const std::string name :
+       {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2", "deepseek3"}) {
     const TempDir dir;
     const std::string model = dir.path("p"), saved = dir.path("s");
     ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf(name), "-o", model}).status, 0);
@@ -190,8 +190,8 @@ TEST_F(Commands, HelpBeginsWithExamples) {
 }
 
 TEST_F(Commands, InspectVerifiesAndExportsTheVeryGguf) {
-  for (const std::string name : {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2",
-                                 "deepseek2g", "deepseek3"}) {
+  for (const std::string name :
+       {"llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe", "deepseek2", "deepseek3"}) {
     const TempDir dir;
     ASSERT_EQ(run_program({ktx_compile(), "-q", model_gguf(name), "-o", dir.path("p")}).status, 0);
     const Finished run = run_program({ktx_run(), "inspect", dir.path("p"), "--json", "--verify",

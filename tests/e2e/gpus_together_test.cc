@@ -151,8 +151,8 @@ TEST(GpusTogether, DivideTiledDeltaNetsByTilesOrByHeadsThatFollow) {
 
 INSTANTIATE_TEST_SUITE_P(All, TogetherAsOne,
                          ::testing::Values("llama", "qwen2", "qwen2moe", "qwen3moe", "mixtral",
-                                           "gemma3", "gpt_oss", "olmo2", "deepseek2", "deepseek2g",
-                                           "deepseek3", "qwen3_next", "synthetic/deepseek_v32",
+                                           "gemma3", "gpt_oss", "olmo2", "deepseek2", "deepseek3",
+                                           "qwen3_next", "synthetic/deepseek_v32",
                                            "synthetic/kimi_linear", "synthetic/nemotron_h",
                                            "synthetic/falcon_h1", "synthetic/lfm2",
                                            "synthetic/bailing_hybrid", "synthetic/gemma4_e"),

@@ -18,8 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-const char* const kModels[] = {"llama",    "mixtral",   "qwen2",      "qwen2moe",
-                               "qwen3moe", "deepseek2", "deepseek2g", "deepseek3"};
+const char* const kModels[] = {"llama",    "mixtral",   "qwen2",    "qwen2moe",
+                               "qwen3moe", "deepseek2", "deepseek3"};
 
 class Reference {
  public:
@@ -83,7 +83,7 @@ TEST_P(EveryModel, ExactPrecisionGivesTheReferencesTokensAndLogprobs) {
   EXPECT_EQ(result.equal, result.cases);
   EXPECT_GE(result.cases, 6);
   EXPECT_LE(result.mean(), 0.002);
-  // The references of all but deepseek2 and deepseek2g are llama.cpp's, with its F16
+  // The references of all but deepseek2 are llama.cpp's, with its F16
   // cache. One of its log-probabilities, qwen2moe's second best of -13.9 where the
   // best one is all but certain, is 0.071 from ours and from lib/reference.
   EXPECT_LE(result.worst, name == "qwen2moe" ? 0.075 : 0.05);
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::ValuesIn(kModels),
 // With int8 activations, the default, and BF16 ones, which come nearer.
 class DefaultPrecision : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(DefaultPrecision, AgreesInAtLeast46Of51Cases) {
+TEST_P(DefaultPrecision, AgreesInAtLeast41Of45Cases) {
   int equal = 0, cases = 0;
   for (const std::string name : kModels) {
     const Reference reference(model_gguf(name), model_dir(name) + "/reference-q4_k_m.json",
@@ -109,8 +109,8 @@ TEST_P(DefaultPrecision, AgreesInAtLeast46Of51Cases) {
     EXPECT_LE(result.mean(), GetParam() == std::string("bf16") ? 0.02 : 0.04) << name;
   }
   RecordProperty("equal", equal);
-  EXPECT_EQ(cases, 51);
-  EXPECT_GE(equal, 46);
+  EXPECT_EQ(cases, 45);
+  EXPECT_GE(equal, 41);
   RecordProperty("equal", equal);
 }
 
@@ -123,8 +123,9 @@ struct SharedModel {
   double int8_mean;  // llama.cpp's with int8 activations
 };
 const SharedModel kSecondSet[] = {
-    {"glm4_moe", 0.048}, {"minimax_m2", 0.042}, {"glm4_moe_lite", 0.053}, {"gemma3", 0.024},
-    {"gpt_oss", 0.033},  {"qwen3_next", 0.043}, {"qwen35moe", 0.043},     {"deepseek_v32", 0.057}};
+    {"glm4_moe", 0.048},  {"minimax_m2", 0.042},   {"glm4_moe_lite", 0.053},
+    {"gemma3", 0.024},    {"gpt_oss", 0.033},      {"qwen3_next", 0.043},
+    {"qwen35moe", 0.043}, {"deepseek_v32", 0.057}, {"deepseek2g", 0.05}};
 
 class EverySharedModel : public ::testing::TestWithParam<SharedModel> {
  protected:
@@ -184,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EverySharedModel, ::testing::ValuesIn(kSecondSe
 // Older files hold one matrix where newer ones hold two; in F16 the joined matrix
 // equals neither bit for bit, so tokens are compared and log-probabilities bounded.
 TEST(Reference, UnsplitLatentProjectionsGiveTheSameAnswers) {
-  for (const std::string name : {"deepseek2", "deepseek2g", "deepseek3"}) {
+  for (const std::string name : {"deepseek2", "deepseek3"}) {
     const TempDir dir;
     Result<input::GgufFile> gguf = input::GgufFile::open(model_gguf(name));
     ASSERT_TRUE(gguf) << gguf.error().message;

@@ -552,7 +552,7 @@ TEST_F(GpuModels, ChunksOfEveryLengthFindTheirWorkspace) {
 // MLA takes another form for a prompt than for the tokens that are generated beside it; each has
 // its result as if it were alone.
 TEST_F(GpuModels, PromptsAndGeneratedTokensOfOnePassGetTheirOwnResults) {
-  for (const char* model : {"deepseek2", "deepseek2g", "deepseek3"}) {
+  for (const char* model : {"deepseek2", "deepseek3"}) {
     EngineOptions options;
     options.max_batch = 4;
     const auto engine = open(model, kAllGpu, options);

@@ -22,9 +22,9 @@ using runtime::Forward;
 using runtime::Sequence;
 using runtime::Want;
 
-constexpr const char* kModels[] = {"mixtral",    "qwen2moe",   "qwen3moe",    "deepseek2",
-                                   "deepseek2g", "deepseek3",  "gpt_oss",     "qwen3_next",
-                                   "gemma4_moe", "granitemoe", "glm_moe_dsa", "kimi_linear"};
+constexpr const char* kModels[] = {"mixtral",    "qwen2moe",    "qwen3moe",   "deepseek2",
+                                   "deepseek3",  "gpt_oss",     "qwen3_next", "gemma4_moe",
+                                   "granitemoe", "glm_moe_dsa", "kimi_linear"};
 
 class DividedExperts : public ModelOfHosts {
  protected:

@@ -469,7 +469,7 @@ TEST_P(References, PromptsOfGgufAreIdentical) {
 
 INSTANTIATE_TEST_SUITE_P(Shared, References,
                          ::testing::Values("llama", "mixtral", "qwen2", "qwen2moe", "qwen3moe",
-                                           "deepseek2", "deepseek2g", "deepseek3"),
+                                           "deepseek2", "deepseek3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
