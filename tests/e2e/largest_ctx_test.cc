@@ -141,7 +141,10 @@ TEST(EnlargedChunk, IsOfMixturesThatAGpuHasRoomFor) {
   runtime::EngineOptions asked;
   asked.chunk_tokens = 64;
   EXPECT_FALSE(runtime::may_enlarge_chunk(all.plan(), asked));
-  EXPECT_EQ(runtime::enlarged_chunk(all.plan(), {}, room(100000, 100000)).take(), 2048);
+  EXPECT_EQ(runtime::enlarged_chunk(all.plan(), {}, room(100000, 100000)).take(), 4096);
+  runtime::EngineOptions several;
+  several.max_batch = 2;
+  EXPECT_EQ(runtime::enlarged_chunk(all.plan(), several, room(100000, 100000)).take(), 2048);
   // 512 MiB are the reserve (gpu_fit.cc).
   EXPECT_EQ(runtime::enlarged_chunk(all.plan(), {}, room(100000, 520)).take(), std::nullopt);
 }
@@ -160,9 +163,10 @@ TEST(EnlargedChunk, GivesWayToACacheThatJustFits) {
     }
     return mib - 1;
   };
-  const uint64_t usual = most_needed(1024), large = most_needed(2048);
+  const uint64_t usual = most_needed(1024), large = most_needed(2048), largest = most_needed(4096);
   ASSERT_LT(usual, large);
-  for (const auto& [mib, chunk] : {std::pair{usual, 1024}, {large, 2048}}) {
+  ASSERT_LT(large, largest);
+  for (const auto& [mib, chunk] : {std::pair{usual, 1024}, {large, 2048}, {largest, 4096}}) {
     runtime::EngineOptions options;
     options.threads = 1;
     options.open_gpu = HostGpu::opener({.memory_bytes = mib * kMiB}, &log);
