@@ -326,4 +326,4 @@ with torch.no_grad():
         logits = model(ids).logits[0]
 for row in logits:
     best = int(row.argmax())
-    print(f"{best} {row[best]:.6f} {row[0]:.6f}")
+    print(f"{best} {row[best]:.5f} {row[0]:.5f}")

@@ -152,4 +152,4 @@ with torch.no_grad():
         for weight in sorted(dense):
             rows = rows @ dense[weight].T
 for row in rows:
-    print(" ".join(f"{x:.6f}" for x in row))
+    print(" ".join(f"{x:.5f}" for x in row))
