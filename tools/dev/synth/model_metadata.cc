@@ -214,9 +214,9 @@ void add_group_metadata(const ModelShape& s, Metadata& m) {
     m.f32("expert_weights_scale", s.config.f64("routed_scaling_factor").value_or(1));
   }
   count("expert_gating_func", s.scoring == "sigmoid" ? 2 : 1);
-  if (known("expert_weights_norm") &&
-      s.config.boolean("norm_topk_prob").value_or(s.by_two_best())) {
-    m.writer.add_bool(s.arch + ".expert_weights_norm", true);
+  const auto norms = s.config.boolean("norm_topk_prob");
+  if (known("expert_weights_norm") && (norms || s.by_two_best())) {
+    m.writer.add_bool(s.arch + ".expert_weights_norm", norms.value_or(true));
   }
 }
 
