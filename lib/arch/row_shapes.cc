@@ -104,7 +104,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
     case Role::KProj:
       return {attention_input(p), kv_width};
     case Role::VProj:
-      return {attention_input(p), int64_t{layer.kv_heads} * value_dim, p.value_scale};
+      return {attention_input(p), int64_t{layer.kv_heads} * value_dim,
+              p.qkv_bias ? 1 : p.value_scale};
     case Role::QkvProj:
       return {p.hidden, q_width + 2 * kv_width};
     case Role::GateUpProj:
@@ -137,7 +138,8 @@ ir::LinearInfo linear(Role role, Role parent, const LayerShape& layer, const Hyp
       if (parent == Role::CompressedAttention) {
         return {int64_t{p.output_groups} * p.output_rank, p.hidden};
       }
-      return {heads * (mla ? p.value_dim : value_dim), p.hidden};
+      // The factor of values, and of their biases.
+      return {heads * (mla ? p.value_dim : value_dim), p.hidden, p.qkv_bias ? p.value_scale : 1};
     case Role::GateProj:
     case Role::UpProj:
       return {p.hidden, mlp_width};

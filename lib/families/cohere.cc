@@ -28,15 +28,15 @@ constexpr std::span<const ModuleRow> kTree2[] = {kCausalStem,  kSdpaAttention, k
 constexpr ConfigKey kLogitKeys[] = {
     positive("logit_scale", "logit_scale", "", "0.0625"),
 };
-constexpr std::span<const ConfigKey> kKeys[] = {kSizeKeys,           kKvHeadKeys, kMlpKeys,
-                                                kLayerNormModelKeys, kHeadKeys,   kTiedKeys,
-                                                kLogitKeys,          kQkNormKeys, kRopeScalingKeys};
+constexpr std::span<const ConfigKey> kKeys[] = {
+    kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
+    kTiedKeys, kLogitKeys,  kQkNormKeys, kAttentionBiasKeys,  kRopeScalingKeys};
 constexpr std::span<const ConfigKey> kKeys2[] = {
     kSizeKeys, kKvHeadKeys, kMlpKeys,    kLayerNormModelKeys, kHeadKeys,
-    kTiedKeys, kLogitKeys,  kWindowKeys, kRopeScalingKeys};
+    kTiedKeys, kLogitKeys,  kWindowKeys, kAttentionBiasKeys,  kRopeScalingKeys};
 constexpr ConfigDefault kDefaults[] = {
     {"layer_norm_eps", "1e-5"},      {"rope_theta", "10000"},  {"logit_scale", "0.0625"},
-    {"tie_word_embeddings", "true"}, {"use_qk_norm", "false"},
+    {"tie_word_embeddings", "true"}, {"use_qk_norm", "false"}, {"attention_bias", "false"},
 };
 
 }  // namespace
@@ -45,6 +45,7 @@ const Family kCohere = {
     .architecture = "CohereForCausalLM",
     .model_types = "cohere",
     .gguf_arch = "command-r",
+    .bias = BiasKind::Config,
     .qk_norm = QkNormKind::EachHead,
     .interleaved_rope = true,
     .layer_norms = true,
@@ -55,6 +56,7 @@ const Family kCohere2 = {
     .architecture = "Cohere2ForCausalLM",
     .model_types = "cohere2",
     .gguf_arch = "cohere2",
+    .bias = BiasKind::Config,
     .interleaved_rope = true,
     .windows = WindowPattern::Period,
     .window_period = 4,

@@ -482,6 +482,8 @@ INSTANTIATE_TEST_SUITE_P(
         odd("falcon_mamba_wide", "synthetic/falcon_mamba", R"({"expand": 16,
              "intermediate_size": 168, "hidden_size": 56, "state_size": 33, "time_step_rank": 19,
              "conv_kernel": 3})"),
+        odd("cohere2_biased", "synthetic/cohere2", R"({"attention_bias": true})"),
+        odd("mimo_v2_biased", "synthetic/mimo_v2", R"({"attention_bias": true})"),
         odd("internlm2_biased", "synthetic/internlm2", R"({"bias": true, "num_key_value_heads": 6,
              "rope_theta": 10000.0})"),
         odd("xverse", "synthetic/internlm2", R"({"model_type": "xverse",
