@@ -104,13 +104,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr auto kFormats = static_cast<uint8_t>(ToolCallFormat::Harmony);
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const uint8_t which = data[0], seed = data[1];
-  if (which % 16 < kFormats) {
-    const auto format = static_cast<ToolCallFormat>(which % 16);
+  if (which % 32 < kFormats) {
+    const auto format = static_cast<ToolCallFormat>(which % 32);
     for (const bool stream : {false, true}) {
       expect_equal(calls_of(text, format, stream, seed), calls_of(text, format, stream, 0));
     }
   } else if (which % 2 == 0) {
-    for (const char* marker : {"<think>", "[THINK]", "<|channel>thought"}) {
+    for (const char* marker : {"<think>", "[THINK]", "<|channel>thought", "<|open|>"}) {
       const ReasoningTags tags = *detect_reasoning(marker);
       const bool open = which >= 128;
       expect_equal(reasoning_of(text, tags, open, seed), reasoning_of(text, tags, open, 0));

@@ -10,6 +10,7 @@ ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::R
     : tokenizer_(tokenizer),
       tags_(tags),
       open_(tokenizer, tags.open, tags.open_token),
+      answer_opens_(tags.opens_answer.size()),
       overruns_(tags.close.size()),
       allowed_(all_but_ends(tokenizer)) {
   for (int32_t id = 0; id < tokenizer.size(); ++id) {
@@ -21,6 +22,9 @@ ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::R
       if (at != piece.npos && !is_blank(piece.substr(at + rest.size()))) {
         overruns_[said].push_back(id);
       }
+    }
+    for (size_t said = 0; said < answer_opens_.size(); ++said) {
+      if (tags.opens_answer.substr(said).starts_with(piece)) answer_opens_[said].push_back(id);
     }
   }
   for (const int32_t id : overruns_[0]) set_token(allowed_, id, false);
@@ -43,7 +47,11 @@ Result<runtime::TokenBits> ReasoningFilter::allowed() {
     const runtime::TokenBits answer = KTX_TRY(answer_->allowed());
     mask_.assign(answer.begin(), answer.end());
   }
-  for (const int32_t id : tokens_.open().next(said_.size())) set_token(mask_, id, true);
+  const bool answers = state_ == State::AnswerOpens;
+  for (const int32_t id :
+       answers ? tokens_.answer_opens(said_.size()) : tokens_.open().next(said_.size())) {
+    set_token(mask_, id, true);
+  }
   return runtime::TokenBits(mask_);
 }
 
@@ -61,13 +69,15 @@ Result<bool> ReasoningFilter::opens(int32_t id) {
 
 // Looks for the closing tag in what comes, and keeps what may be its begin.
 void ReasoningFilter::reason(std::string_view text) {
-  const std::string_view close = tokens_.tags().close;
+  const std::string_view close = tokens_.tags().close, opens = tokens_.tags().opens_answer;
   said_ += text;
-  if (said_.find(close) != std::string::npos) {
+  const size_t closed = said_.find(close), answers = opens.empty() ? said_.npos : said_.find(opens);
+  if (std::min(closed, answers) != said_.npos) {
     said_.clear();
-    state_ = State::Answer;
+    state_ = closed > answers || opens.empty() ? State::Answer : State::AnswerOpens;
   } else {
-    said_.erase(0, said_.size() - text::partial_match(said_, close));
+    said_.erase(0, said_.size() - std::max(text::partial_match(said_, close),
+                                           text::partial_match(said_, opens)));
   }
 }
 
@@ -77,6 +87,15 @@ Status ReasoningFilter::accept(int32_t id) {
   if (state_ == State::Answer) return answer_->accept(id);
   if (state_ == State::Reasoning) {
     reason(piece);
+    return {};
+  }
+  if (state_ == State::AnswerOpens) {
+    const std::string_view rest = tokens_.tags().opens_answer.substr(said_.size());
+    if (!rest.starts_with(piece)) {
+      return Error{"the token does not go on with the tag of the answer"};
+    }
+    said_ += piece;
+    if (rest == piece) state_ = State::Answer;
     return {};
   }
   said_ += piece;

@@ -5,7 +5,8 @@
 //
 // Tags are found in the text, so they may be single tokens, as in the vocabularies of models that
 // were trained with them, or several. In the harmony form the grammar begins with the body of the
-// first message that is no reasoning, and none holds for that of a call.
+// first message that is no reasoning, and none holds for that of a call. Where a tag opens the
+// answer (Kimi-K3), it comes behind the reasoning.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ class ReasoningTokens {
   ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags);
 
   const MarkerTokens& open() const { return open_; }
+  // The tokens that go on with the tag that opens an answer, and say no more than it.
+  std::span<const int32_t> answer_opens(size_t said) const { return answer_opens_[said]; }
   // The tokens that end the closing tag behind `said` bytes of it, and say more than white space
   // behind it: the grammar would miss the begin of the answer.
   std::span<const int32_t> overruns(size_t said) const { return overruns_[said]; }
@@ -38,7 +41,7 @@ class ReasoningTokens {
   const text::Tokenizer& tokenizer_;
   const text::ReasoningTags tags_;
   const MarkerTokens open_;
-  std::vector<std::vector<int32_t>> overruns_;  // by bytes said
+  std::vector<std::vector<int32_t>> answer_opens_, overruns_;  // by bytes said
   std::vector<uint32_t> allowed_;
 };
 
@@ -57,14 +60,14 @@ class ReasoningFilter final : public runtime::TokenFilter {
   void prepare() override;
 
  private:
-  enum class State { Start, Opening, Reasoning, Answer };
+  enum class State { Start, Opening, Reasoning, AnswerOpens, Answer };
   Result<bool> opens(int32_t id);
   void reason(std::string_view text);
 
   const ReasoningTokens& tokens_;
   State state_;
   const std::unique_ptr<runtime::TokenFilter> answer_;
-  std::string said_;            // of the opening tag; then what may be the begin of the closing one
+  std::string said_;            // of an opening tag; then what may be the begin of the closing one
   std::vector<uint32_t> mask_;  // of the next token, where it is neither the answer's nor any
 };
 

@@ -317,7 +317,9 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   if (!begun.empty()) {
     // What was said is no reasoning, which templates may have opened.
     if (opens_reasoning(model, prompt.text)) {
-      prompt.text += std::string(model.reasoning->close) + "\n\n";
+      const std::string_view opens = model.reasoning->opens_answer;
+      prompt.text +=
+          std::string(model.reasoning->close) + std::string(opens.empty() ? "\n\n" : opens);
     }
     const size_t at = prompt.text.size();
     prompt.text += begun;
@@ -325,7 +327,7 @@ ApiResult<ChatPrompt> make_prompt(const ServedModel& model, const ChatInput& inp
   }
   if (input.end_reasoning && input.add_generation_prompt && begun.empty() &&
       opens_reasoning(model, prompt.text)) {
-    prompt.text += model.reasoning->close;
+    prompt.text += std::string(model.reasoning->close) + std::string(model.reasoning->opens_answer);
   }
   KTX_TRY(check_size(model, "messages", prompt.text.size()));
   if (model.allow_control_tokens) prompt.outside.clear();

@@ -65,13 +65,13 @@ void set_reasoning_effort(const ServedModel& model, const std::string& effort, b
   if (effort.empty() || effort == "auto" || effort == "default") return;
   if (effort == "none") return set_switch(false, extra);
   if (switches) set_switch(true, extra);
-  if (extra.contains("reasoning_effort")) return;
-  const bool known = model.chat_template && quotes(model.chat_template->source(), effort);
+  const std::string source = model.chat_template ? model.chat_template->source() : "";
+  const bool kimi = source.find("thinking_effort") != source.npos;
+  const char* const name = kimi ? "thinking_effort" : "reasoning_effort";
+  if (extra.contains(name)) return;
+  const bool known = quotes(source, effort);
   const bool highest = effort == "xhigh" || effort == "max";
-  extra["reasoning_effort"] = known                 ? effort
-                              : effort == "minimal" ? "low"
-                              : highest             ? "high"
-                                                    : effort;
+  extra[name] = known ? effort : effort == "minimal" ? "low" : highest ? "high" : effort;
 }
 
 void read_reasoning_fields(const ServedModel& model, FieldReader& in, ChatInput& input,

@@ -38,6 +38,8 @@ inline constexpr std::string_view kParameter = "<parameter=";
 struct InvokeTags {
   std::string_view section, section_end, invoke, invoke_end, parameter, parameter_end;
   std::string_view later_section = {}, later_section_end = {};  // of newer models; empty: the same
+  std::string_view tag_end = ">", invoke_name = "name", parameter_name = "name";
+  std::string_view json = {}, json_end = {};  // a call may have its arguments in such a block
 };
 inline constexpr InvokeTags kMiniMaxTags = {
     "<minimax:tool_call>", "</minimax:tool_call>", "<invoke ",
@@ -50,6 +52,21 @@ inline constexpr InvokeTags kDsmlTags = {"<｜DSML｜function_calls>", "</｜DSM
 inline constexpr InvokeTags kAtemTags = {"<atem:function_calls>", "</atem:function_calls>",
                                          "<atem:invoke ",         "</atem:invoke>",
                                          "<atem:parameter ",      "</atem:parameter>"};
+
+// In attributes, & and " are escaped.
+inline constexpr InvokeTags kKimiK3Tags = {
+    .section = "<|open|>tools<|sep|>",
+    .section_end = "<|close|>tools<|sep|>",
+    .invoke = "<|open|>call ",
+    .invoke_end = "<|close|>call<|sep|>",
+    .parameter = "<|open|>argument ",
+    .parameter_end = "<|close|>argument<|sep|>",
+    .tag_end = "<|sep|>",
+    .invoke_name = "tool",
+    .parameter_name = "key",
+    .json = "<|open|>json ",
+    .json_end = "<|close|>json<|sep|>",
+};
 
 inline constexpr std::string_view kGemmaCall = "<|tool_call>call:";
 inline constexpr std::string_view kGemmaCallEnd = "<tool_call|>";
@@ -73,6 +90,7 @@ CallState read_qwen_coder(CallCursor& in, std::span<const OfferedTool> tools, Ca
 CallState read_minimax(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 CallState read_atem(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
+CallState read_kimi_k3(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read);
 
 // {"name": …, "arguments" or "parameters": …, "id": …}, or a list of such; as OpenAI's clients
 // write it, within "function".

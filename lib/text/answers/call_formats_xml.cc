@@ -1,4 +1,5 @@
-// Tool calls with arguments in tags: GLM-4.5, Qwen3-Coder, MiniMax-M2, DeepSeek-V3.2, Muse Glimmer.
+// Tool calls with arguments in tags: GLM-4.5, Qwen3-Coder, MiniMax-M2, DeepSeek-V3.2, Muse Glimmer,
+// Kimi-K3.
 #include <algorithm>
 
 #include "lib/text/answers/call_formats.h"
@@ -69,15 +70,49 @@ std::vector<std::string_view> behind_calls(ToolCallFormat format) {
 
 // The value of `name="value"` among the attributes of a tag; quotes may be missing.
 std::string_view attribute(std::string_view attributes, std::string_view name) {
-  const size_t at = attributes.find(name);
-  if (at == std::string_view::npos) return "";
-  std::string_view rest = trimmed(attributes.substr(at + name.size()));
-  if (!rest.starts_with('=')) return "";
-  rest = trimmed(rest.substr(1));
-  if (!rest.starts_with('"') && !rest.starts_with('\'')) return rest.substr(0, rest.find(' '));
-  const char quote = rest[0];
-  rest.remove_prefix(1);
-  return rest.substr(0, rest.find(quote));
+  for (std::string_view rest = trimmed(attributes); !rest.empty(); rest = trimmed(rest)) {
+    const std::string_view key = trimmed(rest.substr(0, rest.find('=')));
+    rest = rest.substr(std::min(rest.find('='), rest.size() - 1) + 1);
+    rest = trimmed(rest);
+    const char quote = rest.empty() ? 0 : rest[0];
+    const bool quoted = quote == '"' || quote == '\'';
+    if (quoted) rest.remove_prefix(1);
+    const size_t end = std::min(rest.find(quoted ? quote : ' '), rest.size());
+    if (key == name) return rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return "";
+}
+
+std::string unescaped(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const bool quote = text.starts_with("&quot;"), ampersand = text.starts_with("&amp;");
+    out += quote ? '"' : text[0];
+    text.remove_prefix(quote ? 6 : ampersand ? 5 : 1);
+  }
+  return out;
+}
+
+// All arguments as one JSON object, behind the begin of its tag.
+CallState read_json_block(const InvokeTags& tags, CallCursor& in, CallRead& read) {
+  std::string_view attributes, json;
+  KTX_STEP(in.until(tags.tag_end, attributes));
+  KTX_STEP(in.literal(tags.tag_end));
+  in.space();
+  const CallState there = in.json(json, tags.json_end);
+  read.begun = !in.json_so_far().empty();
+  if (in.json_so_far().starts_with('{')) read.json_at = 0;
+  read.arguments = "{";
+  KTX_STEP(there);
+  if (!json.starts_with('{')) return CallState::No;
+  in.space();
+  KTX_STEP(in.closer(tags.json_end));
+  in.space();
+  const std::string_view ends[] = {tags.section_end, tags.invoke};
+  KTX_STEP(in.closer(tags.invoke_end, ends));
+  read.calls.push_back({read.name, std::string(json), ""});
+  return CallState::Call;
 }
 
 CallState read_invoke(ToolCallFormat format, const InvokeTags& tags, CallCursor& in,
@@ -91,12 +126,23 @@ CallState read_invoke(ToolCallFormat format, const InvokeTags& tags, CallCursor&
   in.space();
   std::string_view attributes, value;
   KTX_STEP(in.literal(tags.invoke));
-  KTX_STEP(in.until(">", attributes));
-  KTX_STEP(in.literal(">"));
-  const std::string_view name = attribute(attributes, "name");
+  KTX_STEP(in.until(tags.tag_end, attributes));
+  KTX_STEP(in.literal(tags.tag_end));
+  const bool escaped = !tags.json.empty();
+  const auto read_name = [&](std::string_view name) {
+    const std::string_view said = attribute(attributes, name);
+    return escaped ? unescaped(said) : std::string(said);
+  };
+  const std::string name = read_name(tags.invoke_name);
   if (name.empty()) return CallState::No;
-  read.begun = true;
   read.name = name;
+  if (escaped) {
+    in.space();
+    const CallState block = in.literal(tags.json);
+    if (block == CallState::Call) return read_json_block(tags, in, read);
+    if (block == CallState::More) return block;
+  }
+  read.begun = true;
   XmlArguments arguments(name, tools);
   if (trimmed(attributes).ends_with('/')) return end_xml(name, arguments, read);
   const ValueTags ends = value_tags(format, tags.parameter_end, tags.parameter);
@@ -106,11 +152,11 @@ CallState read_invoke(ToolCallFormat format, const InvokeTags& tags, CallCursor&
     const CallState more = in.literal(tags.parameter);
     if (more == CallState::More) return more;
     if (more == CallState::No) break;
-    KTX_STEP(in.until(">", attributes));
-    KTX_STEP(in.literal(">"));
+    KTX_STEP(in.until(tags.tag_end, attributes));
+    KTX_STEP(in.literal(tags.tag_end));
     KTX_STEP(in.value(ends, value));
-    const std::string_view key = attribute(attributes, "name");
-    if (attribute(attributes, "string") == "true") {
+    const std::string key = read_name(tags.parameter_name);
+    if (attribute(attributes, "string") == "true" || attribute(attributes, "type") == "string") {
       arguments.add_text(key, value);
     } else {
       arguments.add(key, value);
@@ -132,6 +178,10 @@ CallState read_dsml(CallCursor& in, std::span<const OfferedTool> tools, CallRead
 
 CallState read_atem(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
   return read_invoke(ToolCallFormat::Atem, kAtemTags, in, tools, read);
+}
+
+CallState read_kimi_k3(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {
+  return read_invoke(ToolCallFormat::KimiK3, kKimiK3Tags, in, tools, read);
 }
 
 CallState read_glm(CallCursor& in, std::span<const OfferedTool> tools, CallRead& read) {

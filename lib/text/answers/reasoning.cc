@@ -7,6 +7,9 @@
 namespace ktx::text {
 namespace {
 
+constexpr std::string_view kKimiMarks[] = {"<|open|>response<|sep|>", "<|close|>response<|sep|>",
+                                           "<|close|>message<|sep|>"};
+
 constexpr ReasoningTags kKnownTags[] = {
     {"<think>", "</think>"},                            // DeepSeek R1 and V3.1, Qwen3, GLM
     {"◁think▷", "◁/think▷"},                            // Kimi
@@ -14,6 +17,7 @@ constexpr ReasoningTags kKnownTags[] = {
     {"<|channel>thought", "<channel|>", "<|channel>"},  // Gemma 4
     {"<seed:think>", "</seed:think>"},                  // Seed-OSS
     {"<thought>", "</thought>"},                        // EXAONE Deep
+    {"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>", kKimiMarks[0], kKimiMarks},  // K3
 };
 
 size_t space_at_begin(std::string_view text) {
@@ -28,17 +32,38 @@ size_t end_without_space(std::string_view text) {
 }  // namespace
 
 std::optional<ReasoningTags> detect_reasoning(std::string_view chat_template) {
+  const auto has = [&](std::string_view tag) {
+    return chat_template.find(tag) != std::string_view::npos;
+  };
   for (const ReasoningTags& tags : kKnownTags) {
-    if (chat_template.find(tags.open) != std::string_view::npos ||
-        chat_template.find(tags.close) != std::string_view::npos) {
-      return tags;
-    }
+    if (has(tags.open) || has(tags.close)) return tags;
+    // A template that marks all parts puts its tags together.
+    if (!tags.marks.empty() && has(tags.open_token)) return tags;
   }
   return std::nullopt;
 }
 
 bool prompt_opens_reasoning(std::string_view prompt, const ReasoningTags& tags) {
   return prompt.substr(0, end_without_space(prompt)).ends_with(tags.open);
+}
+
+// What may become the end of the reasoning.
+size_t ReasoningSplitter::held_of_close(std::string_view text) const {
+  return std::max(partial_match(text, tags_.close), partial_match(text, tags_.opens_answer));
+}
+
+// Shows the answer up to its first mark; false: there is none, and what may become one is held.
+bool ReasoningSplitter::drop_mark(ReasoningDelta& delta) {
+  size_t first = held_.size(), bytes = 0;
+  for (const std::string_view mark : tags_.marks) {
+    const size_t at = std::min(held_.find(mark), held_.size() - partial_match(held_, mark));
+    if (at >= first) continue;
+    first = at;
+    bytes = held_.compare(at, mark.size(), mark) == 0 ? mark.size() : 0;
+  }
+  delta.answer += std::string_view(held_).substr(0, first);
+  held_.erase(0, first + bytes);
+  return bytes > 0;
 }
 
 bool ReasoningSplitter::advance(ReasoningDelta& delta) {
@@ -62,14 +87,17 @@ bool ReasoningSplitter::advance(ReasoningDelta& delta) {
       return true;
     }
     case State::Reasoning: {
-      const size_t close = text.find(tags_.close);
-      if (close != std::string_view::npos) {
+      std::string_view tag = tags_.close;
+      if (!tags_.opens_answer.empty() && text.find(tags_.opens_answer) < text.find(tag)) {
+        tag = tags_.opens_answer;
+      }
+      if (const size_t close = text.find(tag); close != std::string_view::npos) {
         delta.reasoning += text.substr(0, end_without_space(text.substr(0, close)));
-        held_.erase(0, close + tags_.close.size());
+        held_.erase(0, close + tag.size());
         state_ = State::AnswerBegins;
         return true;
       }
-      const size_t partial = text.size() - partial_match(text, tags_.close);
+      const size_t partial = text.size() - held_of_close(text);
       const size_t shown = end_without_space(text.substr(0, partial));
       delta.reasoning += text.substr(0, shown);
       held_.erase(0, shown);
@@ -81,17 +109,14 @@ bool ReasoningSplitter::advance(ReasoningDelta& delta) {
       state_ = State::Answer;
       return true;
     }
-    case State::Answer: {
-      delta.answer += held_;
-      held_.clear();
-      return false;
-    }
+    case State::Answer:
+      return drop_mark(delta);
   }
   return false;
 }
 
 bool ReasoningSplitter::may_close() const {
-  return state_ == State::Reasoning && partial_match(held_, tags_.close) > 0;
+  return state_ == State::Reasoning && held_of_close(held_) > 0;
 }
 
 ReasoningDelta ReasoningSplitter::add(std::string_view text) {
@@ -104,8 +129,11 @@ ReasoningDelta ReasoningSplitter::add(std::string_view text) {
 
 ReasoningDelta ReasoningSplitter::finish() {
   ReasoningDelta delta;
-  if (state_ == State::Start) delta.answer = held_;
-  if (state_ == State::Reasoning && end_without_space(held_) > 0) delta.reasoning = held_;
+  const bool token = held_.find('>') != std::string::npos;
+  if (!token && (state_ == State::Start || state_ == State::Answer)) delta.answer = held_;
+  if (!token && state_ == State::Reasoning && end_without_space(held_) > 0) {
+    delta.reasoning = held_;
+  }
   held_.clear();
   return delta;
 }

@@ -8,9 +8,14 @@
 // the reasoning and in front of the answer behind it is dropped; a text without
 // reasoning passes unchanged. Half a tag is never shown: what may become one is
 // held back. The outcome does not depend on how the text is cut into pieces.
+//
+// Kimi-K3 marks the parts of its answer, too; these marks are dropped:
+//
+//   "…<|close|>think<|sep|><|open|>response<|sep|>Hello!<|close|>response<|sep|>"
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +26,9 @@ struct ReasoningTags {
   std::string_view close = "</think>";
   // The control token that `open` begins with, where it is more than one token.
   std::string_view open_token = open;
+  // Opens the answer behind the reasoning, and ends that where `close` is missing; "": nothing.
+  std::string_view opens_answer = {};
+  std::span<const std::string_view> marks = {};  // of an answer, that one among them
 };
 
 // The tags that a chat template speaks of; nothing when its model does not reason.
@@ -41,7 +49,7 @@ class ReasoningSplitter {
       : tags_(tags), state_(already_open ? State::ReasoningBegins : State::Start) {}
 
   ReasoningDelta add(std::string_view text);
-  // What is held back, when no more text comes.
+  // What is held back, when no more text comes. A tag that its first token begins is dropped.
   ReasoningDelta finish();
 
   // The opening tag has come, the closing one has not.
@@ -56,6 +64,8 @@ class ReasoningSplitter {
  private:
   enum class State { Start, ReasoningBegins, Reasoning, AnswerBegins, Answer };
   bool advance(ReasoningDelta& delta);  // false: waits for more text
+  size_t held_of_close(std::string_view text) const;
+  bool drop_mark(ReasoningDelta& delta);
 
   ReasoningTags tags_;
   State state_;

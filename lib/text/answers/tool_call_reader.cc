@@ -34,6 +34,8 @@ constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.se
                                               kDsmlTags.later_section_end};
 constexpr std::string_view kAtemOpeners[] = {kAtemTags.section, kAtemTags.invoke};
 constexpr std::string_view kAtemTrailers[] = {kAtemTags.invoke_end, kAtemTags.section_end};
+constexpr std::string_view kKimiK3Openers[] = {kKimiK3Tags.section, kKimiK3Tags.invoke};
+constexpr std::string_view kKimiK3Trailers[] = {kKimiK3Tags.invoke_end, kKimiK3Tags.section_end};
 constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
 // The last one is what the model goes on with where nothing stops it: the place of the result.
 constexpr std::string_view kGemmaTrailers[] = {kGemmaCallEnd, kGemmaResponse};
@@ -61,6 +63,8 @@ constexpr CallFormat kFormats[] = {
      read_minimax, true},
     {ToolCallFormat::Dsml, kDsmlOpeners, kDsmlTrailers, kDsmlTags.invoke_end, read_dsml, true},
     {ToolCallFormat::Atem, kAtemOpeners, kAtemTrailers, kAtemTags.invoke_end, read_atem, true},
+    {ToolCallFormat::KimiK3, kKimiK3Openers, kKimiK3Trailers, kKimiK3Tags.invoke_end, read_kimi_k3,
+     true},
     {ToolCallFormat::Gemma, kGemmaOpeners, kGemmaTrailers, kGemmaCallEnd, read_gemma, true},
 };
 

@@ -22,9 +22,11 @@
 //   Dsml      <｜DSML｜function_calls><｜DSML｜invoke name="n"><｜DSML｜parameter name="k"
 //             string="true">v</｜DSML｜parameter>…</｜DSML｜invoke>…     (DeepSeek-V3.2; V4 has
 //             tool_calls instead of function_calls)
-//   Atem      <atem:function_calls><atem:invoke name="n"><atem:parameter
-//   name="k">v</atem:parameter>…
+//   Atem      <atem:function_calls><atem:invoke name="n"><atem:parameter name="k">v…
 //             (Muse Glimmer)
+//   KimiK3    <|open|>tools<|sep|><|open|>call tool="n" index="1"<|sep|><|open|>argument key="k"
+//             type="string"<|sep|>v<|close|>argument<|sep|>…<|close|>call<|sep|>…
+//             (or <|open|>json type="object"<|sep|>{…}<|close|>json<|sep|> for all arguments)
 //   Gemma     <|tool_call>call:n{k:<|"|>v<|"|>,k:[1,true]}<tool_call|>     (Gemma 4)
 //   Nemotron  <TOOLCALL>[{"name": n, "arguments": {…}}, …]</TOOLCALL>     (Nemotron Nano 2)
 //   Python    <|tool_call_start|>[n(k="v", k=[1, True]), …]<|tool_call_end|>     (LFM2)
@@ -76,6 +78,7 @@ enum class ToolCallFormat {
   Gemma,
   Nemotron,
   Python,
+  KimiK3,
   Harmony,  // read by HarmonyParser; ToolCallParser passes it on as text
   Generic,  // of models whose template has none: GenericAnswer; likewise
 };

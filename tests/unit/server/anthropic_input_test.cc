@@ -192,6 +192,14 @@ TEST(ReasoningFields, EveryProtocolsWordsAreUnderstood) {
   }
 }
 
+TEST(ReasoningFields, KimiHasAnotherNameForTheEffort) {
+  ServedModel model;
+  model.chat_template.emplace(text::ChatTemplate::parse("{{ thinking_effort in ['max'] }}").take());
+  Json extra = Json::object();
+  set_reasoning_effort(model, "max", false, extra);
+  EXPECT_EQ(extra, Json({{"thinking_effort", "max"}}));
+}
+
 TEST(ReasoningFields, MistakesAreNamed) {
   const std::pair<Json, const char*> kCases[] = {
       {{{"thinking", {{"type", "deep"}}}}, "'thinking.type' is \"deep\", expected enabled"},

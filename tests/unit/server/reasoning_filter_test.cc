@@ -27,9 +27,10 @@ class Only final : public runtime::TokenFilter {
 
 // A vocabulary of bytes, "<end>" and `more`, and a filter of its tags.
 struct Reasoner {
-  Reasoner(const std::vector<testing::TinyToken>& more, bool open, int32_t answer = kAnswer)
+  Reasoner(const std::vector<testing::TinyToken>& more, bool open, int32_t answer = kAnswer,
+           const text::ReasoningTags& tags = {})
       : tokenizer(make(more)),
-        tokens(tokenizer, text::ReasoningTags{}),
+        tokens(tokenizer, tags),
         filter(tokens, open, std::make_unique<Only>(answer)) {}
 
   static text::Tokenizer make(const std::vector<testing::TinyToken>& more) {
@@ -118,6 +119,26 @@ TEST(ReasoningFilter, NoTokenSaysTheTagsEndAndMore) {
   EXPECT_EQ(r.allowed(), "any but [k>{][x</think>y]");
   EXPECT_TRUE(r.filter.accept(kFirst + 1).ok());
   EXPECT_EQ(r.allowed(), "[5]");
+}
+
+// Kimi-K3: a tag opens the answer, and ends reasoning that no tag closes.
+TEST(ReasoningFilter, ATagOpensTheAnswer) {
+  const text::ReasoningTags tags = *text::detect_reasoning("<|open|>");
+  for (const char* end : {"<|close|>think<|sep|>", "<|open|>response<|sep|>"}) {
+    Reasoner r({{"<|open|>", text::TokenType::Control}, {"resp"}, {"onse<|sep|>"}, {">5"}}, true,
+               kAnswer, tags);
+    EXPECT_TRUE(r.bytes(std::string("hm ") + end));
+    if (end[2] == 'c') {
+      EXPECT_EQ(r.allowed(), "[<][<|open|>]");
+      EXPECT_FALSE(r.bytes("5"));
+      for (const int32_t id : {kFirst, kFirst + 1}) EXPECT_TRUE(r.filter.accept(id).ok());
+      EXPECT_EQ(r.allowed(), "[o][onse<|sep|>]");
+      EXPECT_TRUE(r.bytes("onse<|sep|"));
+      EXPECT_EQ(r.allowed(), "[>]");
+      EXPECT_TRUE(r.bytes(">"));
+    }
+    EXPECT_EQ(r.allowed(), "[5]");
+  }
 }
 
 TEST(ReasoningFilter, AnAnswerMayBeginLikeATag) {

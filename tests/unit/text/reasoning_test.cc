@@ -54,9 +54,16 @@ TEST(ReasoningSplitter, TakesTheTagsOfEachTemplate) {
   const struct {
     const char* marker;
     const char* text;
-  } kTexts[] = {{"<|channel>thought", "<|channel>thought\nIt rains.\n<channel|>Take <b> a coat."},
-                {"[THINK]", "[THINK]It rains.[/THINK]Take <b> a coat."},
-                {"◁think▷", "◁think▷It rains.◁/think▷\n\nTake <b> a coat."}};
+  } kTexts[] = {
+      {"<|channel>thought", "<|channel>thought\nIt rains.\n<channel|>Take <b> a coat."},
+      {"[THINK]", "[THINK]It rains.[/THINK]Take <b> a coat."},
+      {"'<|open|>' + tag",
+       "<|open|>think<|sep|>It rains.<|close|>think<|sep|><|open|>response<|sep|>Take <b> a "
+       "coat.<|close|>response<|sep|><|close|>message<|sep|>"},
+      {"'<|open|>' + tag",
+       "<|open|>think<|sep|>It rains.<|open|>response<|sep|>Take <b> a "
+       "coat.<|close|>respon"},
+      {"◁think▷", "◁think▷It rains.◁/think▷\n\nTake <b> a coat."}};
   for (const auto& [marker, text] : kTexts) {
     const auto tags = detect_reasoning(marker);
     ASSERT_TRUE(tags) << marker;

@@ -196,6 +196,23 @@ const Case kCases[] = {
      "</atem:function_calls>",
      "|f {\"a\": 42, \"s\": \" 42 \"}"},
     {Atem, "<atem:function_calls>no", "<atem:function_calls>no"},
+    // Kimi-K3
+    {KimiK3,
+     "I look.<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>argument "
+     "key=\"type\" type=\"number\"<|sep|>4.5<|close|>argument<|sep|><|open|>argument key=\"x\" "
+     "type=\"string\"<|sep|> 42 <b> <|close|>argument<|sep|><|open|>argument key=\"o\" "
+     "type=\"object\"<|sep|>{\"a\": [null, true]}<|close|>argument<|sep|><|close|>call<|sep|><|open|>"
+     "call tool=\"g&quot;&amp;\" index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+     "I look.|f {\"type\": 4.5, \"x\": \" 42 <b> \", \"o\": {\"a\":[null,true]}}|g\"& {}"},
+    {KimiK3,
+     "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>json type=\"object\""
+     "<|sep|>{\"a\": \"<|close|>call<|sep|>\"}<|close|>json<|sep|><|close|>call<|sep|>",
+     "|f {\"a\": \"<|close|>call<|sep|>\"}"},
+    {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>json type=\"object\"<|sep|>[1]<|close|>json",
+     "|f {"},
+    {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>argument key=\"s\" type=\"string\"<|sep|>x",
+     "|f {"},
+    {KimiK3, "<|open|>tools<|sep|>no", "<|open|>tools<|sep|>no"},
     // DeepSeek-V3.2
     {Dsml,
      "So.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜parameter name=\"x\" "
@@ -510,14 +527,22 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
                                             "}<tool_call|>",
                                             "<|tool_response>",
                                             "{\"name\": \"f\", \"arguments\": {",
+                                            "<|open|>tools<|sep|>",
+                                            "<|open|>call tool=\"f\"<|sep|>",
+                                            "<|open|>argument key=\"s\"<|sep|>",
+                                            "<|close|>argument<|sep|>",
+                                            "<|open|>json <|sep|>",
+                                            "<|close|>json<|sep|>",
+                                            "<|close|>call<|sep|>",
                                             "<",
                                             "é"};
+  constexpr auto kForms = static_cast<uint32_t>(Harmony) - 1;
   std::mt19937 random(11);
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     std::string text;
     for (int n = static_cast<int>(random() % 9); n > 0; --n)
       text += kPieces[random() % kPieces.size()];
-    const auto format = static_cast<ToolCallFormat>(1 + random() % 10);
+    const auto format = static_cast<ToolCallFormat>(1 + random() % kForms);
     const std::string whole = parse(format, {text}), streamed = stream(format, {text});
     for (const auto& pieces : ktx::testing::cuts(text, 3)) {
       ASSERT_EQ(parse(format, pieces), whole) << format_name(format) << ": " << text;
