@@ -21,7 +21,7 @@ AnswerView::AnswerView(text::HarmonyParser parser)
 
 AnswerView::AnswerView(const std::optional<text::ReasoningTags>& tags, const std::string& prompt)
     : shows_styles_(stdout_shows_styles()) {
-  if (tags && shows_styles_) {
+  if (tags && (shows_styles_ || !tags->marks.empty())) {
     splitter_.emplace(*tags, text::prompt_opens_reasoning(prompt, *tags));
   }
 }
@@ -51,12 +51,12 @@ void AnswerView::finish() {
 }
 
 void AnswerView::print(const text::HarmonyDelta& delta) {
-  content_ += delta.content;
-  print(text::ReasoningDelta{shows_styles_ ? delta.reasoning : "", delta.content});
+  print(text::ReasoningDelta{delta.reasoning, delta.content});
 }
 
 void AnswerView::print(const text::ReasoningDelta& delta) {
-  if (!delta.reasoning.empty()) {
+  content_ += delta.answer;
+  if (shows_styles_ && !delta.reasoning.empty()) {
     dim(true);
     fmt::print("{}", delta.reasoning);
     reasoned_ = true;

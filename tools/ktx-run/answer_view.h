@@ -2,8 +2,8 @@
 //
 // On a terminal, reasoning is dim and without its tags, and an empty line separates it from the
 // content. Elsewhere, and with NO_COLOR, the text is printed as the model produced it, with
-// tags. In the harmony form (gpt-oss) reasoning and content are messages: elsewhere the content
-// alone is printed.
+// tags. In the harmony form (gpt-oss) reasoning and content are messages, and Kimi-K3 marks both:
+// elsewhere the content alone is printed.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ class AnswerView {
   void add(const std::string& text);
   void marker(std::string_view token);                     // harmony: a control token
   void finish();                                           // and a newline
-  const std::string& content() const { return content_; }  // harmony: what is no reasoning
+  const std::string& content() const { return content_; }  // of these: what is no reasoning
 
  private:
   void print(const text::ReasoningDelta& delta);

@@ -221,7 +221,8 @@ class Chat {
     answer_options.on_control = [&](std::string_view token) {
       if (form_.harmony) view.marker(token);
       return !form_.harmony && form_.tags &&
-             (token == form_.tags->open_token || token == form_.tags->close);
+             (form_.tags->open.find(token) != token.npos ||
+              form_.tags->close.find(token) != token.npos);
     };
     answer_options.max_tokens = options_.max_tokens;
     answer_options.cancelled = interrupted;
@@ -230,7 +231,8 @@ class Chat {
     view.finish();
     take_interrupt();
     if (!result) return result.error();
-    conversation_.add("assistant", form_.harmony ? view.content() : result->text);
+    const bool marked = form_.harmony || (form_.tags && !form_.tags->marks.empty());
+    conversation_.add("assistant", marked ? view.content() : result->text);
     if (result->finish == Finish::Length) {
       note(fmt::format("the answer was cut off after {} tokens (-n)", options_.max_tokens));
     }
