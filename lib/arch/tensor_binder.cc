@@ -198,6 +198,12 @@ ir::Param TensorBinder::bind_rows(std::string_view param, const std::string& ten
   if (const input::GgufTensor* found = find(tensor, purpose, whole)) {
     check_shape(*found, whole, purpose);
     out.dtype = found->dtype;
+    if (vector && first % shape.cols != 0) {
+      fail(
+          fmt::format("tensor '{}' joins biases of unequal widths, which is not known; convert the "
+                      "model with separate ones",
+                      tensor));
+    }
   }
   out.sources.push_back({tensor, vector ? first / shape.cols : first, shape.rows});
   return out;
