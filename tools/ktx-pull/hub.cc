@@ -16,7 +16,8 @@ namespace ktx::tools {
 namespace {
 
 constexpr size_t kMostBody = 64 << 20;
-constexpr double kMostSeconds = 300;  // of the answers to one question, without waits between them
+// Of the answers to one question, without waits between them; a range has more, for its bytes.
+constexpr double kMostSeconds = 300, kLeastRangeSpeed = 64 << 10;
 // Seconds: all connections that are refused at once are one failure; a short wait is no news.
 constexpr double kLeastWait = 0.5, kLongWait = 5;
 constexpr const char* kUsualEndpoint = "https://huggingface.co";
@@ -73,9 +74,9 @@ double seconds_to_wait(const Transfer& transfer, int failures) {
 
 }  // namespace
 
-double Hub::wait_before_next(const Transfer& transfer, int failures) const {
+double Hub::wait_before_next(const Transfer& transfer, int failures, double waits) const {
   const double seconds = seconds_to_wait(transfer, failures);
-  if (seconds >= kLongWait && seconds <= kLongestWait) {
+  if (seconds >= std::max(kLongWait, waits + 1) && seconds <= kLongestWait) {
     const long status = transfer.status();
     tell(fmt::format("{} gives nothing for now{}; asking again in {:.0f} s", endpoint_,
                      status >= 400 ? fmt::format(" (HTTP {})", status) : "", seconds));
@@ -155,6 +156,8 @@ Error Hub::refusal(const std::string& what, long status) const {
 Result<std::string> Hub::get(const std::string& url, const std::string& what,
                              std::optional<ByteRange> range) const {
   const size_t most = range ? range->end - range->begin : kMostBody;
+  const double most_seconds =
+      kMostSeconds + (range ? static_cast<double>(most) / kLeastRangeSpeed : 0);
   std::string at = url;
   int hops = 0, failures = 0;
   double spent = 0;
@@ -162,7 +165,7 @@ Result<std::string> Hub::get(const std::string& url, const std::string& what,
     std::string body;
     Transfer::Request asked = request(at);
     asked.range = range;
-    asked.seconds = std::max(1L, std::lround(kMostSeconds - spent));
+    asked.seconds = std::max(1L, std::lround(most_seconds - spent));
     const Timer timer;
     const Transfer transfer(asked, [&](const Transfer&, std::span<const std::byte> bytes) {
       const size_t room = most - body.size();
@@ -179,11 +182,11 @@ Result<std::string> Hub::get(const std::string& url, const std::string& what,
       at = KTX_TRY(redirect(transfer, hops++));
       continue;
     }
-    if (code == CURLE_WRITE_ERROR) {
+    if (code == CURLE_WRITE_ERROR && body.size() == most) {
       return Error{fmt::format("{}: the hub's answer has more than {}", what, human_bytes(most))};
     }
     const bool again =
-        may_help(transfer, code) && ++failures < kMostFailures && spent < kMostSeconds;
+        may_help(transfer, code) && ++failures < kMostFailures && spent < most_seconds;
     const double wait = again ? wait_before_next(transfer, failures - 1) : 0;
     if (!again || wait > kLongestWait) {
       if (code == CURLE_OK) return refusal(what, status);

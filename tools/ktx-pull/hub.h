@@ -35,8 +35,9 @@ class Hub {
   // A refusal in words: a private model, none of this name.
   Error refusal(const std::string& what, long status) const;
 
-  // Seconds before the next try, after so many failures: as the hub says, where it does.
-  double wait_before_next(const Transfer& transfer, int failures) const;
+  // Seconds before the next try, after so many failures: as the hub says, where it does. No news
+  // where it waits for so many anyway.
+  double wait_before_next(const Transfer& transfer, int failures, double waits = 0) const;
 
   // The body of a small answer, or a range of a large one; tried again where that may help.
   Result<std::string> get(const std::string& url, const std::string& what,

@@ -143,7 +143,11 @@ class RangeFetch {
     const bool first = Clock::now() >= not_before_;
     if (first) ++failures_;
     const bool last = failures_ >= kMostFailures;
-    const double wait = first && !last ? hub_.wait_before_next(transfer, failures_ - 1) : 0;
+    const std::chrono::duration<double> waits = not_before_ - Clock::now();
+    // A refusal while others wait may be for longer.
+    const bool says = first || !transfer.header("retry-after").empty();
+    const double wait =
+        says && !last ? hub_.wait_before_next(transfer, failures_ - 1, waits.count()) : 0;
     if (last || wait > kLongestWait) {
       if (code == CURLE_OK && transfer.status() >= 400) {
         return hub_.refusal(what_, transfer.status());
@@ -152,9 +156,8 @@ class RangeFetch {
     }
     part.hops = 0;
     waiting_.push_front(std::move(part));
-    if (!first) return {};
-    not_before_ = Clock::now() +
-                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
+    not_before_ = std::max(not_before_, Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                           std::chrono::duration<double>(wait)));
     return {};
   }
 

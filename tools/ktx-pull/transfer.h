@@ -38,7 +38,8 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
 
   CURL* handle() const { return curl_; }
-  // How it has ended: of an answer that is a refusal or leads elsewhere, no more is needed.
+  // As libcurl ended it with `code`; CURLE_OK too where a long page of a refusal or a redirect was
+  // broken off here, as no more of it is needed.
   CURLcode ended(CURLcode code) const;
   long status() const;
   // "" where the answer has none; names in lower case.
