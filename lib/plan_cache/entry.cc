@@ -33,8 +33,9 @@ struct File {
 };
 
 // Regular files of a folder, and of the folder of a GGUF in it ("m.ktxplan.gguf.work/model.gguf"):
-// no link is followed.
-std::vector<File> files_in(const std::string& folder, const std::string& below = "") {
+// no link is followed. `folders`: of such folders in it, also of an empty one.
+std::vector<File> files_in(const std::string& folder, const std::string& below = "",
+                           std::vector<std::string>* folders = nullptr) {
   std::vector<File> files;
   DIR* const open = opendir((folder + "/" + below).c_str());
   if (open == nullptr) return files;
@@ -44,6 +45,7 @@ std::vector<File> files_in(const std::string& folder, const std::string& below =
     if (lstat((folder + "/" + name).c_str(), &info) != 0) continue;
     if (S_ISDIR(info.st_mode) && below.empty() && name.ends_with(kRebuilt)) {
       for (File& file : files_in(folder, name + "/")) files.push_back(std::move(file));
+      if (folders != nullptr) folders->push_back(name);
     } else if (S_ISREG(info.st_mode)) {
       files.push_back({name, static_cast<uint64_t>(info.st_blocks) * 512, info.st_mtim.tv_sec});
     }
@@ -52,8 +54,9 @@ std::vector<File> files_in(const std::string& folder, const std::string& below =
   return files;
 }
 
+// In the folder of a GGUF, that one's name counts.
 bool is_plan_part(const std::string& name) {
-  return name.find(kSuffix) != name.npos;
+  return name.substr(0, name.find('/')).find(kSuffix) != name.npos;
 }
 
 bool is_own(const std::string& name) {
@@ -135,8 +138,8 @@ Status write_entry(const std::string& folder, const CachedPlan& plan) {
 }
 
 Status remove_entry(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const File& file : files_in(folder)) {
+  std::vector<std::string> names, folders;
+  for (const File& file : files_in(folder, "", &folders)) {
     if (is_plan_part(file.name)) names.push_back(file.name);
   }
   // A complete plan before its work file: what is left has no plan then.
@@ -147,10 +150,8 @@ Status remove_entry(const std::string& folder) {
     return Error{fmt::format("{}/{}: cannot remove: {}", folder, name, write_failure(errno))};
   }
   // Files of others stay, and their folders.
-  for (const std::string& name : names) {
-    if (const size_t end = name.find('/'); end != name.npos) {
-      (void)rmdir((folder + "/" + name.substr(0, end)).c_str());
-    }
+  for (const std::string& name : folders) {
+    if (is_plan_part(name)) (void)rmdir((folder + "/" + name).c_str());
   }
   (void)rmdir(folder.c_str());
   return {};

@@ -311,6 +311,7 @@ TEST_F(Plans, GoWithWhatStandsBesideThem) {
   const std::string folder = cache.folder() + "/" + cache.list()[0].id;
   const std::string plan = folder + "/a.ktxplan";
   fs::create_directory(plan + ".gguf.work");
+  fs::create_directory(folder + "/empty.ktxplan.gguf.work");  // killed before its first file
   for (const char* end : {".experts", ".experts.work", ".gguf.work/model.gguf"}) {
     std::ofstream(plan + end) << "{}";
   }
