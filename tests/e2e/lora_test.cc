@@ -266,8 +266,11 @@ TEST_P(LoraBatch, ReusesNothingOfATextWithOtherAdapters) {
 
 INSTANTIATE_TEST_SUITE_P(All, LoraBatch, ::testing::Values("llama", "qwen2", "gemma3"));
 
-// That adapter with each number rounded to one format, and stored in it or in F32.
-std::shared_ptr<LoraAdapter> stored(const LoraAdapter& adapter, DType rounded, DType as) {
+// That adapter with each number rounded to one format, and stored in it or in F32. Two of its rank
+// add nothing: a row of A that B takes nothing of, and a column of B for a row of zeros. Where they
+// are `odd`, their numbers are not rounded, so that no half holds the matrix.
+std::shared_ptr<LoraAdapter> stored(const LoraAdapter& adapter, DType rounded, DType as,
+                                    bool odd = false) {
   auto out = std::make_shared<LoraAdapter>(adapter);
   auto memory = std::make_shared<std::deque<std::vector<std::byte>>>();
   const auto halved = [&](float value) {
@@ -278,11 +281,21 @@ std::shared_ptr<LoraAdapter> stored(const LoraAdapter& adapter, DType rounded, D
     for (LoraMatrix* const matrix : {&pair.a, &pair.b}) {
       std::vector<float> values(static_cast<size_t>(matrix->rows * matrix->cols));
       dequantize_row(matrix->dtype, matrix->bytes.data(), std::ssize(values), values.data());
+      const auto blank_two = [&] {
+        const bool down = matrix == &pair.a;
+        for (size_t i = 0; i < values.size(); ++i) {
+          const auto cols = static_cast<size_t>(matrix->cols);
+          const size_t of_rank = down ? i / cols : i % cols;
+          if (of_rank < 2) values[i] = (of_rank == 0) == down ? 1 / 3.f : 0;
+        }
+      };
+      blank_two();
       std::vector<uint16_t> halves;
       std::ranges::transform(values, std::back_inserter(halves), halved);
       const auto bytes = std::as_bytes(std::span(halves));
       if (rounded != DType::F32)
         dequantize_row(rounded, bytes.data(), std::ssize(values), values.data());
+      if (odd) blank_two();
       const auto kept = as == DType::F32 ? std::as_bytes(std::span(values)) : bytes;
       matrix->dtype = as;
       matrix->bytes = memory->emplace_back(kept.begin(), kept.end());
@@ -310,6 +323,7 @@ TEST(LoraHalves, TakeHalfOfTheMemoryAlsoWhereTheFileHasF32) {
     runtime::EngineOptions options;
     options.threads = 2;
     options.all_logits = true;
+    options.precision = Precision::Exact;
     options.lora = {std::move(one)};
     auto engine = runtime::Engine::open(plan, options);
     EXPECT_TRUE(engine.ok()) << engine.error().message;
@@ -323,6 +337,12 @@ TEST(LoraHalves, TakeHalfOfTheMemoryAlsoWhereTheFileHasF32) {
     const Run wide = run(stored(**adapter, dtype, DType::F32));
     EXPECT_EQ(wide.logits, halves.logits);
     EXPECT_EQ(wide.bytes, halves.bytes);
+    // The kernels of F32 sum in another order.
+    const Run odd = run(stored(**adapter, dtype, DType::F32, true));
+    const Distance found = distance(odd.logits, halves.logits);
+    EXPECT_EQ(odd.bytes, exact.bytes);
+    EXPECT_EQ(found.other_best, 0);
+    EXPECT_LE(found.mean, 1e-4);
     EXPECT_NE(exact.logits, halves.logits);
     EXPECT_EQ(exact.bytes, 2 * halves.bytes);
   }
