@@ -180,6 +180,14 @@ TEST_F(Pull, ChoosesByTheEndOfTheName) {
   EXPECT_THAT(none.err,
               HasSubstr("has no GGUF of Q5_K_M; it has small-Q4_K_M (2.07 MiB), small-Q8"));
   EXPECT_THAT(pull(from, {"hf:o/small-GGUF:4_K_M"}).err, HasSubstr("has no GGUF of 4_K_M"));
+  // An address of one file is that of no other one.
+  fs::copy_file(model_gguf("llama"), hub + "/o/small-GGUF/small-UD-Q8_0.gguf");
+  const std::string page = "https://huggingface.co/o/small-GGUF/blob/main/small-";
+  expect_pulled(pull(from, {page + "Q8_0.gguf", "--update"}), "o/small-GGUF/small-Q8_0.gguf");
+  expect_pulled(pull(from, {page + "UD-Q8_0.gguf"}), "o/small-GGUF/small-UD-Q8_0.gguf");
+  fs::rename(hub + "/o/small-GGUF/small-Q8_0.gguf", hub + "/o/small-GGUF/small-XL-Q8_0.gguf");
+  EXPECT_THAT(pull(from, {"hf:o/small-GGUF:q8_0", "--update"}).err,
+              HasSubstr("has several GGUFs of Q8_0; name one"));
   dir.write("hub/o/safe/model.safetensors", "x");
   EXPECT_THAT(pull(from, {"hf:o/safe"}).err, HasSubstr("has no GGUF, and weights are read from"));
   EXPECT_THAT(pull(from, {"hf:o/none"}).err, HasSubstr("no such model"));

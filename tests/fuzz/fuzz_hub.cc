@@ -74,7 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expect(listing->commit.size() == 40 && is_hex(listing->commit));
   for (const HubFile& file : listing->ggufs) check(file);
   expect(tools::list_text(listing->ggufs).find('\x1b') == std::string::npos);
-  const auto files = tools::choose_files(*listing, kQuants[data[0] % std::size(kQuants)], "hf:o/n");
+  const auto files =
+      tools::choose_files(*listing, kQuants[data[0] % std::size(kQuants)], "n", "hf:o/n");
   if (files) return check_chosen(*files), 0;
   expect(files.error().message.find('\x1b') == std::string::npos);
   return 0;

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr int kMostNesting = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
-constexpr const char* kUsual = "q4_k_m";
+constexpr const char* kUsual = "Q4_K_M";
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -73,6 +73,14 @@ bool ends_with_quant(const std::string& model, const std::string& quant) {
   if (!name.ends_with(end)) return false;
   const char before = name[name.size() - end.size() - 1];
   return before == '-' || before == '.' || before == '_' || before == '/';
+}
+
+// "d/n-Q8_0" of hf:o/n-GGUF:Q8_0, or "d/other-Q8_0" of hf:o/n-GGUF:OTHER-Q8_0.
+bool is_exactly(const std::string& model, const std::string& quant, const std::string& repository) {
+  std::string start = lower(repository);
+  if (start.ends_with("-gguf")) start.resize(start.size() - 5);
+  const std::string own = lower(model.substr(model.rfind('/') + 1)), end = lower(quant);
+  return own == start + "-" + end || own == end;
 }
 
 using Models = std::map<std::string, std::vector<HubFile>>;
@@ -152,7 +160,7 @@ Result<HubListing> read_listing(std::string_view text, const std::string& model)
 }
 
 Result<std::vector<HubFile>> choose_files(const HubListing& listing, const std::string& quant,
-                                          const std::string& model) {
+                                          const std::string& repository, const std::string& model) {
   Models models;
   for (const HubFile& file : listing.ggufs) models[model_of(file.path)].push_back(file);
   if (models.empty()) {
@@ -161,16 +169,18 @@ Result<std::vector<HubFile>> choose_files(const HubListing& listing, const std::
                     "of the same name with -GGUF",
                     model)};
   }
-  Models fit;
-  for (const auto& [name, files] : models) {
-    if (ends_with_quant(name, quant.empty() ? kUsual : quant)) fit.emplace(name, files);
+  const std::string name = quant.empty() ? kUsual : quant;
+  Models fit, exact;
+  for (const auto& [own, files] : models) {
+    if (ends_with_quant(own, name)) fit.emplace(own, files);
+    if (is_exactly(own, name, repository)) exact.emplace(own, files);
   }
+  if (fit.size() > 1 && exact.size() == 1) fit = exact;
   if (quant.empty() && fit.empty() && models.size() == 1) fit = models;
   if (fit.size() == 1) {
     KTX_TRY(check_whole(fit.begin()->first, fit.begin()->second));
     return fit.begin()->second;
   }
-  const std::string name = quant.empty() ? "Q4_K_M" : quant;
   if (fit.empty()) {
     return Error{fmt::format("{} has no GGUF of {}; it has {}", model, name, names_of(models))};
   }

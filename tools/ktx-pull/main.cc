@@ -52,7 +52,7 @@ class Puller {
       fmt::print("{}", list_text(listing_.ggufs));
       return {};
     }
-    files_ = KTX_TRY(choose_files(listing_, model_.quant, model_.text()));
+    files_ = KTX_TRY(choose_files(listing_, model_.quant, model_.name, model_.text()));
     if (options_.header) return fetch_headers();
     if (KTX_TRY(print_moved(files_))) {
       return models_.remember(model_, listing_.commit, files_, true);
