@@ -169,6 +169,12 @@ Status WorkFile::truncate(uint64_t bytes) {
   return {};
 }
 
+Status WorkFile::set_written(int64_t seconds) {
+  const timespec times[] = {{0, UTIME_OMIT}, {static_cast<time_t>(seconds), 0}};
+  if (futimens(fd_, times) != 0) return error("cannot set its time", errno);
+  return {};
+}
+
 // False when it cannot be done, and the file is as it was: then the system is asked, and says
 // why. No store into the mapping is a signal: its pages are made first, which fails where there
 // is no space for them or the file ends.

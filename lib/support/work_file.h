@@ -53,6 +53,8 @@ class WorkFile {
   // become free while it is.
   Status check_space(uint64_t bytes, uint64_t given_back = 0) const;
   Status truncate(uint64_t bytes);
+  // The time of the last write, until the next one: seconds since 1970.
+  Status set_written(int64_t seconds);
   // Any of the calls at a time goes through the system, which has one writer of a file at a
   // time: the others copy into the file's memory (of what reserve() has reserved). With four
   // threads that all go through the system, a file in memory got 1.0 GB/s and they spent 3

@@ -527,7 +527,9 @@ TEST_F(HubStart, KnowsTheModelUnderEveryName) {
   EXPECT_GT(from_cdn(), fetched);
   expect_pulled(pull(from, {"hf:O/small-gguf:q4_k_m"}), "o/small-GGUF/small-Q4_K_M.gguf");
   // Pulled for itself under one name, it stays under all.
-  EXPECT_EQ(start(from).out, first.out);
+  const Finished kept = start(from);
+  EXPECT_EQ(kept.out, first.out);
+  EXPECT_EQ(kept.err, "") << "the plan is that of the same bytes";
   EXPECT_TRUE(fs::exists(model));
 }
 

@@ -1,8 +1,6 @@
 #include "tools/ktx-pull/pull_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -138,14 +136,12 @@ class Pull {
 };
 
 // The time of the file's change follows from its content, so that the same file, pulled again, is
-// the model of the plan that is there (content_key, lib/plan_cache/model_files.h). A file without
-// it costs a second plan, nothing else.
-void date_by_content(const std::string& path, const std::string& sha256) {
+// the model of the plan that is there (content_key, lib/plan_cache/model_files.h).
+int64_t time_of(const std::string& sha256) {
   constexpr int64_t kYear = 365 * 24 * 3600;
   uint32_t number = 0;
   std::from_chars(sha256.data(), sha256.data() + std::min<size_t>(sha256.size(), 8), number, 16);
-  const timespec times[2] = {{0, UTIME_OMIT}, {10 * kYear + number % (20 * kYear), 0}};
-  (void)utimensat(AT_FDCWD, path.c_str(), times, 0);
+  return 10 * kYear + number % (20 * kYear);
 }
 
 }  // namespace
@@ -163,9 +159,10 @@ Status pull_file(const Hub& hub, const std::string& url, const HubFile& file,
     }
     if (KTX_TRY(pull.is_right())) {
       KTX_TRY(work.truncate(file.bytes));
-      KTX_TRY(work.commit());
-      date_by_content(path, file.sha256);
-      return {};
+      // Before the file has its name, at which a kill may leave it. Without it there is a second
+      // plan, nothing else.
+      (void)work.set_written(time_of(file.sha256));
+      return work.commit();
     }
     // A crash of the machine may have lost bytes that the journal has: once more, all of it.
     if (!pull.resumed()) break;
