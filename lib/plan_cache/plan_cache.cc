@@ -274,8 +274,9 @@ Result<std::vector<Removed>> PlanCache::keep_below(uint64_t bytes) const {
 
 // A model whose plan is being compiled is read.
 Result<bool> PlanCache::remove_model(const PulledModel& model) const {
+  const std::string path = normal_path(model.files.front());
   for (const CachedPlan& plan : list()) {
-    if (plan.source == model.files.front() && !plan.complete && in_use(plan)) return false;
+    if (plan.source == path && !plan.complete && in_use(plan)) return false;
   }
   return remove_pulled(model);
 }

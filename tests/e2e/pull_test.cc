@@ -533,6 +533,34 @@ TEST_F(HubStart, KnowsTheModelUnderEveryName) {
   EXPECT_TRUE(fs::exists(model));
 }
 
+// Revisions of a file have one place in the cache.
+TEST_F(HubStart, RunsNoPlanOfAnotherRevision) {
+  const FakeHub from(hub);
+  const Finished first = start(from);
+  ASSERT_EQ(first.status, 0) << first.err;
+  fs::copy_file(hub + "/o/small-GGUF/small-Q8_0.gguf", hub + "/o/small-GGUF/small-Q4_K_M.gguf",
+                fs::copy_options::overwrite_existing);
+  const auto start_second = [&] {
+    return run_program(
+        {ktx_run(), "generate", "hf:o/small-GGUF@v2", "--prompt", "Hi", "-n", "8", "--temp", "0"},
+        "", environment(from, ""));
+  };
+  const Finished second = start_second();
+  ASSERT_EQ(second.status, 0) << second.err;
+  ASSERT_NE(second.out, first.out);
+  EXPECT_EQ(start(from).out, first.out);
+  const json plans =
+      json::parse(run_program({ktx_run(), "plans", "--json"}, "", environment(from, "")).out);
+  for (const json& plan : plans["plans"]) {
+    if (plan["hub"] != "hf:o/small-GGUF@v2") continue;
+    const std::string id = plan["id"];
+    run_program({ktx_run(), "plans", "rm", id}, "", environment(from, ""));
+  }
+  const Finished again = start_second();
+  EXPECT_EQ(again.out, second.out) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("compiling "));
+}
+
 TEST_F(HubStart, LeavesAModelThatWasPulledForItself) {
   const FakeHub from(hub);
   expect_pulled(pull(from, {"hf:o/small-GGUF"}), "o/small-GGUF/small-Q4_K_M.gguf");
