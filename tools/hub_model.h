@@ -32,8 +32,8 @@ struct HubModel {
 Result<HubModel> parse_hub_model(std::string_view word);
 
 struct PullEnd {
-  // What it printed: the GGUF or the first of its shards, the name under which it was pulled where
-  // it was `moved`, or a list; "" where it failed.
+  // What it printed: the GGUF or the first of its shards, its name where it was `moved`, or a list;
+  // "" where it failed.
   std::string path;
   bool moves = false;  // it was fetched to be moved into its plan (ktx-pull --for-plan)
   bool moved = false;  // it was moved already: the file is not there, and its plan is

@@ -103,6 +103,7 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
     plan.note = text_of(json, "note");
     plan.content = text_of(json, "content");
     plan.hub = text_of(json, "hub");
+    plan.sha256 = text_of(json, "sha256");
     plan.whole = json.contains("whole") && json["whole"] == true;
     for (const auto& key : json.value("seen", ordered_json::array())) {
       if (key.is_string()) plan.seen.push_back(key.get<std::string>());
@@ -129,10 +130,11 @@ std::optional<CachedPlan> read_entry(const std::string& folder, const std::strin
 }
 
 Status write_entry(const std::string& folder, const CachedPlan& plan) {
-  const ordered_json json = {
-      {"name", plan.name},         {"source", plan.source}, {"content", plan.content},
-      {"compiler", plan.compiler}, {"recipe", plan.recipe}, {"note", plan.note},
-      {"hub", plan.hub},           {"whole", plan.whole},   {"seen", plan.seen}};
+  const ordered_json json = {{"name", plan.name},       {"source", plan.source},
+                             {"content", plan.content}, {"compiler", plan.compiler},
+                             {"recipe", plan.recipe},   {"note", plan.note},
+                             {"hub", plan.hub},         {"sha256", plan.sha256},
+                             {"whole", plan.whole},     {"seen", plan.seen}};
   const std::string text = json.dump(2, ' ', false, ordered_json::error_handler_t::replace);
   return replace_file(folder + "/" + kEntryName, "", text + "\n", 0600);
 }

@@ -68,8 +68,9 @@ Result<std::optional<EntryLock>> EntryLock::open(const std::string& folder, Kind
 Result<std::optional<EntryLock>> EntryLock::take(const std::string& folder, Kind kind, Wait wait) {
   return open(folder, kind, wait, true);
 }
-Result<std::optional<EntryLock>> EntryLock::take_existing(const std::string& folder, Kind kind) {
-  return open(folder, kind, Wait::No, false);
+Result<std::optional<EntryLock>> EntryLock::take_existing(const std::string& folder, Kind kind,
+                                                          Wait wait) {
+  return open(folder, kind, wait, false);
 }
 
 Status EntryLock::share() {

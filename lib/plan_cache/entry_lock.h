@@ -1,7 +1,7 @@
-// The lock of one plan of the cache: shared by those that run it, exclusive while it is compiled or
-// removed.
+// The lock of a folder of the cache: of a plan's it is shared by those that run the plan, and
+// exclusive while it is compiled or removed; of a model's, exclusive while its notes are written.
 //
-// The lock is a file in the plan's folder and goes with its last holder, whatever ends that one;
+// The lock is a file in the folder and goes with its last holder, whatever ends that one;
 // a compiler that was started with `fd()` open holds it too, so that no second
 // compiler starts beside one whose ktx-run was killed.
 #pragma once
@@ -21,7 +21,8 @@ class EntryLock {
   // Makes the folder where it is missing. Nothing where others hold the lock and `wait` is No.
   static Result<std::optional<EntryLock>> take(const std::string& folder, Kind kind, Wait wait);
   // The same for a folder that is there; nothing where it is not.
-  static Result<std::optional<EntryLock>> take_existing(const std::string& folder, Kind kind);
+  static Result<std::optional<EntryLock>> take_existing(const std::string& folder, Kind kind,
+                                                        Wait wait = Wait::No);
 
   EntryLock(EntryLock&& other) noexcept;
   EntryLock& operator=(EntryLock&& other) noexcept;

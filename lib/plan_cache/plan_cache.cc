@@ -39,6 +39,11 @@ std::string normal_path(const std::string& path) {
   return fs::absolute(path, unknown).lexically_normal().string();
 }
 
+// A name may stand for other files by now: the SHA-256 decides where it is known.
+bool is_of(const CachedPlan& plan, const HubName& model) {
+  return model.sha256.empty() ? plan.hub == model.text : plan.sha256 == model.sha256;
+}
+
 // The model can be had from this plan, and maybe from nothing else on this machine.
 bool stands_for_model(const CachedPlan& plan) {
   return plan.moved && plan.whole;
@@ -83,7 +88,7 @@ Result<PlanCache> PlanCache::open() {
   return PlanCache(folder + "/plans");
 }
 
-// Under a lock of this process, of either kind. `quick` and the hub's name are noted.
+// Under a lock of this process, of either kind. `quick`, the hub's name and SHA-256 are noted.
 Result<std::optional<KeptPlan>> PlanCache::use(const CachedPlan& plan,
                                                const std::string& quick) const {
   const std::string folder = path_of(plan.id);
@@ -93,10 +98,11 @@ Result<std::optional<KeptPlan>> PlanCache::use(const CachedPlan& plan,
   if (!now || !now->complete) return std::optional<KeptPlan>();
   lock->touch();
   const bool seen = quick.empty() || has_seen(*now, quick);
-  if (!seen || now->hub != plan.hub) {
+  if (!seen || now->hub != plan.hub || now->sha256 != plan.sha256) {
     if (!seen) now->seen.push_back(quick);
     if (now->seen.size() > kMostSeen) now->seen.erase(now->seen.begin());
     if (!plan.hub.empty()) now->hub = plan.hub;
+    if (!plan.sha256.empty()) now->sha256 = plan.sha256;
     (void)write_entry(folder, *now);  // only spares the next start some reading
   }
   return std::optional<KeptPlan>(KeptPlan(plan_path(folder, *now), std::move(*lock)));
@@ -127,6 +133,7 @@ Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
     const bool same = plan.recipe == wanted.recipe && plan.compiler == wanted.compiler;
     if (!plan.complete || !same || !has_seen(plan, quick)) continue;
     if (!wanted.hub.empty()) plan.hub = wanted.hub;
+    if (!wanted.sha256.empty()) plan.sha256 = wanted.sha256;
     if (auto found = KTX_TRY(use(plan, quick))) return std::move(*found);
   }
   CachedPlan plan;
@@ -137,6 +144,7 @@ Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
   plan.name = wanted.name;
   plan.note = wanted.note;
   plan.hub = wanted.hub;
+  plan.sha256 = wanted.sha256;
   plan.whole = wanted.whole;
   plan.seen = {quick};
   plan.source = normal_path(wanted.files.front());
@@ -176,19 +184,19 @@ Result<KeptPlan> PlanCache::make_or_wait(
 }
 
 std::optional<CachedPlan> PlanCache::find_of_model(
-    const std::string& model, const std::string& compiler,
+    const HubName& model, const std::string& compiler,
     const std::function<std::string(const std::string& source)>& recipe) const {
   for (const CachedPlan& plan : list()) {
-    if (plan.hub != model || plan.compiler != compiler || is_file(plan.source)) continue;
+    if (!is_of(plan, model) || plan.compiler != compiler || is_file(plan.source)) continue;
     const bool usable = plan.complete || can_finish_move(path_of(plan.id), plan);
     if (usable && recipe(plan.source) == plan.recipe) return plan;
   }
   return std::nullopt;
 }
 
-std::optional<CachedPlan> PlanCache::find_moved(const std::string& model) const {
+std::optional<CachedPlan> PlanCache::find_moved(const HubName& model) const {
   for (const CachedPlan& plan : list()) {
-    if (plan.hub == model && stands_for_model(plan)) return plan;
+    if (is_of(plan, model) && stands_for_model(plan)) return plan;
   }
   return std::nullopt;
 }

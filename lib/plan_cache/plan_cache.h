@@ -16,7 +16,8 @@
 //   lock              entry_lock.h; its time is that of the last use
 //
 // A model that a first start has fetched from a hub is moved into its plan: its GGUF is gone then,
-// and the plan is found by the model's name at the hub (find_of_model).
+// and the plan is found by its SHA-256, or by the model's name at the hub as long as nothing is
+// known of what the name stands for (find_of_model).
 //
 // A process that is killed at any moment leaves nothing that the next one takes for a plan. Only
 // files of these names in folders of such names are ever removed. Processes may use one cache at
@@ -43,6 +44,13 @@ struct WantedPlan {
   std::string note;                // for people: the options, ""
   std::string hub = "";            // "hf:OWNER/NAME:QUANT", as which it was fetched; "": a file
   bool whole = false;              // the plan has all of the model, as it is
+  std::string sha256 = "";         // of a hub's model, as its list has it; "": not known
+};
+
+// A model of a hub.
+struct HubName {
+  std::string text;    // "hf:OWNER/NAME:QUANT"
+  std::string sha256;  // of the files that it stands for now; "": not known
 };
 
 // What a folder says of itself.
@@ -50,6 +58,7 @@ struct CachedPlan {
   std::string id;  // the folder's name
   std::string name, source, compiler, recipe, note, content;
   std::string hub;                // as which the model was fetched last; "": it is a file
+  std::string sha256;             // of that model; "": not known
   bool whole = false;             // it has all of the model: nothing merged, rounded or left out
   bool moved = false;             // complete, of a hub's model whose files are gone
   std::vector<std::string> seen;  // quick keys of the files that it is known to be made of
@@ -94,15 +103,13 @@ class PlanCache {
   Result<KeptPlan> get(const WantedPlan& wanted, const MakePlan& make,
                        const std::function<void(const std::string&)>& tell) const;
 
-  // `model` is the name at a hub as which a GGUF was fetched last.
-
   // A plan of a model whose GGUF is not in its place any more, made or begun by this compiler;
   // `recipe` gives the recipe for that place. Nothing: there is none.
   std::optional<CachedPlan> find_of_model(
-      const std::string& model, const std::string& compiler,
+      const HubName& model, const std::string& compiler,
       const std::function<std::string(const std::string& source)>& recipe) const;
   // One that has its model whole, by another compiler or recipe. Nothing: there is none.
-  std::optional<CachedPlan> find_moved(const std::string& model) const;
+  std::optional<CachedPlan> find_moved(const HubName& model) const;
   // An unfinished one into which this file of a model was being moved. Nothing: there is none.
   std::optional<CachedPlan> find_moving(const std::string& file) const;
   // That plan, held; `make` finishes it where it was begun. Nothing where it is gone.

@@ -21,8 +21,8 @@
 #include <thread>
 
 #include "lib/input/gguf.h"
+#include "tests/support/fake_hub.h"
 #include "tests/support/golden.h"
-#include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
 #include "tests/support/split_gguf.h"
 #include "tools/hub_model.h"
@@ -36,45 +36,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 namespace fs = std::filesystem;
-
-class FakeHub {
- public:
-  explicit FakeHub(const std::string& folder, std::vector<std::string> options = {}) {
-    const std::string out = dir_.path("port"), log = dir_.write("log", "");
-    options.insert(options.begin(),
-                   {"python3", source_dir() + "/tests/e2e/hub/fake_hub.py", folder, "--log", log});
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
-      std::vector<char*> argv;
-      for (const std::string& word : options) argv.push_back(strdup(word.c_str()));
-      argv.push_back(nullptr);
-      execvp(argv[0], argv.data());
-      _exit(127);
-    }
-    await([&] {
-      std::error_code missing;
-      return fs::exists(out, missing) && read_file(out).ends_with('\n');
-    });
-    port_ = std::stoi(read_file(out));
-  }
-  ~FakeHub() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
-  std::vector<json> requests() const {
-    std::vector<json> all;
-    std::istringstream lines(read_file(dir_.path("log")));
-    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
-    return all;
-  }
-
- private:
-  TempDir dir_;
-  pid_t pid_ = -1;
-  int port_ = 0;
-};
 
 // A hub's answer with files of these names.
 std::string listed(const std::vector<std::string>& names) {
@@ -242,6 +203,54 @@ TEST_F(Pull, ShardsComeTogether) {
   const Finished part = pull(from, {"hf:o/split:Q4_K_M", "--update"});
   EXPECT_EQ(part.status, 1);
   EXPECT_THAT(part.err, HasSubstr("has 2 of its 3 shards"));
+}
+
+TEST_F(Pull, ShardsThatHaveComeAreNotFetchedAgain) {
+  auto model = input::GgufFile::open(model_gguf("llama"));
+  fs::create_directories(hub + "/o/split");
+  ASSERT_TRUE(split_gguf(*model, hub + "/o/split/m-Q4_K_M", 3).ok());
+  const FakeHub from(hub, {"--slow", "0.02"});
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const std::string& item : environment(from, "")) putenv(strdup(item.c_str()));
+    dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+    execl(program.c_str(), program.c_str(), "-q", "hf:o/split:Q4_K_M", nullptr);
+    _exit(127);
+  }
+  const std::string notes = cache + "/models/o/split/pulled.json";
+  await([&] {
+    std::error_code missing;
+    return fs::exists(notes, missing);
+  });
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  ASSERT_THAT(read_file(notes), HasSubstr("\"arrived :Q4_K_M\""));
+  const size_t asked = from.requests().size();
+  const Finished run = pull(from, {"hf:o/split:Q4_K_M"});
+  expect_pulled(run, "o/split/m-Q4_K_M-00001-of-00003.gguf");
+  EXPECT_TRUE(input::GgufFile::open(place(run)).ok());
+  const std::vector<json> all = from.requests();
+  for (size_t i = asked; i < all.size(); ++i) {
+    EXPECT_THAT(all[i]["path"].get<std::string>(), Not(HasSubstr("-00001-of-")));
+  }
+  EXPECT_THAT(read_file(notes), Not(HasSubstr("arrived")));
+}
+
+TEST_F(Pull, PullsAtOnceLoseNoNote) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 12; ++i) {
+    names.push_back(fmt::format("hf:o/many:Q{}", i));
+    dir.write(fmt::format("hub/o/many/m-Q{}.gguf", i), fmt::format("GGUF {}", i));
+  }
+  const FakeHub from(hub);
+  std::vector<std::thread> pulls;
+  for (const std::string& name : names) {
+    pulls.emplace_back([&] { EXPECT_EQ(pull(from, {name}).status, 0) << name; });
+  }
+  for (std::thread& one : pulls) one.join();
+  const size_t asked = from.requests().size();
+  for (const std::string& name : names) EXPECT_EQ(pull(from, {name}).status, 0) << name;
+  EXPECT_EQ(from.requests().size(), asked);
 }
 
 TEST_F(Pull, RangesComeAtTheSameTime) {
@@ -471,7 +480,7 @@ TEST_F(HubStart, MovesTheModelIntoItsPlan) {
   EXPECT_GT(most, size);
   EXPECT_LT(most, size + size / 4);  // tables and blocks count in one as small
   EXPECT_THAT(files_below(cache),
-              ElementsAre("entry.json", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
+              ElementsAre("entry.json", "lock", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
   const size_t asked = from.requests().size();
   const Finished second = start(from);
   EXPECT_EQ(second.out, first.out);
@@ -521,7 +530,7 @@ TEST_F(HubStart, KnowsTheModelUnderEveryName) {
     EXPECT_EQ(from.requests().size(), asked) << name;
   }
   EXPECT_THAT(files_below(cache),
-              ElementsAre("entry.json", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
+              ElementsAre("entry.json", "lock", "lock", "pulled.json", "small-Q4_K_M.ktxplan"));
   // Another file of the model is another one, and a file that is wanted itself comes again.
   EXPECT_EQ(start_as("hf:o/small-GGUF:Q8_0").status, 0);
   EXPECT_GT(from_cdn(), fetched);
@@ -559,6 +568,24 @@ TEST_F(HubStart, RunsNoPlanOfAnotherRevision) {
   const Finished again = start_second();
   EXPECT_EQ(again.out, second.out) << again.err;
   EXPECT_THAT(again.err, HasSubstr("compiling "));
+}
+
+TEST_F(HubStart, RunsNoPlanOfWhatTheNameStoodForBefore) {
+  const FakeHub from(hub);
+  const Finished first = start(from);
+  ASSERT_EQ(first.status, 0) << first.err;
+  fs::copy_file(hub + "/o/small-GGUF/small-Q8_0.gguf", hub + "/o/small-GGUF/small-Q4_K_M.gguf",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(start(from).out, first.out) << "what was fetched is run until it is pulled anew";
+  const Finished pulled =
+      run_program({ktx_run(), "pull", "hf:o/small-GGUF"}, "", environment(from, ""));
+  expect_pulled(pulled, "o/small-GGUF/small-Q4_K_M.gguf");
+  fs::remove(model);
+  const Finished second = start(from);
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_NE(second.out, first.out);
+  EXPECT_THAT(second.err, HasSubstr("compiling "));
+  EXPECT_EQ(start(from).err, "");
 }
 
 TEST_F(HubStart, LeavesAModelThatWasPulledForItself) {
@@ -726,7 +753,7 @@ TEST_F(HubKills, AHundredStartsPullsAndRemovalsLeaveTheCacheWhole) {
       run_program({ktx_run(), "plans", "--keep-below", "1"}, "", environment(from, "")).status, 0);
   std::vector<std::string> left = files_below(cache);
   std::erase(left, "pulled.json.work");  // a killed write of it
-  EXPECT_EQ(left, (std::vector<std::string>{"pulled.json"}));
+  EXPECT_THAT(left, ElementsAre("lock", "pulled.json"));
 }
 
 TEST_F(HubStart, ModelsCountForTheLimit) {
@@ -751,7 +778,7 @@ TEST_F(HubStart, ModelsCountForTheLimit) {
   EXPECT_EQ(plans({"--keep-below", "1"}).status, 0);
   std::vector<std::string> left = files_below(cache);
   std::erase(left, "pulled.json.work");  // a killed write of it
-  EXPECT_EQ(left, (std::vector<std::string>{"pulled.json"}));
+  EXPECT_THAT(left, ElementsAre("lock", "pulled.json"));
 }
 
 TEST_F(Pull, ANameIsCompiledAndRunAsAFile) {

@@ -16,7 +16,8 @@ namespace ktx::tools {
 namespace {
 
 constexpr size_t kMostBody = 64 << 20;
-// Of the answers to one question, without waits between them; a range has more, for its bytes.
+// The answers to one question have so long, without waits between them; a range has more, for its
+// bytes.
 constexpr double kMostSeconds = 300, kLeastRangeSpeed = 64 << 10;
 // Seconds: all connections that are refused at once are one failure; a short wait is no news.
 constexpr double kLeastWait = 0.5, kLongWait = 5;

@@ -13,14 +13,9 @@
 #include <vector>
 
 #include "lib/support/result.h"
+#include "tools/pulled_models.h"
 
 namespace ktx::tools {
-
-struct HubFile {
-  std::string path;  // in the repository: "Q4_K_M/m-00001-of-00002.gguf"
-  uint64_t bytes = 0;
-  std::string sha256;  // 64 hexadecimal digits
-};
 
 struct HubListing {
   std::string commit;

@@ -18,8 +18,8 @@
 #include "tools/ktx-pull/hub_files.h"
 #include "tools/ktx-pull/options.h"
 #include "tools/ktx-pull/pull_file.h"
-#include "tools/ktx-pull/pulled_models.h"
 #include "tools/progress.h"
+#include "tools/pulled_models.h"
 
 namespace ktx::tools {
 namespace {
@@ -60,9 +60,8 @@ class Puller {
     say(fmt::format("{} at {}: {} file{}, {}\n{}", model_.text(), listing_.commit.substr(0, 10),
                     files_.size(), files_.size() == 1 ? "" : "s", human_bytes(bytes_of(files_)),
                     list_text(files_, "  ")));
-    const bool fetches = !has_all(files_);
-    KTX_TRY(fetch_files());
-    const bool for_plan = options_.for_plan && (fetches || models_.are_for_plan(files_));
+    const bool for_plan = options_.for_plan && (!has_all(files_) || models_.are_for_plan(files_));
+    KTX_TRY(fetch_files(for_plan));
     KTX_TRY(models_.remember(model_, listing_.commit, files_, for_plan));
     return print_first(files_, for_plan ? "move" : "");
   }
@@ -84,19 +83,15 @@ class Puller {
     return !files.empty() && std::ranges::all_of(files, [&](auto& f) { return models_.has(f); });
   }
 
-  // The name under which the files were pulled, this one or another, if a plan has replaced them.
+  // Whether a plan has replaced the files; that is printed.
   Result<bool> print_moved(const std::vector<HubFile>& files) const {
-    const std::vector<std::string> names = models_.names_of(files);
-    if (!options_.or_plan || names.empty()) return false;
+    if (!options_.or_plan || files.empty()) return false;
     std::error_code none;
     if (std::filesystem::exists(KTX_TRY(models_.place(files.front())), none)) return false;
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
-    for (const std::string& name : names) {
-      if (!cache.find_moved(name)) continue;
-      fmt::print("{}\nmoved\n", name);
-      return true;
-    }
-    return false;
+    if (!cache.find_moved({model_.text(), sha256_of(files)})) return false;
+    fmt::print("{}\nmoved\n", model_.text());
+    return true;
   }
 
   Status check_room(const std::string& folder, uint64_t needed) const {
@@ -128,7 +123,7 @@ class Puller {
                              printable(path), kMovingSuffix)};
   }
 
-  Status fetch_files() {
+  Status fetch_files(bool for_plan) {
     std::vector<const HubFile*> missing;
     uint64_t needed = 0, arrived = 0, checked = 0;
     for (const HubFile& file : files_) {
@@ -157,6 +152,7 @@ class Puller {
     for (const HubFile* const file : missing) {
       const std::string path = KTX_TRY(models_.place(*file));
       done = pull_file(hub_, url_of(*file), *file, path, settings);
+      if (done) done = models_.note_arrival(model_, *file, for_plan);
       if (!done) break;
     }
     fetching.finish();

@@ -18,6 +18,7 @@
 #include "tools/hub_model.h"
 #include "tools/ktx-run/plan_recipe.h"
 #include "tools/ktx-run/report.h"
+#include "tools/pulled_models.h"
 
 namespace ktx::tools {
 namespace {
@@ -108,6 +109,14 @@ Status compile(const FirstCompile& what, const std::string& plan, int lock, Comp
                            about_room(plans.string(), what.bytes))};
 }
 
+// With what is noted of it.
+Result<plan_cache::HubName> hub_name(const std::string& word) {
+  const HubModel typed = KTX_TRY(parse_hub_model(word));
+  const PulledModels models = KTX_TRY(PulledModels::open(typed));
+  const HubModel model = models.as_written_first(typed);
+  return plan_cache::HubName{model.text(), sha256_of(models.noted(model))};
+}
+
 Error removed_now(const std::string& model) {
   return Error{fmt::format("{}: its plan was removed just now; start again", model)};
 }
@@ -124,8 +133,8 @@ class Models {
   // with the drafter in it where it `drafts`.
   Status pull(std::string& path, bool drafts = false) {
     if (!is_hub_model(path)) return {};
-    const std::string hub = KTX_TRY(parse_hub_model(path)).text();
-    if (KTX_TRY(take_moved(hub, path, drafts))) return {};
+    const std::string word = path;
+    if (KTX_TRY(take_moved(KTX_TRY(hub_name(word)), path, drafts))) return {};
     std::vector<std::string> more = {"--or-plan"};
     if (moves()) more.emplace_back("--for-plan");
     const PullEnd pulled = KTX_TRY(pull_model(path, std::move(more)));
@@ -135,10 +144,11 @@ class Models {
       return Error{fmt::format("{}: not pulled; the lines above say why", path)};
     }
     // The same file, under another name.
-    if (pulled.moved && KTX_TRY(take_moved(pulled.path, path, drafts))) return {};
-    if (pulled.moved) return removed_now(hub);
+    const plan_cache::HubName name = KTX_TRY(hub_name(word));
+    if (pulled.moved && KTX_TRY(take_moved(name, path, drafts))) return {};
+    if (pulled.moved) return removed_now(name.text);
     path = pulled.path;
-    pulled_[path] = {hub, pulled.moves};
+    pulled_[path] = {name, pulled.moves};
     return {};
   }
 
@@ -163,7 +173,8 @@ class Models {
     const auto pulled = pulled_.find(path);
     FirstCompile what = {path, plan_cache::size_of(wanted.files), false, &recipe};
     if (pulled != pulled_.end()) {
-      wanted.hub = pulled->second.hub;
+      wanted.hub = pulled->second.name.text;
+      wanted.sha256 = pulled->second.name.sha256;
       what.moves = pulled->second.moves && !drafts;
     }
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
@@ -176,7 +187,7 @@ class Models {
 
  private:
   struct Pulled {
-    std::string hub;
+    plan_cache::HubName name;
     bool moves = false;
   };
 
@@ -184,8 +195,7 @@ class Models {
   bool moves() const { return options_.draft.plan.empty() && keeps_model(options_); }
 
   // The plan of a hub's model that is nowhere else; one of an older ktx is compiled anew from it.
-  // `model`: its name at the hub.
-  Result<bool> take_moved(const std::string& model, std::string& path, bool drafts) {
+  Result<bool> take_moved(const plan_cache::HubName& model, std::string& path, bool drafts) {
     const plan_cache::PlanCache cache = KTX_TRY(plan_cache::PlanCache::open());
     Status failed;
     const auto recipe_of = [&](const std::string& source) -> std::string {
@@ -202,7 +212,7 @@ class Models {
     FirstCompile what = {source, plan ? plan->bytes : old->bytes, true, &recipe};
     std::vector<plan_cache::KeptPlan> held;
     if (old) {
-      const auto gone = [&](const std::string&, int) -> Status { return removed_now(model); };
+      const auto gone = [&](const std::string&, int) -> Status { return removed_now(model.text); };
       held.push_back(KTX_TRY(cache.get(*old, gone, note)));
       plan = plan_cache::renewed(*old, own_version(), recipe.text, recipe.note, recipe.whole);
       what.model = held.back().path();

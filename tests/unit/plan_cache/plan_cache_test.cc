@@ -237,31 +237,37 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   WantedPlan plan = wanted("a", "r");
   plan.hub = "hf:o/a";
   plan.whole = true;
+  plan.sha256 = "1f";
   const auto recipe = [](const std::string&) { return std::string("r"); };
   const MakePlan moves = [&](const std::string& path, int lock) -> Status {
     fs::remove(plan.files[0]);
     return writer()(path, lock);
   };
   ASSERT_TRUE(cache.get(plan, moves, tell).ok());
-  const auto found = cache.find_of_model("hf:o/a", "1.0", recipe);
+  const auto found = cache.find_of_model({"hf:o/a", ""}, "1.0", recipe);
   ASSERT_TRUE(found);
   EXPECT_TRUE(found->moved);
   ASSERT_TRUE(cache.get(*found, writer(), tell).ok());
   EXPECT_EQ(made, 1);
-  EXPECT_FALSE(cache.find_of_model("hf:o/b", "1.0", recipe));
-  EXPECT_FALSE(cache.find_of_model("hf:o/a", "2.0", recipe));
-  EXPECT_FALSE(cache.find_of_model("hf:o/a", "1.0", [](auto&) { return std::string("q"); }));
-  // Another revision has had the place of the file.
-  EXPECT_FALSE(cache.find_of_model(plan.files[0], "1.0", recipe));
-  EXPECT_FALSE(cache.find_moved(plan.files[0]));
+  EXPECT_FALSE(cache.find_of_model({"hf:o/b", ""}, "1.0", recipe));
+  EXPECT_FALSE(cache.find_of_model({"hf:o/a", ""}, "2.0", recipe));
+  EXPECT_FALSE(cache.find_of_model({"hf:o/a", ""}, "1.0", [](auto&) { return std::string("q"); }));
+  // The SHA-256 decides where it is known: the name may stand for other files by now, and the files
+  // have other names.
+  for (const char* name : {"hf:o/a", "hf:o/b"}) {
+    EXPECT_TRUE(cache.find_of_model({name, "1f"}, "1.0", recipe));
+    EXPECT_TRUE(cache.find_moved({name, "1f"}));
+    EXPECT_FALSE(cache.find_of_model({name, "2f"}, "1.0", recipe));
+    EXPECT_FALSE(cache.find_moved({name, "2f"}));
+  }
   // A plan of another version is made from the plan that has the model.
-  const auto old = cache.find_moved("hf:o/a");
+  const auto old = cache.find_moved({"hf:o/a", ""});
   ASSERT_TRUE(old);
   // One that has a part of it stands for nothing, and removes no plan that does.
   ASSERT_TRUE(cache.get(renewed(*old, "1.0", "merged", "", false), writer(), tell).ok());
   ASSERT_TRUE(cache.get(renewed(*old, "1.1", "r", "", false), writer(), tell).ok());
   ASSERT_EQ(cache.list().size(), 3u);
-  EXPECT_EQ(cache.find_moved("hf:o/a")->id, old->id);
+  EXPECT_EQ(cache.find_moved({"hf:o/a", ""})->id, old->id);
   for (const CachedPlan& one : cache.list()) {
     if (one.id == old->id) continue;
     ASSERT_TRUE(*cache.remove(one));
@@ -270,11 +276,11 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   ASSERT_TRUE(cache.get(renewed(*old, "2.0", "r", "", true), writer(), tell).ok());
   EXPECT_EQ(made, 2);
   EXPECT_EQ(cache.list().size(), 1u) << "the older one goes";
-  EXPECT_TRUE(cache.find_of_model("hf:o/a", "2.0", recipe));
+  EXPECT_TRUE(cache.find_of_model({"hf:o/a", ""}, "2.0", recipe));
   // Where the file is there, it counts.
   dir.write("a.gguf", "GGUF of a");
-  EXPECT_FALSE(cache.find_of_model("hf:o/a", "2.0", recipe));
-  EXPECT_FALSE(cache.find_moved("hf:o/a"));
+  EXPECT_FALSE(cache.find_of_model({"hf:o/a", ""}, "2.0", recipe));
+  EXPECT_FALSE(cache.find_moved({"hf:o/a", ""}));
 }
 
 TEST_F(Plans, WhoseModelIsBeingMovedStay) {
@@ -288,18 +294,18 @@ TEST_F(Plans, WhoseModelIsBeingMovedStay) {
     return Error{"no more"};
   };
   EXPECT_FALSE(cache.get(plan, breaks, tell).ok());
-  const auto begun = cache.find_of_model("hf:o/a", "1.0", recipe);
+  const auto begun = cache.find_of_model({"hf:o/a", ""}, "1.0", recipe);
   ASSERT_TRUE(begun);
   EXPECT_TRUE(begun->moving);
   EXPECT_FALSE(begun->complete);
-  EXPECT_FALSE(cache.find_moved("hf:o/a"));
+  EXPECT_FALSE(cache.find_moved({"hf:o/a", ""}));
   EXPECT_TRUE(cache.find_moving(plan.files[0]));
   EXPECT_FALSE(cache.find_moving(dir.path("b.gguf")));
   // Without the rest of the model, half a plan is nothing to go on with; a whole one is.
   fs::remove(plan.files[0] + ".moving");
-  EXPECT_FALSE(cache.find_of_model("hf:o/a", "1.0", recipe));
+  EXPECT_FALSE(cache.find_of_model({"hf:o/a", ""}, "1.0", recipe));
   dir.write("plans/" + begun->id + "/a.ktxplan.moving", "KTXPLAN");
-  EXPECT_TRUE(cache.find_of_model("hf:o/a", "1.0", recipe));
+  EXPECT_TRUE(cache.find_of_model({"hf:o/a", ""}, "1.0", recipe));
   ASSERT_TRUE(cache.get(*begun, writer(), tell).ok());
   EXPECT_TRUE(cache.list()[0].complete);
 }

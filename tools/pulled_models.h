@@ -1,4 +1,4 @@
-// Models of hubs in the cache, and what they were pulled as.
+// Models of hubs in the cache, and what they were pulled as: ktx-pull notes it, ktx-run reads it.
 //
 //   ~/.cache/ktx/models/OWNER/NAME/m-Q4_K_M.gguf
 //   ~/.cache/ktx/models/OWNER/NAME/pulled.json     what was asked for, and the files that it was
@@ -7,15 +7,25 @@
 // hubs have it, and the notes of all names lead to it.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "lib/support/result.h"
 #include "tools/hub_model.h"
-#include "tools/ktx-pull/hub_files.h"
 
 namespace ktx::tools {
+
+struct HubFile {
+  std::string path;  // in the repository: "Q4_K_M/m-00001-of-00002.gguf"
+  uint64_t bytes = 0;
+  std::string sha256;  // 64 hexadecimal digits
+};
+
+// That of a file; of shards, that of the text of all of theirs. "" for no files.
+std::string sha256_of(const std::vector<HubFile>& files);
 
 class PulledModels {
  public:
@@ -26,12 +36,12 @@ class PulledModels {
   HubModel as_written_first(HubModel model) const;
   // Where a file of the repository is, or will be; folders on the way are made.
   Result<std::string> place(const HubFile& file) const;
-  // What was pulled under this name; the files may be gone.
+  // What was pulled under this name last; the files may be gone, or others be in their place.
   std::vector<HubFile> noted(const HubModel& model) const;
   // Whether the file that is there is this one, by what was noted of it.
   bool has(const HubFile& file) const;
-  // The names under which these files were pulled, none for no files: a plan may have them.
-  std::vector<std::string> names_of(const std::vector<HubFile>& files) const;
+  // One of a model's files is there, and the others may still come.
+  Status note_arrival(const HubModel& model, const HubFile& file, bool for_plan) const;
   // `for_plan`: they may be moved into their plan, whatever they were pulled for before.
   Status remember(const HubModel& model, const std::string& commit,
                   const std::vector<HubFile>& files, bool for_plan) const;
@@ -46,6 +56,7 @@ class PulledModels {
 
  private:
   explicit PulledModels(std::string folder) : folder_(std::move(folder)) {}
+  Status change(const std::function<void(nlohmann::ordered_json& notes)>& how) const;
   std::string folder_;
 };
 

@@ -1,4 +1,4 @@
-#include "tools/ktx-pull/pulled_models.h"
+#include "tools/pulled_models.h"
 
 #include <fmt/format.h>
 #include <strings.h>
@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lib/plan_cache/cache_folder.h"
+#include "lib/plan_cache/entry_lock.h"
 #include "lib/support/mapped_file.h"
+#include "lib/support/sha256.h"
 #include "lib/support/write_failure.h"
 #include "lib/support/write_file.h"
 
@@ -23,16 +26,15 @@ constexpr const char* kNotes = "/pulled.json";
 std::string key_of(const HubModel& model) {
   return fmt::format("{}:{}", model.revision, model.quant);
 }
+// The key of files that have arrived, until all are there. No revision has a blank.
+std::string arrivals_of(const HubModel& model) {
+  return "arrived " + key_of(model);
+}
 
 ordered_json read_notes(const std::string& folder) {
   const Result<std::string> text = read_text_file(folder + kNotes, 16 << 20);
   ordered_json notes = ordered_json::parse(text ? *text : "{}", nullptr, false);
   return notes.is_object() ? notes : ordered_json::object();
-}
-
-Status write_notes(const std::string& folder, const ordered_json& notes) {
-  const std::string text = notes.dump(2, ' ', false, ordered_json::error_handler_t::replace);
-  return replace_file(folder + kNotes, "", text + "\n", 0600);
 }
 
 // Nothing where a note is damaged.
@@ -57,8 +59,18 @@ std::vector<HubFile> files_of(const ordered_json& entry) {
   return files;
 }
 
-bool is_same(const HubFile& a, const HubFile& b) {
-  return a.path == b.path && a.sha256 == b.sha256;
+ordered_json note_of(const HubFile& file) {
+  return {{"path", file.path}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+}
+
+// The file is there: what had its place under another name is not.
+void set_place(ordered_json& notes, const HubFile& file) {
+  for (ordered_json& entry : notes) {
+    if (files_of(entry).empty()) continue;
+    for (ordered_json& note : entry["files"]) {
+      if (note["path"] == file.path) note["replaced"] = note["sha256"] != file.sha256;
+    }
+  }
 }
 
 bool is_of(const ordered_json& entry, const std::string& path) {
@@ -116,30 +128,28 @@ Result<std::string> PulledModels::header_place(const std::string& commit,
   return with_folders(fmt::format("{}/headers-{}/{}", folder_, commit.substr(0, 12), file.path));
 }
 
+// One writer at a time, so that no note is lost.
+Status PulledModels::change(const std::function<void(ordered_json& notes)>& how) const {
+  using Lock = plan_cache::EntryLock;
+  KTX_TRY(with_folders(folder_ + kNotes));
+  const auto lock = KTX_TRY(Lock::take_existing(folder_, Lock::Kind::Exclusive, Lock::Wait::Yes));
+  ordered_json notes = read_notes(folder_);
+  how(notes);
+  const std::string text = notes.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  return replace_file(folder_ + kNotes, "", text + "\n", 0600);
+}
+
 bool PulledModels::has(const HubFile& file) const {
   std::error_code missing;
   if (fs::file_size(folder_ + "/" + file.path, missing) != file.bytes || missing) return false;
   for (const ordered_json& entry : read_notes(folder_)) {
-    const std::vector<HubFile> known = files_of(entry);
-    if (std::ranges::any_of(known, [&](const HubFile& each) { return is_same(each, file); })) {
-      return true;
+    if (files_of(entry).empty()) continue;
+    for (const ordered_json& note : entry["files"]) {
+      const bool replaced = note.contains("replaced") && note["replaced"] == true;
+      if (!replaced && note["path"] == file.path && note["sha256"] == file.sha256) return true;
     }
   }
   return false;
-}
-
-std::vector<std::string> PulledModels::names_of(const std::vector<HubFile>& files) const {
-  std::vector<std::string> names;
-  const ordered_json notes = read_notes(folder_);
-  for (const auto& [key, entry] : notes.items()) {
-    if (files.empty() || !std::ranges::equal(files_of(entry), files, is_same)) continue;
-    HubModel model = as_written_first({});
-    const size_t colon = key.find(':');
-    model.revision = key.substr(0, colon);
-    if (colon != key.npos) model.quant = key.substr(colon + 1);
-    names.push_back(model.text());
-  }
-  return names;
 }
 
 std::vector<HubFile> PulledModels::noted(const HubModel& model) const {
@@ -158,27 +168,39 @@ bool PulledModels::are_for_plan(const std::vector<HubFile>& files) const {
 
 Status PulledModels::keep(const std::vector<HubFile>& files) const {
   if (!are_for_plan(files)) return {};
-  ordered_json notes = read_notes(folder_);
-  set_for_plan(notes, files.front().path, false);
-  return write_notes(folder_, notes);
+  return change([&](ordered_json& notes) { set_for_plan(notes, files.front().path, false); });
+}
+
+Status PulledModels::note_arrival(const HubModel& model, const HubFile& file, bool for_plan) const {
+  return change([&](ordered_json& notes) {
+    set_place(notes, file);
+    ordered_json& entry = notes[arrivals_of(model)];
+    if (files_of(entry).empty()) entry = {{"files", ordered_json::array()}};
+    entry["files"].push_back(note_of(file));
+    entry["for_plan"] = for_plan;
+  });
 }
 
 Status PulledModels::remember(const HubModel& model, const std::string& commit,
                               const std::vector<HubFile>& files, bool for_plan) const {
-  ordered_json notes = read_notes(folder_);
-  ordered_json list = ordered_json::array();
-  for (const HubFile& file : files) {
-    list.push_back({{"path", file.path}, {"bytes", file.bytes}, {"sha256", file.sha256}});
-    // Under another name the path was another file until now.
-    for (auto& [key, entry] : notes.items()) {
-      for (const HubFile& known : files_of(entry)) {
-        if (known.path == file.path && known.sha256 != file.sha256) entry = nullptr;
-      }
+  return change([&](ordered_json& notes) {
+    ordered_json list = ordered_json::array();
+    for (const HubFile& file : files) {
+      list.push_back(note_of(file));
+      set_place(notes, file);
     }
-  }
-  notes[key_of(model)] = {{"commit", commit}, {"files", list}};
-  set_for_plan(notes, files.front().path, for_plan);
-  return write_notes(folder_, notes);
+    notes.erase(arrivals_of(model));
+    notes[key_of(model)] = {{"commit", commit}, {"files", list}};
+    set_for_plan(notes, files.front().path, for_plan);
+  });
+}
+
+std::string sha256_of(const std::vector<HubFile>& files) {
+  if (files.size() == 1) return files.front().sha256;
+  std::string all;
+  for (const HubFile& file : files) all += file.sha256;
+  const auto digest = sha256(std::as_bytes(std::span(all)));
+  return all.empty() || !digest ? "" : to_hex(*digest);
 }
 
 }  // namespace ktx::tools
