@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -9,12 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "lib/support/env.h"
 #include "lib/support/strings.h"
+#include "lib/support/timer.h"
 
 namespace ktx::tools {
 namespace {
@@ -54,8 +57,10 @@ class HeldSignals {
 // Closes it at the end.
 struct OpenFile {
   int fd = -1;
-  ~OpenFile() {
+  ~OpenFile() { reset(); }
+  void reset() {
     if (fd >= 0) close(fd);
+    fd = -1;
   }
 };
 
@@ -72,10 +77,22 @@ struct Spawn {
   }
 };
 
-Result<pid_t> start(const ChildProgram& child, const HeldSignals& held, int output) {
+// What else a child is started with.
+struct Start {
+  const sigset_t* blocked = nullptr;
+  int output = -1;  // its stdout
+  int errors = -1;  // its stderr; -1: this program's
+  std::vector<std::string> environment = {};
+};
+
+Result<pid_t> start(const ChildProgram& child, Start how) {
   Spawn spawn;
   posix_spawn_file_actions_addopen(&spawn.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&spawn.files, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&spawn.files, how.output, STDOUT_FILENO);
+  if (how.errors >= 0) {
+    posix_spawn_file_actions_adddup2(&spawn.files, how.errors, STDERR_FILENO);
+    posix_spawn_file_actions_addclosefrom_np(&spawn.files, STDERR_FILENO + 1);
+  }
   if (child.open_file >= 0) {  // onto itself: no longer closed by exec
     posix_spawn_file_actions_adddup2(&spawn.files, child.open_file, child.open_file);
   }
@@ -83,7 +100,7 @@ Result<pid_t> start(const ChildProgram& child, const HeldSignals& held, int outp
   sigemptyset(&usual);
   sigaddset(&usual, SIGPIPE);
   posix_spawnattr_setsigdefault(&spawn.attributes, &usual);
-  posix_spawnattr_setsigmask(&spawn.attributes, held.before());
+  posix_spawnattr_setsigmask(&spawn.attributes, how.blocked);
   posix_spawnattr_setflags(&spawn.attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 
   std::vector<std::string> words = {child.path};
@@ -91,9 +108,13 @@ Result<pid_t> start(const ChildProgram& child, const HeldSignals& held, int outp
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::vector<char*> values;
+  for (std::string& value : how.environment) values.push_back(value.data());
+  for (char** each = environ; *each != nullptr; ++each) values.push_back(*each);
+  values.push_back(nullptr);
   pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, child.path.c_str(), &spawn.files, &spawn.attributes, argv.data(), environ);
+  const int error = posix_spawn(&pid, child.path.c_str(), &spawn.files, &spawn.attributes,
+                                argv.data(), values.data());
   if (error == 0) return pid;
   return Error{fmt::format("{}: cannot start: {}", child.path, std::strerror(error))};
 }
@@ -131,7 +152,8 @@ Result<ChildEnd> run_child(const ChildProgram& child) {
   if (child.keep_output && output.fd < 0) {
     return Error{fmt::format("{}: cannot start: {}", child.path, std::strerror(errno))};
   }
-  const pid_t pid = KTX_TRY(start(child, held, child.keep_output ? output.fd : STDERR_FILENO));
+  const pid_t pid =
+      KTX_TRY(start(child, {held.before(), child.keep_output ? output.fd : STDERR_FILENO}));
   ChildEnd end;
   int status = 0;
   while (true) {
@@ -148,6 +170,66 @@ Result<ChildEnd> run_child(const ChildProgram& child) {
   end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (child.keep_output) end.output = text_of(output.fd);
   if (end.signal == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) end.signal = SIGINT;
+  return end;
+}
+
+namespace {
+
+constexpr double kSecondsToEnd = 5;  // after SIGTERM; then SIGKILL
+constexpr size_t kLongestLine = 64 << 10;
+
+// Gives away the whole lines.
+void take_lines(std::string& text, const std::function<void(std::string_view)>& line) {
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    line(std::string_view(text).substr(begin, end - begin));
+  }
+  text.erase(0, begin);
+  if (text.size() > kLongestLine) text.clear();
+}
+
+}  // namespace
+
+Result<ChildEnd> watch_child(const ChildProgram& child, std::vector<std::string> environment,
+                             const std::function<bool()>& stop,
+                             const std::function<void(std::string_view)>& line) {
+  std::array<int, 2> ends = {-1, -1};
+  const bool piped = pipe2(ends.data(), O_CLOEXEC) == 0;
+  OpenFile read_end{ends[0]}, write_end{ends[1]};
+  const OpenFile output{memfd_create("ktx output", MFD_CLOEXEC)};
+  if (!piped || output.fd < 0) {
+    return Error{fmt::format("{}: cannot start: {}", child.path, std::strerror(errno))};
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  const pid_t pid = KTX_TRY(start(child, {&none, output.fd, write_end.fd, std::move(environment)}));
+  write_end.reset();
+  std::string text;
+  std::array<char, 4096> bytes;
+  std::optional<Timer> ending;
+  for (bool open = true; open;) {
+    if (!ending && stop()) {
+      kill(pid, SIGTERM);
+      ending.emplace();
+    } else if (ending && ending->seconds() > kSecondsToEnd) {
+      kill(pid, SIGKILL);
+    }
+    pollfd readable = {read_end.fd, POLLIN, 0};
+    if (poll(&readable, 1, 100) <= 0) continue;
+    const ssize_t got = ::read(read_end.fd, bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    open = got > 0;
+    if (open) text.append(bytes.data(), static_cast<size_t>(got));
+    take_lines(text, line);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0) {
+    if (errno == EINTR) continue;
+    return Error{fmt::format("{}: cannot wait for it: {}", child.path, std::strerror(errno))};
+  }
+  ChildEnd end;
+  end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  end.output = text_of(output.fd);
   return end;
 }
 

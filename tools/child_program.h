@@ -5,8 +5,10 @@
 //   const ChildEnd end = KTX_TRY(run_child({compiler, {"m.gguf", "-o", "m.ktxplan"}}));
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/support/result.h"
@@ -33,6 +35,14 @@ struct ChildEnd {
 // It reads nothing from standard input. SIGINT, SIGTERM and SIGHUP are passed on, and this program
 // goes on when the child has ended; a caller that sees `signal` ends itself then.
 Result<ChildEnd> run_child(const ChildProgram& child);
+
+// The same in a program that has threads, and signals of its own: the child gets none of its open
+// files, and is ended once `stop`, which is called often, says so. `line` sees what it writes to
+// stderr; what it prints is the result. `environment` ("NAME=VALUE") stands before this program's
+// own.
+Result<ChildEnd> watch_child(const ChildProgram& child, std::vector<std::string> environment,
+                             const std::function<bool()>& stop,
+                             const std::function<void(std::string_view)>& line);
 
 // "a 'b c' \"d\"" -> a, "b c", d: as a shell cuts words, without its other signs. Nothing where a
 // quote is left open.

@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kTerminalInterval = 0.1;  // seconds between redraws
 constexpr double kPlainInterval = 10;      // seconds between lines
+constexpr double kJsonInterval = 0.2;
 constexpr size_t kBarWidth = 30;
 constexpr size_t kLeastBarWidth = 8;
 
@@ -42,6 +43,10 @@ std::string terminal_line(const std::string& text, const std::string& short_text
 
 }  // namespace
 
+bool progress_is_json() {
+  return env("KTX_PROGRESS") == "json";
+}
+
 Progress::Progress(std::string what, bool quiet, Unit unit)
     : what_(std::move(what)), unit_(unit), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {
   if (terminal_ && env("TERM") == "dumb") quiet_ = true;
@@ -54,6 +59,14 @@ std::string Progress::amount(uint64_t count) const {
 void Progress::update(uint64_t done, uint64_t total) {
   const double now = timer_.seconds();
   if (quiet_ || total == 0) return;
+  if (json_) {
+    if (now - last_seconds_ < kJsonInterval && done < total) return;
+    last_seconds_ = now;
+    const std::string line =
+        fmt::format("{{\"what\": \"{}\", \"done\": {}, \"total\": {}}}\n", what_, done, total);
+    if (std::fputs(line.c_str(), stderr) < 0) _exit(1);  // nothing shows it any more
+    return;
+  }
   // The first plain line waits a whole interval: short writes stay silent.
   if (!terminal_ && last_seconds_ < 0) last_seconds_ = 0;
   if (now - last_seconds_ < (terminal_ ? kTerminalInterval : kPlainInterval)) return;

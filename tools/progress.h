@@ -1,5 +1,8 @@
 // Progress of a long write: on a terminal a bar in one line, never wider than the terminal;
-// elsewhere a plain line now and then. Nothing with TERM=dumb. Writes to stderr.
+// elsewhere a plain line now and then. Nothing with TERM=dumb. Writes to stderr. With
+// KTX_PROGRESS=json, for a program that shows it, a line of JSON for each step:
+//
+//   {"what": "packing", "done": 297795584, "total": 675020800}
 #pragma once
 
 #include <cstdint>
@@ -8,6 +11,8 @@
 #include "lib/support/timer.h"
 
 namespace ktx::tools {
+
+bool progress_is_json();
 
 class Progress {
  public:
@@ -24,6 +29,7 @@ class Progress {
   Unit unit_ = Unit::Bytes;
   bool quiet_ = false;
   bool terminal_ = false;
+  bool json_ = progress_is_json();
   bool drawn_ = false;
   double last_seconds_ = -1e9;
   Timer timer_;

@@ -16,12 +16,14 @@
 
 namespace ktx::server {
 
+class ModelFetches;
 class ServerFigures;
 
 // What an endpoint may use besides the request.
 struct ServerContext {
-  ModelLease model;                    // of routes that need one; null for others
-  std::shared_ptr<ModelStore> models;  // null while the only one is loading
+  ModelLease model;                       // of routes that need one; null for others
+  std::shared_ptr<ModelStore> models;     // null while the only one is loading
+  std::shared_ptr<ModelFetches> fetches;  // null: clients may fetch no models
   KeptStreams* streams = nullptr;
   const ServerFigures* figures = nullptr;
   std::string commit;  // of the program

@@ -80,6 +80,7 @@ Server::~Server() {
     const std::lock_guard lock(mutex_);
     draining_ = true;  // images that wait are looked at no more
   }
+  if (options_.fetches) options_.fetches->stop();
   http_.stop();
   // Answers that still run hold the models, too.
   if (models_) models_->stop();
@@ -127,6 +128,7 @@ ServerContext Server::context() {
   if (options_.failure) context.failure = options_.failure();
   const std::lock_guard lock(mutex_);
   context.models = models_;
+  context.fetches = options_.fetches;
   context.streams = &streams_;
   context.figures = &figures_;
   context.commit = options_.commit;
@@ -145,6 +147,7 @@ bool Server::drain(std::chrono::milliseconds limit) {
     draining_ = true;
     models = models_;
   }
+  if (options_.fetches) options_.fetches->stop();
   bool all = true;
   if (models) {
     models->drain();
@@ -189,7 +192,7 @@ ApiStatus may_change(const ApiKey* key) {
   if (key == nullptr || key->edits_models) return {};
   return ApiError{
       403,
-      "this key may not change what other keys get (plans, scales of adapters); its line "
+      "this key may not change what other keys get (models, scales of adapters); its line "
       "needs models=edit",
       "", "no_edits"};
 }

@@ -22,6 +22,7 @@
 #include "lib/server/endpoints.h"
 #include "lib/server/http/http_server.h"
 #include "lib/server/key_limits.h"
+#include "lib/server/models/model_fetches.h"
 #include "lib/server/models/model_store.h"
 #include "lib/server/server_figures.h"
 #include "lib/support/line_file.h"
@@ -38,8 +39,10 @@ struct ServerOptions {
   bool show_slots = true;      // GET /slots
   bool public_models = false;  // GET /models needs no key
   bool edit_models = false;    // plans of folders may be copied and deleted
-  std::string access_log;      // a file, "-" for stderr, "" for none
-  std::string commit;          // of the program, for /metrics
+  // Null: clients may fetch no models. Ended by drain().
+  std::shared_ptr<ModelFetches> fetches;
+  std::string access_log;  // a file, "-" for stderr, "" for none
+  std::string commit;      // of the program, for /metrics
   // Why no request can be answered any more, "": nothing has failed; may be empty. Any thread calls
   // it.
   std::function<std::string()> failure;

@@ -13,6 +13,7 @@ constexpr EnvVariable kVariables[] = {
     {"GITHUB_WORKSPACE", "root of the checkout: paths in SARIF are relative to it"},
     {"HOME", "where the chat keeps its history, and the cache is"},
     {"KTX_CACHE", "the folder of compiled plans and pulled models"},
+    {"KTX_PROGRESS", "json: progress of ktx-pull and ktx-compile as lines of JSON on stderr"},
     {"HF_ENDPOINT", "the hub that models are pulled from (https://huggingface.co)"},
     {"HF_TOKEN", "sent to that hub, and to no other host"},
     {"XDG_CACHE_HOME", "its place where KTX_CACHE is not set: a folder ktx in it"},

@@ -60,6 +60,10 @@ class Puller {
     say(fmt::format("{} at {}: {} file{}, {}\n{}", model_.text(), listing_.commit.substr(0, 10),
                     files_.size(), files_.size() == 1 ? "" : "s", human_bytes(bytes_of(files_)),
                     list_text(files_, "  ")));
+    if (progress_is_json()) {
+      fmt::print(stderr, "{{\"digest\": \"{}\", \"total\": {}}}\n", sha256_of(files_),
+                 bytes_of(files_));
+    }
     const bool for_plan = options_.for_plan && (!has_all(files_) || models_.are_for_plan(files_));
     KTX_TRY(fetch_files(for_plan));
     KTX_TRY(models_.remember(model_, listing_.commit, files_, for_plan));

@@ -54,16 +54,6 @@ std::string own_version() {
   return fmt::format("{} {}", KTX_VERSION, build_commit());
 }
 
-// One that is not beside ktx-run may be older, and its plans would pass for this version's.
-Status check_version(const std::string& compiler) {
-  const ChildEnd end = KTX_TRY(run_child({compiler, {"--version"}, -1, true}));
-  const std::string first = end.output.substr(0, end.output.find('\n'));
-  const std::string expected = fmt::format("ktx-compile {}", KTX_VERSION);
-  if (first == expected) return {};
-  return Error{fmt::format("{} is '{}', and this ktx-run needs '{}'; install both of one version",
-                           compiler, printable(first), expected)};
-}
-
 // A hint where the disk is the reason, which the compiler has named.
 std::string about_room(const std::string& folder, uint64_t needed) {
   struct statvfs space = {};
@@ -84,8 +74,7 @@ struct FirstCompile {
 };
 
 Status compile(const FirstCompile& what, const std::string& plan, int lock, CompilerEnd& ended) {
-  const std::string compiler = KTX_TRY(find_program("ktx-compile"));
-  KTX_TRY(check_version(compiler));
+  const std::string compiler = KTX_TRY(find_compiler());
   note(fmt::format("compiling {} ({}); the plan is kept for the next time (ktx-run plans)",
                    what.model, human_bytes(what.bytes)));
   std::vector<std::string> arguments = {what.model, "-q", "--progress", "-o", plan};
@@ -271,10 +260,22 @@ Status put_all(Options& options, Models& models) {
 
 }  // namespace
 
+Result<std::string> find_compiler() {
+  const std::string compiler = KTX_TRY(find_program("ktx-compile"));
+  // One that is not beside ktx-run may be older, and its plans would pass for this version's.
+  const ChildEnd end = KTX_TRY(run_child({compiler, {"--version"}, -1, true}));
+  const std::string first = end.output.substr(0, end.output.find('\n'));
+  const std::string expected = fmt::format("ktx-compile {}", KTX_VERSION);
+  if (first == expected) return compiler;
+  return Error{fmt::format("{} is '{}', and this ktx-run needs '{}'; install both of one version",
+                           compiler, printable(first), expected)};
+}
+
 std::optional<int> compile_models(Options& options, std::vector<plan_cache::KeptPlan>& kept) {
   Models models(options, kept);
   const Status put = put_all(options, models);
-  if (put && (models.any() || !options.compile.given())) return std::nullopt;
+  const bool compiles = models.any() || options.serve.allow_pull;
+  if (put && (compiles || !options.compile.given())) return std::nullopt;
   if (put) {
     say_error("ktx-run", "--rules, --target, --vram and --compile are for a GGUF, and " +
                              printable(options.plan) +

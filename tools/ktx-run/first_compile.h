@@ -11,6 +11,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lib/plan_cache/plan_cache.h"
@@ -21,5 +22,8 @@ namespace ktx::tools {
 // An exit status where there is nothing to run; what was wrong stands on stderr. The plans stay in
 // the cache as long as `kept` lives.
 std::optional<int> compile_models(Options& options, std::vector<plan_cache::KeptPlan>& kept);
+
+// ktx-compile, of this version.
+Result<std::string> find_compiler();
 
 }  // namespace ktx::tools

@@ -15,6 +15,7 @@
 #include "tools/ktx-run/plan_words.h"
 #include "tools/ktx-run/run_commands.h"
 #include "tools/ktx-run/serve_settings.h"
+#include "tools/ktx-run/served_pulls.h"
 
 namespace ktx::tools {
 namespace {
@@ -110,6 +111,9 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   }
   if (serve.weights_meanwhile && serve.require_signature.empty()) {
     mistakes.emplace_back("--signed-weights goes with --require-signature KEY");
+  }
+  if (std::string mistake = pulls_mistake(serve); !mistake.empty()) {
+    mistakes.push_back(std::move(mistake));
   }
   if (serve.tls_cert.empty() != serve.tls_key.empty()) {
     mistakes.emplace_back("--tls-cert and --tls-key belong together");

@@ -132,6 +132,7 @@ struct ServeFlags {
   int64_t sleep_idle_seconds = 0;  // 0: never
   bool public_models = false;
   bool edit_models = false;
+  bool allow_pull = false;
   int64_t max_queue = 256;
   int64_t key_slots = 0;
   std::string pooling = "auto";  // of embeddings

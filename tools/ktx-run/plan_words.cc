@@ -58,11 +58,12 @@ std::string about_folder(const std::string& folder, std::string_view command) {
 }
 
 // In folders of the folder, as `serve` looks for them.
-bool has_plan_below(const std::string& folder) {
+bool has_plan_below(const std::string& folder, int levels = 2) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.is_directory(error) && !files_of_folder(entry.path(), ".ktxplan").empty())
-      return true;
+    if (!entry.is_directory(error)) continue;
+    if (!files_of_folder(entry.path(), ".ktxplan").empty()) return true;
+    if (levels > 1 && has_plan_below(entry.path(), levels - 1)) return true;
   }
   return false;
 }
@@ -109,14 +110,16 @@ std::string without_command(const ParsedLine& line, std::span<const std::string>
   return "no command given; try: " + line_with("chat", args);
 }
 
-// What `serve` is to offer: plans and folders that have some.
-Mistakes wrong_sources(std::span<const std::string> words) {
+// What `serve` is to offer: plans and folders that have some, or get some.
+Mistakes wrong_sources(const ParsedLine& line) {
+  const std::span<const std::string> words = line.words;
+  const bool pulls = line.find(ktx_run_tool(), "allow-pull") != nullptr;
   Mistakes mistakes;
   std::map<std::string, std::string> names;  // of plans, each with its path
   for (const std::string& word : words) {
     std::error_code error;
     if (fs::is_directory(word, error)) {
-      if (files_of_folder(word, ".ktxplan").empty() && !has_plan_below(word)) {
+      if (!pulls && files_of_folder(word, ".ktxplan").empty() && !has_plan_below(word)) {
         mistakes.push_back(about_folder(word, "serve"));
       }
       continue;
@@ -200,7 +203,7 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   if (line.words.empty()) {
     return {fmt::format("no model given; try: ktx-run {} {}", name, some_plan())};
   }
-  if (command == Command::Serve) return wrong_sources(line.words);
+  if (command == Command::Serve) return wrong_sources(line);
   if (command == Command::Compare) return wrong_pair(line.words);
   if (line.words.size() > 1) {
     const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";

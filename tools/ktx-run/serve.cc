@@ -29,6 +29,7 @@
 #include "tools/ktx-run/self_test_outcome.h"
 #include "tools/ktx-run/serve_settings.h"
 #include "tools/ktx-run/serve_signals.h"
+#include "tools/ktx-run/served_pulls.h"
 #include "tools/ktx-run/step_profile.h"
 
 namespace ktx::tools {
@@ -309,10 +310,17 @@ Status serve(const Options& options) {
   }
   common.signature = KTX_TRY(RequiredSignature::create(options.serve, options.engine.threads));
   KTX_TRY(check_named_plans(common));
+  const auto& access = server_settings.access;
+  if (options.serve.allow_pull && !access.loopback && access.keys.empty()) {
+    return Error{
+        "--allow-pull: every client that reaches this address could fill the disk; require keys "
+        "(--api-key, --api-key-file), or listen on 127.0.0.1"};
+  }
   auto models = std::make_shared<server::ModelStore>(
       store_options(options.serve, common.adapters),
       [&common](const server::OfferedPlan& plan) { return load(plan, common); });
   if (options.serve.self_test && !models->several()) KTX_TRY(models->load_now(""));
+  server_settings.fetches = KTX_TRY(open_pulls(options));
   server::Server server(server_settings);
   KTX_TRY(server.start());
   const std::string scheme = options.serve.tls_cert.empty() ? "http" : "https";

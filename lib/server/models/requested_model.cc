@@ -1,5 +1,8 @@
 #include "lib/server/models/requested_model.h"
 
+#include <fmt/format.h>
+#include <strings.h>
+
 #include "lib/server/http/json_fields.h"
 
 namespace ktx::server {
@@ -58,7 +61,13 @@ class TopField final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 bool names_model(const std::string& own, const std::string& name) {
-  return name == own || name == own + ":latest" || name + ":latest" == own;
+  constexpr std::string_view kHub = "hf.co/";
+  if (name.starts_with("hf:")) return names_model(own, fmt::format("{}{}", kHub, name.substr(3)));
+  const auto is = [&](const std::string& a, const std::string& b) {
+    return a == b ||
+           (a.size() == b.size() && own.starts_with(kHub) && strcasecmp(a.c_str(), b.c_str()) == 0);
+  };
+  return is(name, own) || is(name, own + ":latest") || is(name + ":latest", own);
 }
 
 std::string requested_model(const HttpRequest& request) {

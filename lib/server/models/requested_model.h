@@ -8,7 +8,8 @@
 
 namespace ktx::server {
 
-// Whether a request for the model `name` is for `own`: Ollama's clients add ":latest".
+// Whether a request for the model `name` is for `own`: Ollama's clients add ":latest", and a hub's
+// model has its name in any case, "hf.co/o/n" or "hf:o/n".
 bool names_model(const std::string& own, const std::string& name);
 // "": none. Reads no further than needed, and of a body that is no JSON as far as it is.
 std::string requested_model(const HttpRequest& request);

@@ -55,8 +55,9 @@ ApiStatus delete_model(const ServerContext& context, const HttpRequest& request,
 ApiError no_download(const std::string& name) {
   return {
       501,
-      fmt::format("this server downloads nothing: make a plan of the GGUF of '{}' "
-                  "(ktx-compile model.gguf -o NAME.ktxplan) and put it into the server's folder",
+      fmt::format("this server downloads nothing here: make a plan of the GGUF of '{}' "
+                  "(ktx-compile model.gguf -o NAME.ktxplan) and put it into the server's folder; "
+                  "with --allow-pull, POST /api/pull fetches models of a hub",
                   name.substr(0, 200)),
       "model", "no_download"};
 }

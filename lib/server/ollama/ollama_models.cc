@@ -144,15 +144,6 @@ ApiStatus delete_ollama_model(const ServerContext& context, const HttpRequest& r
   return {};
 }
 
-// There is nothing to download: a model that is here is up to date, as with Ollama.
-ApiStatus post_ollama_pull(const ServerContext& context, const HttpRequest& request,
-                           const HttpReplyPtr& reply) {
-  const std::string name = KTX_TRY(named_model(request));
-  if (!context.models->knows(name)) return no_download(name);
-  reply->send(200, "application/x-ndjson", dump(Json{{"status", "success"}}) + "\n");
-  return {};
-}
-
 ApiStatus post_ollama_push(const ServerContext&, const HttpRequest&, const HttpReplyPtr&) {
   return ApiError{501,
                   "this server makes no models and sends none anywhere: ktx-compile makes a plan "

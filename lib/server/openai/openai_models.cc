@@ -157,6 +157,7 @@ ApiStatus get_props(const ServerContext& context, const HttpRequest& request,
     json["status"] = {{"value", name(status->state)}};
   }
   json["endpoint_slots"] = context.show_slots;
+  json["allow_pull"] = context.fetches != nullptr && context.may_change.ok();
   json["endpoint_metrics"] = true;
   json["build_info"] = "ktx " KTX_VERSION;
   send_json(reply, json);

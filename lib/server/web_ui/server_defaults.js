@@ -15,6 +15,7 @@ async function readDefaults() {
     const reply = await fetch('props' + modelQuery(), {headers: headers()});
     if (!reply.ok) return;
     const all = await reply.json();
+    $('fetch').hidden = all.allow_pull !== true;
     sees = all.modalities?.vision === true;
     props = all.default_generation_settings ?? {};
   } catch {

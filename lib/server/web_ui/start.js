@@ -73,6 +73,11 @@ addEventListener('pagehide', () => saveNow([
 $('new').onclick = fresh;
 $('models').onchange = () => chooseModel($('models').value);
 $('models').onpointerdown = readModels;  // what is loaded may have changed
+$('fetch').onsubmit = event => {
+  event.preventDefault();
+  fetchModel($('fetch-name').value.trim());
+};
+$('fetch-stop').onclick = () => fetching?.abort();
 $('menu').onclick = event => {
   event.stopPropagation();
   drawer(!$('side').classList.contains('shown'));

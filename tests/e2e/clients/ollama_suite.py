@@ -128,6 +128,25 @@ class Ollama(unittest.TestCase):
                          one.embeddings[0])
         self.assertEqual(client.embed(model="qwen3moe", input="").embeddings, [])
 
+    def test_pull(self):
+        puller = ollama.Client(host=os.environ["KTX_PULL_URL"])
+        lines = list(puller.pull("hf.co/o/small-GGUF:Q4_K_M", stream=True))
+        self.assertEqual(lines[0].status, "pulling manifest")
+        self.assertEqual(lines[-1].status, "success")
+        bars = [line for line in lines if line.digest]
+        self.assertEqual(bars[-1].completed, bars[-1].total)
+        self.assertEqual(len({line.digest for line in bars}), 1)
+        self.assertIn("hf.co/o/small-GGUF:Q4_K_M", [m.model for m in puller.list().models])
+        self.assertTrue(puller.generate("hf.co/o/small-GGUF:Q4_K_M", "A fox", options=GREEDY).response)
+        self.assertEqual(puller.pull("hf.co/o/small-GGUF:Q4_K_M").status, "success")
+        for stream in (False, True):
+            with self.assertRaises(ollama.ResponseError) as caught:
+                list(puller.pull("hf.co/o/none", stream=stream))
+            self.assertIn("no such model", str(caught.exception))
+        with self.assertRaises(ollama.ResponseError) as caught:
+            puller.pull("mistral")
+        self.assertEqual(caught.exception.status_code, 400)
+
     def test_errors(self):
         self.assertEqual(ask(model="another").model, "qwen3moe:latest")
         self.assertTrue(client.show("another").modelinfo)

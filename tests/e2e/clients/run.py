@@ -79,6 +79,49 @@ def gguf_of(model):
     skip(f"no model {model} here")
 
 
+class Puller:
+    """ktx-run serve --allow-pull of an empty folder, and a hub on this machine that it fetches from."""
+
+    def __init__(self, build):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ktx-clients-"))
+        files = self.folder / "hub/o/small-GGUF"
+        files.mkdir(parents=True)
+        (self.folder / "models").mkdir()
+        shutil.copy(gguf_of("llama"), files / "small-Q4_K_M.gguf")
+        self.hub = subprocess.Popen(
+            [sys.executable, HERE.parent / "hub/fake_hub.py", self.folder / "hub", "--log",
+             self.folder / "hub.log"], stdout=subprocess.PIPE, text=True)
+        environment = dict(os.environ, KTX_CACHE=str(self.folder / "cache"), HF_TOKEN="",
+                           HF_ENDPOINT=f"http://127.0.0.1:{self.hub.stdout.readline().strip()}",
+                           no_proxy="*")
+        self.process, self.url = start(
+            [build / "ktx-run", "serve", self.folder / "models", "--allow-pull", "--port=0"],
+            self.folder / "log", environment)
+
+    def close(self):
+        self.hub.kill()
+        return end(self.process, self.folder)
+
+
+def start(command, log, environment=None):
+    """A server, and its address."""
+    with open(log, "w") as out:
+        process = subprocess.Popen(command, stderr=out, env=environment)
+    while process.poll() is None:
+        text = log.read_text()
+        if "is ready" in text:
+            return process, re.search(r"listening on (\S+)", text)[1]
+        time.sleep(0.1)
+    sys.exit(f"the server did not start: {log.read_text()}")
+
+
+def end(process, folder):
+    process.send_signal(signal.SIGTERM)
+    status = process.wait()
+    shutil.rmtree(folder)
+    return status
+
+
 class Server:
     """ktx-run serve with a small model on a free port."""
 
@@ -93,25 +136,11 @@ class Server:
             (self.folder / "template.jinja").write_text(TEMPLATE)
             options = [*options, "--chat-template-file", self.folder / "template.jinja"]
         subprocess.run([build / "ktx-compile", "-q", gguf, "-o", plan, *more], check=True)
-        self.log = self.folder / "log"
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(
-                [build / "ktx-run", "serve", plan, "--port=0", *options], stderr=log)
-        while True:
-            text = self.log.read_text()
-            if "is ready" in text:
-                self.url = re.search(r"listening on (\S+)", text)[1]
-                return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.1)
-        sys.exit(f"the server did not start: {self.log.read_text()}")
+        self.process, self.url = start([build / "ktx-run", "serve", plan, "--port=0", *options],
+                                       self.folder / "log")
 
     def close(self):
-        self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait()
-        shutil.rmtree(self.folder)
-        return status
+        return end(self.process, self.folder)
 
 
 def main():
@@ -135,14 +164,16 @@ def main():
     narrow = None
     # One whose model reasons.
     reasoner = Server(build, model="deepseek3") if suite in ("openai", "ollama") else None
+    puller = Puller(build) if suite == "ollama" else None
     if suite == "openai":
         narrow = Server(build, "--api-key", "secret", "--max-batch", "1", "--max-queue", "1")
     environment = dict(os.environ, KTX_URL=server.url,
                        KTX_NARROW_URL=narrow.url if narrow else "",
+                       KTX_PULL_URL=puller.url if puller else "",
                        KTX_REASONER_URL=reasoner.url if reasoner else "", KTX_BROWSER=browser or "",
                        NO_PROXY="*", no_proxy="*", PYTHONDONTWRITEBYTECODE="1")
     status = subprocess.run([python, HERE / f"{suite}_suite.py"], env=environment).returncode
-    ended = max([each.close() for each in (server, narrow, reasoner) if each], key=abs)
+    ended = max([each.close() for each in (server, narrow, reasoner, puller) if each], key=abs)
     if ended != 0:
         print(f"the server ended with status {ended}")
     sys.exit(status or ended)
