@@ -37,12 +37,14 @@ __device__ __forceinline__ uint64_t nanoseconds() {
   return now;
 }
 
-// Polls until `there` says so, or notes that GPU `other` does not come.
+// Polls until `there` says so, or notes that GPU `other` does not come. Sums that are queued behind
+// such a one do not wait as long again.
 template <class There>
 __device__ __forceinline__ void wait_for(const CudaTeam& team, int other, There&& there) {
   uint64_t begun = 0;
   for (int polls = 1; !there(); ++polls) {
     if (polls % 1024 != 0) continue;
+    if (*static_cast<volatile uint32_t*>(team.missing) != 0) return;
     if (begun == 0) begun = nanoseconds();
     if (nanoseconds() - begun < kMostNanoseconds) continue;
     *team.missing = static_cast<uint32_t>(other) + 1;
