@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "lib/formats/shape_limits.h"
+#include "lib/plan/most_chunk.h"
 #include "lib/support/json_nesting.h"
 #include "lib/support/strings.h"
 
@@ -350,7 +351,7 @@ Result<PlanFacts> facts_from_json(std::string_view text) {
   in.texts("merged", facts.merged);
   in.integer("default_ctx", facts.default_ctx, 1, int64_t{1} << 32);
   in.integer("max_batch", facts.max_batch, 1, 1 << 20);
-  in.integer("chunk_tokens", facts.chunk_tokens, 1, 65536);
+  in.integer("chunk_tokens", facts.chunk_tokens, 1, kMostChunk);
   in.integer("kv_budget_bytes", facts.kv_budget_bytes, 0, kMaxCount);
   in.one_of("kv_type", facts.kv_type, {"F32", "F16", "Q8_0"});
   in.one_of("precision", facts.precision, {"exact", "fast"});

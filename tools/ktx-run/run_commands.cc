@@ -1,5 +1,6 @@
 #include "tools/ktx-run/run_commands.h"
 
+#include "lib/plan/most_chunk.h"
 #include "tools/option_table.h"
 
 namespace ktx::tools {

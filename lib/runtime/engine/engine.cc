@@ -157,6 +157,7 @@ Result<Forward> Engine::finish() {
 }
 
 Error Engine::named(const Error& error) const {
+  if (error.message.starts_with(state_->plan.path() + ": ")) return error;  // check_plan()'s
   return Error{fmt::format("{}: {}", state_->plan.path(), error.message)};
 }
 

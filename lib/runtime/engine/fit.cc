@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/most_chunk.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/state_layout.h"
 #include "lib/runtime/cache/kv_cache.h"
@@ -15,7 +16,7 @@ namespace ktx::runtime {
 namespace {
 
 constexpr int64_t kMaxBatch = 4096;
-constexpr int64_t kMaxChunk = 65536;
+constexpr int64_t kMaxText = 65536;  // of an encoder, on the CPU
 
 Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
@@ -59,7 +60,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
   KTX_TRY(check_range("the context (--ctx)", sizes.shape.ctx, 1, kMaxCtx));
   KTX_TRY(check_range("the batch (--max-batch)", sizes.shape.max_batch, 1, kMaxBatch));
   const int64_t chunk = options.chunk_tokens.value_or(facts.chunk_tokens);
-  KTX_TRY(check_range("the chunk (--chunk)", chunk, 1, kMaxChunk));
+  KTX_TRY(check_range("the chunk (--chunk)", chunk, 1, plan::kMostChunk));
   if (facts.rotary_ctx > 0 && sizes.shape.ctx > facts.rotary_ctx) {
     return Error{
         fmt::format("--ctx {} is more than the {} tokens that the plan's rotary factors (longrope) "
@@ -79,7 +80,8 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
       std::max(sizes.shape.max_batch, std::min(chunk, sizes.shape.ctx * sizes.shape.max_batch));
   if (facts.encoder) {  // a text is one step
     KTX_TRY(check_range("the context (--ctx) of a model that reads a text as a whole",
-                        sizes.shape.ctx, 1, kMaxChunk));
+                        sizes.shape.ctx, 1,
+                        plan::any_host_uses_gpus(plan) ? plan::kMostChunk : kMaxText));
     sizes.shape.step_tokens = std::max(sizes.shape.step_tokens, sizes.shape.ctx);
     if (facts.context_length > 0 && sizes.shape.ctx > facts.context_length) {
       return Error{

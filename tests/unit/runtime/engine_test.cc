@@ -226,6 +226,7 @@ TEST(Engine, RefusesNumbersOutOfRange) {
   EXPECT_THAT(message([](auto& o) { o.ctx = 0; }), HasSubstr("(--ctx) is 0"));
   EXPECT_THAT(message([](auto& o) { o.max_batch = -1; }), HasSubstr("(--max-batch) is -1"));
   EXPECT_THAT(message([](auto& o) { o.chunk_tokens = 0; }), HasSubstr("(--chunk) is 0"));
+  EXPECT_THAT(message([](auto& o) { o.chunk_tokens = 32769; }), HasSubstr("expected 1 to 32768"));
   EXPECT_THAT(message([](auto& o) { o.kv_budget_bytes = -4; }), HasSubstr("KV budget is -4"));
 }
 
@@ -253,6 +254,7 @@ TEST(Engine, ReportsAFileThatShrinks) {
   const auto done = engine->forward({&item, 1});
   ASSERT_FALSE(done.ok());
   EXPECT_THAT(done.error().message, HasSubstr("became smaller"));
+  EXPECT_EQ(done.error().message.rfind(plan.path()), 0u) << "named once";
   EXPECT_EQ(sequence.length(), 0);
 }
 
