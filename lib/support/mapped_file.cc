@@ -203,7 +203,9 @@ bool MappedFile::shrunk() const {
 Status MappedFile::check() const {
   if (!shrunk()) return {};
   return Error{fmt::format(
-      "{}: the file became smaller while it was in use; restore it and start again", path())};
+      "{}: the file became smaller or its disk failed while it was in use; restore it and start "
+      "again",
+      path())};
 }
 
 namespace {

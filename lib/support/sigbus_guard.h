@@ -5,9 +5,9 @@
 //   if (guard.hit()) return Error{"the file became smaller"};
 //   // the guard goes before munmap()
 //
-// A file that shrinks while it is mapped raises SIGBUS. Behind a guard a missing page reads as
-// zeros (and writes to it are lost), and hit() becomes true: check it afterwards, and do not
-// use what was read.
+// A file that shrinks while it is mapped, or whose disk fails, raises SIGBUS. Behind a guard a
+// missing page and all behind it read as zeros (and writes to them are lost), and hit() becomes
+// true: check it afterwards, and do not use what was read.
 #pragma once
 
 #include <cstddef>

@@ -36,6 +36,7 @@ TEST(SigbusGuard, ReadsZerosWhereTheFileWasCutOff) {
   EXPECT_EQ(file.data[3 * 4096 + 1], 0);
   EXPECT_TRUE(guard.hit());
   EXPECT_EQ(file.data[0], 'f');
+  EXPECT_EQ(file.data[4096], 0);
 }
 
 TEST(SigbusGuard, SurvivesStoresWhereTheFileWasCutOff) {
