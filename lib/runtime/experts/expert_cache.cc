@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -166,14 +166,14 @@ void ExpertCache::choose(const CachedExperts& layer, std::span<const int32_t> of
   for (const int32_t number : needed_) experts_[number].pins &= ~kNeeded;
   needed_.clear();
   missing_.clear();
-  slots_.age(tokens);
+  if (layer.number_ == 0) slots_.counts().age(tokens);  // once a pass
   for (int32_t e = 0; e < layer.experts_; ++e) {
     if (offsets[e + 1] == offsets[e]) continue;
     const int32_t number = layer.first_ + e;
     Expert& own = experts_[number];
     own.pins |= kNeeded;
     needed_.push_back(number);
-    slots_.count(number, offsets[e + 1] - offsets[e]);
+    slots_.counts().count(number, offsets[e + 1] - offsets[e]);
     use_.right_guesses += own.guessed ? 1 : 0;
     if (slots_.slot_of(number) < 0) {
       missing_.push_back(e);
@@ -353,7 +353,13 @@ void ExpertCache::fail_late(const CachedExperts& layer, const std::string& why) 
 }
 
 Error ExpertCache::take_failure() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // What began in this pass and is still to fail must not fail the next one.
+  const auto numbers = std::views::iota(0, static_cast<int32_t>(experts_.size()));
+  const auto over = [&] {
+    return std::ranges::all_of(numbers, [&](int32_t n) { return is_read(n); });
+  };
+  if (!hangs()) changed_.wait_for(lock, patience_, over);
   Error error = failure_.value_or(Error{"cannot read experts"});
   failure_.reset();
   failed_ = false;
@@ -366,9 +372,7 @@ void ExpertCache::prefer(const plan::ExpertProfile& profile) {
   for (const auto& layer : layers_) {
     const auto found = profile.layers.find(layer->layer_);
     if (found == profile.layers.end() || std::ssize(found->second) != layer->experts_) continue;
-    for (int32_t e = 0; e < layer->experts_; ++e) {
-      slots_.count(layer->first_ + e, static_cast<double>(found->second[e]) / kCountUnit);
-    }
+    slots_.counts().add_noted(layer->first_, found->second);
   }
 }
 
@@ -376,11 +380,7 @@ plan::ExpertProfile ExpertCache::profile() const {
   plan::ExpertProfile profile{architecture_, {}};
   const std::lock_guard lock(mutex_);
   for (const auto& layer : layers_) {
-    std::vector<uint64_t>& counts = profile.layers[layer->layer_];
-    for (int32_t e = 0; e < layer->experts_; ++e) {
-      counts.push_back(
-          static_cast<uint64_t>(std::llround(slots_.count_of(layer->first_ + e) * kCountUnit)));
-    }
+    profile.layers[layer->layer_] = slots_.counts().noted(layer->first_, layer->experts_);
   }
   return profile;
 }
@@ -391,7 +391,7 @@ int64_t ExpertCache::preload(int64_t n, const std::function<bool()>& stop) {
   {
     const std::lock_guard lock(mutex_);
     for (const int32_t number : slots_.by_count()) {
-      if (std::ssize(begun) == n || slots_.empty() == 0 || slots_.count_of(number) == 0) break;
+      if (std::ssize(begun) == n || slots_.empty() == 0 || slots_.counts().of(number) == 0) break;
       if (slots_.slot_of(number) >= 0) continue;
       CachedExperts& layer = *layer_of_[number];
       const int32_t expert = number - layer.first_;

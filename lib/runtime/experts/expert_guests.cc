@@ -1,7 +1,6 @@
 #include "lib/runtime/experts/expert_guests.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -259,9 +258,7 @@ void ExpertGuests::prefer(const plan::ExpertProfile& profile) {
   for (GuestLayer& layer : layers_) {
     const auto found = profile.layers.find(layer.layer);
     if (found == profile.layers.end() || std::ssize(found->second) != layer.experts()) continue;
-    for (int32_t e = 0; e < layer.experts(); ++e) {
-      layer.counts.count(e, static_cast<double>(found->second[e]) / kCountUnit);
-    }
+    layer.counts.add_noted(0, found->second);
   }
 }
 
@@ -269,10 +266,7 @@ plan::ExpertProfile ExpertGuests::profile() const {
   plan::ExpertProfile profile{architecture_, {}};
   const std::lock_guard lock(mutex_);
   for (const GuestLayer& layer : layers_) {
-    std::vector<uint64_t>& counts = profile.layers[layer.layer];
-    for (int32_t e = 0; e < layer.experts(); ++e) {
-      counts.push_back(static_cast<uint64_t>(std::llround(layer.counts.of(e) * kCountUnit)));
-    }
+    profile.layers[layer.layer] = layer.counts.noted(0, layer.experts());
   }
   return profile;
 }

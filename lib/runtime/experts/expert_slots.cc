@@ -29,7 +29,7 @@ std::span<const int32_t> ExpertSlots::take(int64_t n,
     if (expert_in_[slot] >= 0 && may_go(expert_in_[slot])) guests_.push_back(slot);
   }
   const auto less = [&](int32_t a, int32_t b) {
-    const double x = count_of(expert_in_[a]), y = count_of(expert_in_[b]);
+    const double x = counts_.of(expert_in_[a]), y = counts_.of(expert_in_[b]);
     return x != y ? x < y : a < b;
   };
   const auto end = guests_.begin() + std::min<int64_t>(more, std::ssize(guests_));
@@ -56,7 +56,8 @@ void ExpertSlots::clear(int32_t slot) {
 std::vector<int32_t> ExpertSlots::by_count() const {
   std::vector<int32_t> all(slot_of_.size());
   std::iota(all.begin(), all.end(), 0);
-  std::ranges::stable_sort(all, [&](int32_t a, int32_t b) { return count_of(a) > count_of(b); });
+  std::ranges::stable_sort(all,
+                           [&](int32_t a, int32_t b) { return counts_.of(a) > counts_.of(b); });
   return all;
 }
 

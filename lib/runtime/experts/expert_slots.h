@@ -3,8 +3,8 @@
 // Every use of an expert counts (use_counts.h): what was used often lately stays, whichever layer
 // it is of.
 //
-//   slots.count(expert, 1);                          // a token was routed to it
-//   slots.age(1);                                    // a token later
+//   slots.counts().count(expert, 1);                 // a token was routed to it
+//   slots.counts().age(1);                           // a token later
 //   for (int32_t slot : slots.take(n, may_go)) slots.put(slot, expert);
 //
 // Holds no memory and takes no locks.
@@ -29,9 +29,8 @@ class ExpertSlots {
   int64_t slots() const { return static_cast<int64_t>(expert_in_.size()); }
   int64_t experts() const { return static_cast<int64_t>(slot_of_.size()); }
 
-  void count(int32_t expert, double uses) { counts_.count(expert, uses); }
-  void age(int64_t tokens) { counts_.age(tokens); }
-  double count_of(int32_t expert) const { return counts_.of(expert); }
+  UseCounts& counts() { return counts_; }
+  const UseCounts& counts() const { return counts_; }
 
   // Up to `n` slots to fill: empty ones first, then those whose experts have the least counts of
   // all that `may_go`. They are empty then. Valid until the next call, which allocates nothing.

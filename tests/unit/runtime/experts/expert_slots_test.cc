@@ -25,7 +25,7 @@ std::vector<int32_t> taken(ExpertSlots& slots, int64_t n,
 ExpertSlots full(const std::vector<int>& uses, int64_t experts = 10) {
   ExpertSlots slots(std::ssize(uses), experts);
   for (const int32_t slot : taken(slots, std::ssize(uses))) slots.put(slot, slot);
-  for (size_t e = 0; e < uses.size(); ++e) slots.count(static_cast<int32_t>(e), uses[e]);
+  for (size_t e = 0; e < uses.size(); ++e) slots.counts().count(static_cast<int32_t>(e), uses[e]);
   return slots;
 }
 
@@ -55,23 +55,23 @@ TEST(ExpertSlots, WhatMayNotGoStays) {
 
 TEST(ExpertSlots, OldUsesFadeAway) {
   ExpertSlots slots = full({8, 0});
-  slots.age(static_cast<int64_t>(2 * UseCounts::kHalfLife));
-  EXPECT_NEAR(slots.count_of(0), 2, 1e-9);
-  slots.count(1, 3);
+  slots.counts().age(static_cast<int64_t>(2 * UseCounts::kHalfLife));
+  EXPECT_NEAR(slots.counts().of(0), 2, 1e-9);
+  slots.counts().count(1, 3);
   EXPECT_THAT(taken(slots, 1), ElementsAre(0));
 }
 
 TEST(ExpertSlots, CountsLastAsLongAsARunDoes) {
   ExpertSlots slots(1, 2);
   for (int i = 0; i < 1'000'000; ++i) {
-    slots.count(0, 1);
-    slots.count(1, 2);
-    slots.age(1);
+    slots.counts().count(0, 1);
+    slots.counts().count(1, 2);
+    slots.counts().age(1);
   }
   // The sum of a geometric series.
   const double sum = 1 / (std::exp2(1 / UseCounts::kHalfLife) - 1);
-  EXPECT_NEAR(slots.count_of(0), sum, 1e-6 * sum);
-  EXPECT_NEAR(slots.count_of(1), 2 * sum, 1e-6 * sum);
+  EXPECT_NEAR(slots.counts().of(0), sum, 1e-6 * sum);
+  EXPECT_NEAR(slots.counts().of(1), 2 * sum, 1e-6 * sum);
   EXPECT_THAT(slots.by_count(), ElementsAre(1, 0));
 }
 
