@@ -4,8 +4,11 @@
 #include <cstring>
 #include <optional>
 
+#include "kernels/router/expert_places.h"
 #include "lib/ops/value_row.h"
 #include "lib/plan/expert_memory.h"
+#include "lib/runtime/experts/expert_guests.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::runtime {
 namespace {
@@ -17,16 +20,20 @@ struct RouterChain {
   std::optional<size_t> quantize;  // of the product's input
   size_t product = 0;
   size_t router = 0;
+  size_t group = 0;
   program::View input;
 };
 
-// The last step before `before` that writes the value on the CPU.
+// The last step before `before` that writes the value, on whichever device it is computed.
 std::optional<size_t> writer_of(const program::Program& program, program::ValueId value,
                                 size_t before) {
   for (size_t i = before; value != program::kAbsent && i-- > 0;) {
     const program::Step& step = program.steps[i];
     for (const program::View& out : step.outputs) {
-      if (out.value == value) return step.device == "cpu" ? std::optional(i) : std::nullopt;
+      if (out.value != value) continue;
+      if (step.op != StepOp::Transfer) return i;
+      value = program.input(i, 0);
+      break;
     }
   }
   return std::nullopt;
@@ -36,11 +43,25 @@ bool is_op(const program::Program& program, std::optional<size_t> step, StepOp o
   return step && program.steps[*step].op == op;
 }
 
+bool is_floats(const program::Blob& blob) {
+  return blob.dtype == DType::F32 && blob.layout == Layout::Rows;
+}
+
+// A GPU's router has the CPU's form where its weights are plain floats.
+bool cpu_can_read(const program::Program& program, const RouterChain& chain) {
+  const program::Step& product = program.steps[chain.product];
+  if (product.device != program.steps[chain.router].device) return false;
+  if (target::is_cpu(product.device)) return true;
+  const program::Blob* const weight = program.weight(product, 0);
+  return !chain.quantize && weight && is_floats(*weight);
+}
+
 std::optional<RouterChain> find_chain(const program::Program& program,
                                       const plan::ExpertLayer& layer) {
   const auto group = writer_of(program, program.input(layer.step, 2), layer.step);
   if (!is_op(program, group, StepOp::GroupExperts)) return std::nullopt;
-  if (program.weight(program.steps[*group], 0) != nullptr) return std::nullopt;  // places
+  const program::Blob* const places = program.weight(program.steps[*group], 0);
+  if (places && !is_floats(*places)) return std::nullopt;
   const auto router = writer_of(program, program.input(*group, 0), *group);
   if (!is_op(program, router, StepOp::Router)) return std::nullopt;
   if (program.weight(program.steps[*router], 2) != nullptr) return std::nullopt;  // by token id
@@ -48,12 +69,21 @@ std::optional<RouterChain> find_chain(const program::Program& program,
   if (!is_op(program, product, StepOp::Matmul)) return std::nullopt;
   const program::Step& matmul = program.steps[*product];
   if (std::get<MatmulAttrs>(matmul.attrs).accumulate != 0) return std::nullopt;
-  RouterChain chain{{}, *product, *router, matmul.inputs[0]};
+  RouterChain chain{{}, *product, *router, *group, matmul.inputs[0]};
   if (program.input(*product, 1) != program::kAbsent) {
     chain.quantize = writer_of(program, program.input(*product, 1), *product);
     if (!is_op(program, chain.quantize, StepOp::Quantize)) return std::nullopt;
   }
+  if (!cpu_can_read(program, chain)) return std::nullopt;
   return chain;
+}
+
+// The step of a GPU's router as the CPU computes it.
+program::Step on_cpu(program::Step step) {
+  if (target::is_cpu(step.device)) return step;
+  step.device = "cpu";
+  step.kernels.fill(step.op == StepOp::Router ? "router" : "matmul_rows_f32");
+  return step;
 }
 
 // Whether a layer's input can stand in for the next one's.
@@ -74,6 +104,7 @@ uint64_t room_of(const program::Value& value) {
 struct Derived {
   std::vector<program::Step> steps;
   std::vector<program::Value> values;  // numbered from the program's on
+  size_t group = 0;                    // the program's group_experts behind them
 };
 
 std::optional<Derived> derive(const program::Program& program, const plan::ExpertLayer& layer,
@@ -82,6 +113,7 @@ std::optional<Derived> derive(const program::Program& program, const plan::Exper
   const program::View x = program.steps[layer.step].inputs[0];
   if (!chain || !same_form(program, x, chain->input)) return std::nullopt;
   Derived derived;
+  derived.group = chain->group;
   std::vector<size_t> steps;
   if (chain->quantize) steps.push_back(*chain->quantize);
   steps.insert(steps.end(), {chain->product, chain->router});
@@ -96,7 +128,7 @@ std::optional<Derived> derive(const program::Program& program, const plan::Exper
     }
   };
   for (const size_t number : steps) {
-    program::Step step = program.steps[number];
+    program::Step step = on_cpu(program.steps[number]);
     for (program::View& in : step.inputs) rename(in);
     for (program::View& out : step.outputs) {
       if (out.value == program::kAbsent) continue;
@@ -108,6 +140,18 @@ std::optional<Derived> derive(const program::Program& program, const plan::Exper
     derived.steps.push_back(std::move(step));
   }
   return derived;
+}
+
+// Guests' change between passes.
+std::span<const float> places_of(const plan::PlanView& plan, const BindOptions& options,
+                                 size_t group) {
+  const auto number = static_cast<uint32_t>(group);
+  const GuestLayer* const guests = options.guests ? options.guests->of_step(number) : nullptr;
+  if (guests) return guests->cpu_places;
+  const program::Step& step = plan.program->steps[group];
+  if (!plan.program->weight(step, 0)) return {};
+  const auto bytes = plan.blob_bytes(static_cast<uint32_t>(step.weights[0]));
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 }  // namespace
@@ -130,9 +174,19 @@ struct ExpertPrediction::Guess {
   const int32_t* ids = nullptr;  // [tokens, top_k], which the last step writes
   int64_t top_k = 0;
   std::vector<int32_t> experts;
+  // [experts of the layer] Which of the CPU's matrices are theirs, now (expert_places.h); empty: as
+  // they are numbered.
+  std::span<const float> places;
   ExpertCache* cache = nullptr;
   CachedExperts* next = nullptr;
   std::byte* scratch = nullptr;
+
+  // -1: the expert is elsewhere, or is none: a damaged plan may have let another step write here.
+  int32_t matrix_of(int32_t id) const {
+    if (places.empty()) return id < next->experts() ? id : -1;
+    if (id < 0 || id >= std::ssize(places)) return -1;
+    return kernels::place_of_expert(places[static_cast<size_t>(id)], next->experts());
+  }
 
   void run(const Batch& batch) {
     for (const auto& step : steps) {
@@ -143,12 +197,11 @@ struct ExpertPrediction::Guess {
     experts.clear();
     for (int64_t t = 0; t < batch.tokens; ++t) {
       const int32_t* const own = ids + t * top_k;
-      experts.insert(experts.end(), own, own + ceil_div(top_k, 2));
+      for (int64_t i = 0; i < ceil_div(top_k, 2); ++i) experts.push_back(matrix_of(own[i]));
     }
     std::ranges::sort(experts);
     experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
-    // A damaged plan may have let another step write over them.
-    std::erase_if(experts, [&](int32_t e) { return e < 0 || e >= next->experts(); });
+    std::erase_if(experts, [](int32_t e) { return e < 0; });
     cache->ahead(*next, experts, true);
   }
 };
@@ -169,7 +222,12 @@ Result<std::unique_ptr<ExpertPrediction>> ExpertPrediction::create(const plan::P
   own->plan_.program = &own->program_;
   own->offsets_ = arena.layout.offsets;
   // First all values, then the steps, which point into these.
-  std::vector<std::pair<size_t, size_t>> made;  // number among the layers, first step
+  struct Made {
+    size_t number = 0;  // among the layers
+    size_t first = 0;   // step
+    size_t group = 0;   // of the plan
+  };
+  std::vector<Made> made;
   const auto values = static_cast<program::ValueId>(program.values.size());
   for (size_t i = 0; i + 1 < layers.size(); ++i) {
     auto derived = derive(program, layers[i], layers[i + 1]);
@@ -189,13 +247,13 @@ Result<std::unique_ptr<ExpertPrediction>> ExpertPrediction::create(const plan::P
       at += room_of(value);
       own->program_.values.push_back(value);
     }
-    made.emplace_back(i, own->program_.steps.size());
+    made.push_back({i, own->program_.steps.size(), derived->group});
     for (program::Step& step : derived->steps) own->program_.steps.push_back(std::move(step));
   }
   int64_t scratch = 0;
   for (size_t m = 0; m < made.size(); ++m) {
-    const auto [number, first] = made[m];
-    const size_t end = m + 1 < made.size() ? made[m + 1].second : own->program_.steps.size();
+    const auto [number, first, group] = made[m];
+    const size_t end = m + 1 < made.size() ? made[m + 1].first : own->program_.steps.size();
     auto guess = std::make_unique<Guess>();
     BindOptions bound = options;
     bound.buffer_offsets = own->offsets_;
@@ -212,6 +270,7 @@ Result<std::unique_ptr<ExpertPrediction>> ExpertPrediction::create(const plan::P
     guess->ids = reinterpret_cast<const int32_t*>(arena.memory.data() + own->offsets_[ids.buffer]);
     guess->top_k = router.outputs[0].width;
     guess->experts.reserve(static_cast<size_t>(kDecodeTokens * guess->top_k));
+    guess->places = places_of(plan, options, group);
     guess->cache = &cache;
     guess->next = cache.layers()[number + 1].get();
     cache.layers()[number]->guess_by([g = guess.get()](const Batch& batch) { g->run(batch); });

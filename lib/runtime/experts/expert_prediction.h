@@ -7,8 +7,9 @@
 // layer early (Eliseev and Mazur, "Fast Inference of Mixture-of-Experts Language Models with
 // Offloading", 2023). The steps are the plan's own (quantize, matmul, router), bound a second time
 // with this layer's input, so that every family's router is followed: biases, groups, factors.
-// Layers whose router these steps do not explain, or whose experts are divided among devices, are
-// not guessed.
+// Those of a GPU's router are bound on the CPU, which reads their weights from the mapping. Where
+// experts are divided among devices, or have guests (expert_guests.h), those count that the CPU has
+// now. Layers whose router these steps do not explain are not guessed.
 //
 // The first half of the ranks is read ahead: of Qwen3-30B-A3B's shape with random, skewed weights
 // 76 % of these are right, 60 % of all ranks, and the wrong ones cost more reads than the others
