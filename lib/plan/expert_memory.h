@@ -19,6 +19,10 @@ namespace ktx::plan {
 
 inline constexpr uint64_t kDirectBlock = 4096;
 
+// Where experts are on disk, prompts come in the longest of these chunks whose activations take an
+// eighth of the experts' room at most, as each chunk reads nearly all experts.
+inline constexpr int64_t kDiskChunks[] = {4096, 2048, 1024};
+
 // One layer's routed experts that are the CPU's.
 struct ExpertLayer {
   int32_t layer = 0;

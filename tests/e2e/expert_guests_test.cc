@@ -289,7 +289,29 @@ TEST(ExpertGuests, ComeFromACacheOfTheDisk) {
   ASSERT_TRUE(engine);
   EXPECT_EQ(answer(*engine, 5, 40), answer(*plain, 5, 40));
   EXPECT_GT(engine->stats().expert_guests.moves, 20);
-  EXPECT_GT(engine->stats().expert_cache.read_bytes, 0);
+  const runtime::ExpertCacheUse& use = engine->stats().expert_cache;
+  EXPECT_GT(use.read_bytes, 0);
+  EXPECT_GT(use.guesses, 0) << "by the GPU's router, on the CPU";
+  EXPECT_GT(use.right_guesses, 0);
+}
+
+// Prompts come in long chunks where experts are on disk, unless the GPU has no memory for these.
+TEST(ExpertGuests, ChunksFitTheGpu) {
+  Slots slots("qwen3moe");
+  runtime::EngineOptions options;
+  options.threads = 2;
+  options.ctx = 4096;
+  options.expert_memory_bytes = 4 << 20;
+  std::vector<int64_t> chunks;
+  for (uint64_t mib = 1200; mib > 400; mib -= 16) {
+    options.open_gpu = HostGpu::opener({.memory_bytes = mib << 20}, &slots.log);
+    const auto engine = runtime::Engine::open(slots.plan(), options);
+    if (!engine.ok()) break;
+    chunks.push_back((*engine)->chunk_tokens());
+  }
+  ASSERT_FALSE(chunks.empty());
+  EXPECT_EQ(chunks.front(), 4096);
+  EXPECT_LT(chunks.back(), 4096);
 }
 
 TEST(ExpertGuests, StayWhereTheyAreCountedByNumber) {

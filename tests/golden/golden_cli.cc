@@ -69,7 +69,7 @@ TEST(GoldenCli, AReportBeginsWithItsVerdict) {
   const std::string not_so = verdict("M002.yaml --hf-config ../../configs/gemma-3-27b.json");
   EXPECT_NE(not_so.find("<b>It does not fit</b>: cpu "), not_so.npos) << not_so;
   const std::string disk = verdict("M002-move.yaml --hf-config ../../configs/Qwen3-30B-A3B.json");
-  EXPECT_NE(disk.find(", 2.77 GiB of experts on disk"), disk.npos) << disk;
+  EXPECT_NE(disk.find(", 3.00 GiB of experts on disk"), disk.npos) << disk;
 }
 
 TEST(GoldenCli, ExplainsEveryCode) {

@@ -1,6 +1,7 @@
 #include "tools/ktx-run/disk_rate.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +14,6 @@
 #include <semaphore>
 #include <vector>
 
-#include "lib/plan/expert_memory.h"
 #include "lib/runtime/experts/direct_reader.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
@@ -21,7 +21,8 @@
 namespace ktx::tools {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{1} << 20, kLeastFile = uint64_t{64} << 20;
+constexpr uint64_t kPiece = uint64_t{1} << 20, kHugePage = 2 * kPiece,
+                   kLeastFile = uint64_t{64} << 20;
 constexpr int kAtOnce = 32;
 constexpr double kSeconds = 2;
 
@@ -43,8 +44,11 @@ Result<double> measure_disk_rate(const std::string& path) {
                              printable(path), human_bytes(bytes), human_bytes(kLeastFile))};
   }
   const std::unique_ptr<std::byte, void (*)(void*)> memory(
-      static_cast<std::byte*>(std::aligned_alloc(plan::kDirectBlock, kAtOnce * kPiece)), std::free);
+      static_cast<std::byte*>(std::aligned_alloc(kHugePage, kAtOnce * kPiece)), std::free);
   if (!memory) return Error{"not enough memory to measure a disk"};
+  // As experts' slots are, so that a read pins a few pages instead of hundreds.
+  madvise(memory.get(), kAtOnce * kPiece, MADV_HUGEPAGE);
+  std::memset(memory.get(), 0, kAtOnce * kPiece);
   std::counting_semaphore<kAtOnce> free(kAtOnce);
   std::atomic<int> failure = 0;
   std::atomic<uint32_t> taken[kAtOnce] = {};  // 1: a read goes into it

@@ -368,6 +368,36 @@ Result<Estimate> memory_of(const PricedModel& model, const MemoryFormulas& formu
   return estimate;
 }
 
+namespace {
+
+// What the first CPU has beside all else.
+uint64_t room_of_experts(const Estimate& estimate, const plan::ExpertMemory& memory) {
+  const DeviceUse& cpu = estimate.devices.front();
+  return cpu.capacity - std::min(cpu.capacity, cpu.total() - memory.bytes);
+}
+
+// As a run does where experts are on disk (lib/runtime/experts/expert_room.h).
+Status lengthen_chunk(const PricedModel& model, const MemoryFormulas& formulas, Placement placement,
+                      const plan::ExpertMemory& memory, Estimate& estimate) {
+  const plan::RunShape& shape = estimate.shape;
+  for (const int64_t chunk : plan::kDiskChunks) {
+    if (chunk <= shape.step_tokens || chunk > shape.ctx * shape.max_batch) continue;
+    placement.streams.way.chunk = chunk;
+    Estimate longer = KTX_TRY(memory_of(model, formulas, placement));
+    const uint64_t room = room_of_experts(longer, memory);
+    const uint64_t scratch = longer.devices.front().scratch_bytes;
+    if (room < memory.least_bytes() || scratch > room / 8) continue;
+    const auto gpus = std::span(longer.devices).subspan(1);
+    if (std::ranges::any_of(gpus, &DeviceUse::too_small)) continue;
+    estimate.shape = longer.shape;
+    estimate.devices = std::move(longer.devices);
+    break;
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& formulas,
                              const Placement& placement) {
   Estimate estimate = KTX_TRY(memory_of(model, formulas, placement));
@@ -382,9 +412,9 @@ Result<Estimate> estimate_of(const PricedModel& model, const MemoryFormulas& for
   if (!launched) return estimate;  // the findings say why
   const DeviceUse& cpu = estimate.devices.front();
   if (cpu.too_small() && cpu.expert_bytes > 0) {
-    const uint64_t others = cpu.total() - plan::expert_memory(*launched).bytes;
-    const uint64_t room = cpu.capacity - std::min(cpu.capacity, others);
-    estimate.disk = experts_on_disk(*launched, model.profile, room);
+    const plan::ExpertMemory memory = plan::expert_memory(*launched);
+    KTX_TRY(lengthen_chunk(model, formulas, placement, memory, estimate));
+    estimate.disk = experts_on_disk(*launched, model.profile, room_of_experts(estimate, memory));
   }
   auto slots = plan::StreamSlots::Layer;
   for (const DeviceUse& use : estimate.devices) slots = std::max(slots, use.stream_slots);

@@ -14,7 +14,20 @@ struct Chosen {
   double bytes = 0;  // of the expert
 };
 
-// Adds the experts of a layer. A profile counts those of the whole layer.
+// How many of a layer's experts are guests of GPUs (lib/runtime/experts/expert_guests.h).
+int32_t guests_of(const program::Program& program, int32_t layer) {
+  int32_t guests = 0;
+  for (const program::Step& step : program.steps) {
+    const auto* const group = std::get_if<GroupExpertsAttrs>(&step.attrs);
+    if (group && group->guests != 0 && step.layer == layer && step.device != "cpu") {
+      guests += group->experts;
+    }
+  }
+  return guests;
+}
+
+// Adds the experts of a layer. A profile counts those of the whole layer; the most used ones are
+// guests, if it has any, and need no memory.
 void add_layer(const program::Program& program, const plan::ExpertLayer& layer,
                const plan::ExpertProfile* profile, std::vector<Chosen>& all) {
   double bytes = 0;
@@ -22,8 +35,10 @@ void add_layer(const program::Program& program, const plan::ExpertLayer& layer,
     bytes += static_cast<double>(plan::expert_bytes(program, blob));
   }
   const program::Step& step = program.steps[layer.step];
-  const bool whole = step.use >= 1;
-  for (int32_t e = 0; e < layer.experts; ++e) {
+  const int32_t guests = guests_of(program, layer.layer);
+  const bool whole = step.use >= 1 || guests > 0;
+  const std::vector<int32_t> by_use = plan::experts_by_use(profile, layer.layer, layer.experts);
+  for (const int32_t e : std::span(by_use).subspan(std::min(guests, layer.experts))) {
     const double use = whole ? plan::expert_use(profile, layer.layer, {&e, 1}, layer.experts)
                              : double{step.use} / layer.experts;
     all.push_back({std::min(1.0, use * layer.top_k), bytes});
@@ -51,7 +66,8 @@ ExpertsOnDisk experts_on_disk(const program::Program& program, const plan::Exper
     const bool in_memory = static_cast<int64_t>(i) < disk.slots;
     chosen += all[i].share;
     (in_memory ? there : disk.token_bytes) += all[i].share * (in_memory ? 1 : all[i].bytes);
-    disk.chunk_bytes += in_memory ? 0 : all[i].bytes;
+    const bool stays = static_cast<int64_t>(i) < disk.slots - 2 * memory.least_slots;
+    disk.chunk_bytes += stays || disk.slots == memory.experts ? 0 : all[i].bytes;
   }
   disk.hit_rate = chosen > 0 ? there / chosen : 0;
   return disk;

@@ -122,6 +122,12 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
   return LargestCtx{ctx, std::move(note)};
 }
 
+Result<bool> fits_gpus(const plan::PlanView& plan, const EngineOptions& options,
+                       const std::map<std::string, GpuFacts>& gpus) {
+  const int64_t ctx = options.ctx.value_or(plan.facts.default_ctx);
+  return KTX_TRY(fit_of(plan, options, {std::nullopt, gpus}, ctx)).fits;
+}
+
 bool may_enlarge_chunk(const plan::PlanView& plan, const EngineOptions& options) {
   if (options.chunk_tokens || options.hosts || plan.facts.encoder) return false;
   bool any = false, all = true;

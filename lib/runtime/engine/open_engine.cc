@@ -146,7 +146,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     const std::string note = KTX_TRY(choose_by_room(plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
-    KTX_TRY(choose_expert_slots(plan, options, available, s.sizes));
+    const FitsGpus fits = [&](const EngineOptions& with) -> Result<bool> {
+      if (!gpus) return true;
+      const EarlyGpus early = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
+      options.open_gpu = early.taker();
+      return fits_gpus(plan, with, early.facts());
+    };
+    KTX_TRY(choose_expert_slots(plan, options, available, fits, s.sizes));
     if (s.lora) KTX_TRY(s.lora->open(s.sizes.shape.step_tokens));
     if (available) KTX_TRY(check_fit(*available, host.cpu.memory_bytes, s.sizes));
     s.isa = KTX_TRY(isa_of_run(plan, options));

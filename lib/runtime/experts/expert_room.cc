@@ -29,17 +29,16 @@ uint64_t room_beside(const Sizes& sizes, const plan::ExpertMemory& memory, uint6
   return room - std::min(room, others);
 }
 
-// The longest chunk whose activations take an eighth of the experts' room at most.
 Status lengthen_chunk(const plan::PlanView& plan, EngineOptions options, uint64_t available,
-                      const plan::ExpertMemory& memory, Sizes& sizes) {
+                      const plan::ExpertMemory& memory, const FitsGpus& fits_gpus, Sizes& sizes) {
   if (options.chunk_tokens || plan.facts.encoder) return {};
-  constexpr int64_t kChunks[] = {4096, 2048, 1024};
-  for (const int64_t chunk : kChunks) {
+  for (const int64_t chunk : plan::kDiskChunks) {
     if (chunk <= sizes.shape.step_tokens) return {};
     options.chunk_tokens = chunk;
     Sizes longer = KTX_TRY(sizes_of_run(plan, options));
     const uint64_t room = room_beside(longer, memory, available);
     if (room < memory.least_bytes() || longer.memory.arena_bytes > room / 8) continue;
+    if (!KTX_TRY(fits_gpus(options))) continue;
     sizes = std::move(longer);
     return {};
   }
@@ -61,7 +60,8 @@ void keep_slots(const plan::ExpertMemory& memory, uint64_t bytes, Sizes& sizes) 
 }  // namespace
 
 Status choose_expert_slots(const plan::PlanView& plan, const EngineOptions& options,
-                           std::optional<uint64_t> available, Sizes& sizes) {
+                           std::optional<uint64_t> available, const FitsGpus& fits_gpus,
+                           Sizes& sizes) {
   const plan::ExpertMemory memory = plan::expert_memory(*plan.program);
   const char* const why = why_not(plan, options, memory);
   const std::optional<int64_t>& asked = options.expert_memory_bytes;
@@ -78,7 +78,7 @@ Status choose_expert_slots(const plan::PlanView& plan, const EngineOptions& opti
     if (bytes < memory.least_bytes()) return Error{least("--expert-memory:", bytes)};
     const uint64_t others = sizes.memory.total_bytes - memory.bytes;
     KTX_TRY(lengthen_chunk(plan, options, std::max(available.value_or(0), 2 * (bytes + others)),
-                           memory, sizes));
+                           memory, fits_gpus, sizes));
     keep_slots(memory, bytes, sizes);
     return {};
   }
@@ -87,7 +87,7 @@ Status choose_expert_slots(const plan::PlanView& plan, const EngineOptions& opti
     sizes.notes.push_back(least("what is free,", room_beside(sizes, memory, *available)));
     return {};
   }
-  KTX_TRY(lengthen_chunk(plan, options, *available, memory, sizes));
+  KTX_TRY(lengthen_chunk(plan, options, *available, memory, fits_gpus, sizes));
   keep_slots(memory, room_beside(sizes, memory, *available), sizes);
   return {};
 }

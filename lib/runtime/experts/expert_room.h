@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "lib/plan/plan_reader.h"
@@ -19,9 +20,13 @@
 
 namespace ktx::runtime {
 
+// Whether the GPUs of a run, if it has any, have the memory for these options.
+using FitsGpus = std::function<Result<bool>(const EngineOptions& options)>;
+
 // Sets Sizes::expert_slots, and then memory, chunk and a note. Fails where the requested memory
 // does not hold one layer. `available`: none: it is not known.
 Status choose_expert_slots(const plan::PlanView& plan, const EngineOptions& options,
-                           std::optional<uint64_t> available, Sizes& sizes);
+                           std::optional<uint64_t> available, const FitsGpus& fits_gpus,
+                           Sizes& sizes);
 
 }  // namespace ktx::runtime

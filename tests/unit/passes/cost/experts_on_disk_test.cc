@@ -70,6 +70,18 @@ TEST(ExpertsOnDisk, TheMostUsedAreThereWithAProfile) {
   EXPECT_DOUBLE_EQ(disk.token_bytes, 0);
 }
 
+TEST(ExpertsOnDisk, GuestsOfAGpuNeedNoMemory) {
+  program::Program program = two_layers();
+  program::Step group;
+  group.op = StepOp::GroupExperts;
+  group.layer = 0;
+  group.device = "cuda:0";
+  group.attrs = GroupExpertsAttrs{.experts = 4, .top_k = 2, .guests = 1};
+  program.steps.push_back(group);
+  const uint64_t slot = plan::expert_memory(program).slot_bytes;
+  EXPECT_DOUBLE_EQ(experts_on_disk(program, nullptr, 9 * slot).hit_rate, 0.75);
+}
+
 TEST(ExpertsOnDisk, NeedRoomForALayer) {
   const program::Program program = two_layers();
   const uint64_t slot = plan::expert_memory(program).slot_bytes;
