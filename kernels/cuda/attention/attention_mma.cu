@@ -23,7 +23,7 @@ constexpr int kThreads = 32 * kWarps;
 struct Tiles {
   int dim, row_tiles;
 };
-constexpr Tiles kTiles[] = {{64, 2}, {80, 2}, {96, 2}, {128, 2}, {256, 1}};
+constexpr Tiles kTiles[] = {{64, 2}, {72, 2}, {80, 2}, {96, 2}, {128, 2}, {256, 1}};
 constexpr const Tiles* tiles_of(int dim) {
   for (const Tiles& tiles : kTiles) {
     if (tiles.dim == dim) return &tiles;
@@ -41,18 +41,19 @@ constexpr int shared_bytes(int dim, int row_tiles) {
 template <KvType kType, int kDim>
 __device__ __forceinline__ void ask_piece(const std::byte* rows, int64_t row_bytes, int left,
                                           uint8_t* panels, int thread) {
-  constexpr int kParts = kDim / 8;
+  constexpr int kParts = whole_steps(kDim) / 8;
 #pragma unroll 4
   for (int i = thread; i < kPiece * kParts; i += kThreads) {
     const int r = i / kParts, part = i % kParts;
     uint8_t* to = panels + (part / 8 * kPiece + r) * kPanelRow + ((part % 8) ^ (r % 8)) * 16;
-    const std::byte* row = rows + (r < left ? r : 0) * row_bytes;
+    const bool live = r < left && part < kDim / 8;
+    const std::byte* row = rows + (live ? r : 0) * row_bytes;
+    const int column = live ? 8 * part : 0;
     if constexpr (kType == KvType::F16) {
-      copy_async16(to, row + 16 * part, r < left);
+      copy_async16(to, row + 2 * column, live);
     } else {
       uint32_t halves[4];
-      kv_halves<kType, 8>(row, 8 * part, halves);
-      const bool live = r < left;
+      kv_halves<kType, 8>(row, column, halves);
       *reinterpret_cast<uint4*>(to) = {live ? halves[0] : 0, live ? halves[1] : 0,
                                        live ? halves[2] : 0, live ? halves[3] : 0};
     }
@@ -64,6 +65,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
     attention_mma(CudaAttentionArgs a, AttentionParts parts) {
   begin_kernel();
   constexpr int kRows = kWarps * kRowTiles * 16, kPanels = panels_of(kDim);
+  constexpr int kWide = whole_steps(kDim);
   extern __shared__ __align__(128) uint8_t many_rows_shared[];
   __shared__ BlockTokens<kRows> own;
   uint8_t* const queries = many_rows_shared;
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
     return (from ^ (k % 4 * 32)) + k / 4 * height * kPanelRow;
   };
   RowWeights<kPiece> rows[kRowTiles];
-  float sums[kRowTiles][kDim / 8][4] = {};
+  float sums[kRowTiles][kWide / 8][4] = {};
 
   for (int begin = 0; begin < tokens;) {
     const Run run = run_from(own, tokens, begin, a.attrs, lane);
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
       ask_values(piece);
       float s[kRowTiles][kPiece / 8][4] = {};
 #pragma unroll
-      for (int k = 0; k < kDim / 16; ++k) {
+      for (int k = 0; k < kWide / 16; ++k) {
         uint32_t q[kRowTiles][4];
 #pragma unroll
         for (int tile = 0; tile < kRowTiles; ++tile) {
@@ -163,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
         rows[tile].weigh(s[tile], piece * kPiece, a.attrs.softcap, lane % 4 * 2);
         if (rows[tile].shrinks) {
 #pragma unroll
-          for (int j = 0; j < kDim / 8; ++j) {
+          for (int j = 0; j < kWide / 8; ++j) {
 #pragma unroll
             for (int v = 0; v < 4; ++v) sums[tile][j][v] *= rows[tile].shrink[v / 2];
           }
@@ -173,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
 #pragma unroll
       for (int k = 0; k < kPiece / 16; ++k) {
 #pragma unroll
-        for (int j = 0; j < kDim / 16; ++j) {
+        for (int j = 0; j < kWide / 16; ++j) {
           uint32_t b[4];
           load_transposed(b, step(own_values, j, kPiece) + k * 16 * kPanelRow);
 #pragma unroll
@@ -192,7 +194,8 @@ __global__ void __launch_bounds__(kThreads, kRowTiles == 2 || kDim > 128 ? 2 : 3
   for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      write_row(a, parts, block, kv_head, split, row_of(tile, r), rows[tile], r, sums[tile], lane);
+      write_row<kDim>(a, parts, block, kv_head, split, row_of(tile, r), rows[tile], r, sums[tile],
+                      lane);
     }
   }
 }
@@ -241,6 +244,7 @@ Status launch_attention_mma(const CudaAttentionArgs& a, const AttentionParts& pa
     return halves ? run<KvType::F16, dim>(a, parts, stream) \
                   : run<KvType::Q8_0, dim>(a, parts, stream);
     KTX_MMA_HEADS(64)
+    KTX_MMA_HEADS(72)
     KTX_MMA_HEADS(80)
     KTX_MMA_HEADS(96)
     KTX_MMA_HEADS(128)

@@ -165,17 +165,23 @@ __device__ __forceinline__ void pack_weights(const float (&s)[2 * kSteps][4],
   }
 }
 
+// The width of a head as products have it: whole steps of 16 columns, zeros behind the head's own.
+constexpr int whole_steps(int dim) {
+  return (dim + 15) / 16 * 16;
+}
+
 // q of rows [first, first + count) of a block, in F16 and scaled, by 128 threads into panels of
 // `count` rows.
 template <int kDim>
 __device__ __forceinline__ void put_rows(const CudaAttentionArgs& a, const BlockRows& block,
                                          int kv_head, int first, int count, uint8_t* panels,
                                          int thread) {
-  for (int i = thread; i < count * (kDim / 8); i += 128) {
-    const int r = i / (kDim / 8), part = i % (kDim / 8), row = first + r;
+  constexpr int kParts = whole_steps(kDim) / 8;
+  for (int i = thread; i < count * kParts; i += 128) {
+    const int r = i / kParts, part = i % kParts, row = first + r;
     const int head = block.head(row);
     uint4 halves{0, 0, 0, 0};
-    if (head >= 0) {
+    if (head >= 0 && part < kDim / 8) {
       const auto* x = reinterpret_cast<const float4*>(
           a.q + (block.first_token + row / block.heads) * a.q_stride +
           (kv_head * block.group + head) * kDim + 8 * part);
@@ -191,7 +197,7 @@ __device__ __forceinline__ void put_rows(const CudaAttentionArgs& a, const Block
 }
 
 // Row `row` of the block, row r of the lane's two: to y, or to the parts.
-template <int kPositions, int kEights>
+template <int kDim, int kPositions, int kEights>
 __device__ __forceinline__ void write_row(const CudaAttentionArgs& a, const AttentionParts& parts,
                                           const BlockRows& block, int kv_head, int split, int row,
                                           const RowWeights<kPositions>& weights, int r,
@@ -202,17 +208,17 @@ __device__ __forceinline__ void write_row(const CudaAttentionArgs& a, const Atte
   if (block.head(row) < 0) return;
   const int64_t token = block.first_token + row / block.heads;
   const int head = kv_head * block.group + block.head(row);
-  float* out = a.y + token * a.y_stride + head * (8 * kEights);
+  float* out = a.y + token * a.y_stride + head * kDim;
   float factor = 1;
   if (parts.splits > 1) {
     const int64_t part = (token * a.attrs.heads + head) * parts.splits + split;
     if (lane % 4 == 0) parts.sums[part] = {weights.largest[r], total};
-    out = parts.values + part * (8 * kEights);
+    out = parts.values + part * kDim;
   } else {
     factor = softmax_factor(a.sinks, head, weights.largest[r], total);
   }
 #pragma unroll
-  for (int j = 0; j < kEights; ++j) {
+  for (int j = 0; j < kDim / 8; ++j) {
     *reinterpret_cast<float2*>(out + 8 * j + lane % 4 * 2) = {sums[j][2 * r] * factor,
                                                               sums[j][2 * r + 1] * factor};
   }

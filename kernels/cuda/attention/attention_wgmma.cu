@@ -33,7 +33,7 @@ struct Tiles {
   int dim, pages, stages, few_stages;
 };
 constexpr Tiles kTiles[] = {
-    {64, 2, 4, 6}, {80, 2, 2, 3}, {96, 2, 2, 3}, {128, 2, 2, 3}, {256, 1, 2, 2},
+    {64, 2, 4, 6}, {72, 2, 2, 3}, {80, 2, 2, 3}, {96, 2, 2, 3}, {128, 2, 2, 3}, {256, 1, 2, 2},
 };
 constexpr const Tiles* tiles_of(int dim) {
   for (const Tiles& tiles : kTiles) {
@@ -74,6 +74,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
   constexpr int kRows = Shape::kRows, kPages = Shape::kPages, kPositions = Shape::kPositions;
   constexpr int kPanels = Shape::kPanels, kPanelBytes = Shape::kPanelBytes;
   constexpr int kStages = Shape::kStages, kTileBytes = Shape::kTileBytes;
+  constexpr int kWide = whole_steps(kDim);
   begin_kernel();
   extern __shared__ uint8_t attention_shared[];
   __shared__ uint64_t full_keys[kStages], full_values[kStages], raw_values;
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
   show_to_wgmma();
   meet_at(1 + group_of_warps, 128);
 
-  float s[kPositions / 8][4], sums[kDim / 8][4] = {};
+  float s[kPositions / 8][4], sums[kWide / 8][4] = {};
   uint32_t weights[kPositions / 16][4];
   RowWeights<kPositions> rows;
   const auto row_of = [&](int r) { return 64 * group_of_warps + warp % 4 * 16 + lane / 4 + 8 * r; };
@@ -191,7 +192,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
     const uint8_t* k = keys + stage * kTileBytes;
     fence_wgmma();
 #pragma unroll
-    for (int i = 0; i < kDim / 16; ++i) {
+    for (int i = 0; i < kWide / 16; ++i) {
       wgmma_f16(s, wgmma_rows(q + i / 4 * 64 * kPanelRow, i % 4),
                 wgmma_rows(k + i / 4 * kPanelBytes, i % 4), i > 0);
     }
@@ -229,7 +230,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
     const auto scale_sums = [&] {
       if (!rows.shrinks) return;
 #pragma unroll
-      for (int j = 0; j < kDim / 8; ++j) {
+      for (int j = 0; j < kWide / 8; ++j) {
 #pragma unroll
         for (int v = 0; v < 4; ++v) sums[j][v] *= rows.shrink[v / 2];
       }
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(WgmmaShape<kDim, kGroups>::kThreads, 1)
 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    write_row(a, parts, block, kv_head, split, row_of(r), rows, r, sums, lane);
+    write_row<kDim>(a, parts, block, kv_head, split, row_of(r), rows, r, sums, lane);
   }
 }
 
@@ -341,6 +342,7 @@ Status launch_attention_wgmma(const CudaAttentionArgs& a, const AttentionParts& 
   case dim:                  \
     return few ? run<dim, 1>(a, parts, stream) : run<dim, 2>(a, parts, stream);
     KTX_WGMMA_HEADS(64)
+    KTX_WGMMA_HEADS(72)
     KTX_WGMMA_HEADS(80)
     KTX_WGMMA_HEADS(96)
     KTX_WGMMA_HEADS(128)

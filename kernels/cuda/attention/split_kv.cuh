@@ -132,7 +132,7 @@ int64_t attention_tiles_blocks(const CudaAttentionArgs& args);
 Status launch_attention_tiles(const CudaAttentionArgs& args, const AttentionParts& parts,
                               cudaStream_t stream);
 
-// Many rows, kLeastManyRows of a KV head and more, heads of 64, 80, 96, 128 or 256: by Hopper's
+// Many rows, kLeastManyRows of a KV head and more, heads of 64, 72, 80, 96, 128 or 256: by Hopper's
 // products, F16 (sm_90, in builds for sm_90a); by mma, F16 and Q8_0 (sm_75 and newer).
 constexpr int kLeastManyRows = 64;
 bool attention_wgmma_takes(const CudaAttentionArgs& args);
