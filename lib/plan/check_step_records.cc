@@ -8,6 +8,7 @@
 #include "lib/plan/plan_program.h"
 #include "lib/program/step_verifier.h"
 #include "lib/support/strings.h"
+#include "lib/target/host_device.h"
 
 namespace ktx::plan {
 namespace {
@@ -82,15 +83,27 @@ Status verify_tower(const PlanFacts& facts, const program::Program& program) {
   const bool fits = facts.encoder && facts.scores == 0 &&
                     facts.given_width == image.patch_floats() &&
                     facts.context_length == image.patches();
-  const auto pool = std::ranges::find(program.steps, StepOp::PoolRows, &program::Step::op);
-  if (!fits || pool == program.steps.end()) {
+  if (!fits || std::ranges::count(program.steps, StepOp::PoolRows, &program::Step::op) == 0) {
     return Error{fmt::format("the plan is no tower for images of {} patches of {} floats",
                              image.patches(), image.patch_floats())};
   }
-  const auto& attrs = std::get<PoolRowsAttrs>(pool->attrs);
-  if (attrs.side == image.pool) return {};
-  return Error{
-      fmt::format("squares of {} patches a side, of images with {}", attrs.side, image.pool)};
+  for (const program::Step& step : program.steps) {
+    const auto* pool = std::get_if<PoolRowsAttrs>(&step.attrs);
+    if (!pool || pool->side == image.pool) continue;
+    return Error{
+        fmt::format("squares of {} patches a side, of images with {}", pool->side, image.pool)};
+  }
+  return {};
+}
+
+// A GPU does not look where squares of patches end: a tower's are those of its images.
+Status verify_squares(const PlanFacts& facts, const program::Program& program) {
+  for (const program::Step& step : program.steps) {
+    if (step.op != StepOp::PoolRows || target::is_cpu(step.device) || facts.is_tower()) continue;
+    return Error{fmt::format("squares of patches on {}, in a plan that is no tower",
+                             printable(step.device))};
+  }
+  return {};
 }
 
 // Rows of images are put in where the facts say so.
@@ -105,10 +118,11 @@ Status verify_takes_images(const PlanFacts& facts, const program::Program& progr
       return Error{fmt::format("part {} of rows of images that have {} parts", part,
                                1 + facts.image.more_parts)};
     }
-    if (rows.width == facts.hidden_size && program.steps[i].device == "cpu") continue;
-    return Error{fmt::format(
-        "rows of images of {} floats, of the CPU, for value '{}' with {} on {}", facts.hidden_size,
-        printable(rows.name), rows.width, printable(program.steps[i].device))};
+    const std::string& device = program.steps[i].device;
+    if (rows.width == facts.hidden_size && target::is_first_host(device)) continue;
+    return Error{
+        fmt::format("rows of images of {} floats, of this host, for value '{}' with {} on {}",
+                    facts.hidden_size, printable(rows.name), rows.width, printable(device))};
   }
   const bool fits =
       facts.image.size > 0 && facts.image.width == facts.hidden_size && !facts.reads_hidden();
@@ -227,6 +241,7 @@ Status check_steps(const PlanView& plan, const program::Program& program) {
   }
   KTX_TRY(verify_given(facts, program));
   KTX_TRY(verify_takes_images(facts, program));
+  KTX_TRY(verify_squares(facts, program));
   KTX_TRY(verify_kept(facts, program, steps));
   return verify_draft_tokens(plan);
 }

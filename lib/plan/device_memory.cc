@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lib/plan/given_rows.h"
 #include "lib/plan/state_layout.h"
 #include "lib/plan/stream_memory.h"
 #include "lib/target/host_device.h"
@@ -122,7 +123,9 @@ Result<std::vector<DeviceMemory>> memory_by_device(const PlanView& plan, const R
                                 kv_widths(program.kv_slots), own));
     const StreamMemory stream =
         KTX_TRY(stream_memory(program, plan.streams, name, shape, slots_of_streams));
-    all.push_back({name, estimate.weight_bytes, estimate.arena_bytes, stream.total(),
+    const int64_t given = target::is_cpu(name) ? 0 : given_floats_on_gpus(plan);
+    const auto given_bytes = static_cast<uint64_t>(given * shape.step_tokens) * sizeof(float);
+    all.push_back({name, estimate.weight_bytes, estimate.arena_bytes + given_bytes, stream.total(),
                    estimate.kv_token, estimate.kv_bytes, own.state_bytes, estimate.state_bytes});
   }
   return all;

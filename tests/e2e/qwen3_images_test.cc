@@ -15,7 +15,6 @@
 
 #include "lib/images/decode.h"
 #include "lib/images/patches.h"
-#include "lib/input/hf_config.h"
 #include "lib/runtime/images/image_reader.h"
 #include "lib/runtime/images/image_tokens.h"
 #include "lib/runtime/session/session.h"
@@ -23,10 +22,8 @@
 #include "tests/support/draft_plans.h"
 #include "tests/support/image_rows.h"
 #include "tests/support/image_samples.h"
-#include "tests/support/named_tokens.h"
+#include "tests/support/seeing_qwen3.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/tower_gguf.h"
-#include "tools/dev/synth/synth_model.h"
 
 namespace ktx::testing {
 namespace {
@@ -37,81 +34,6 @@ using runtime::ImageReader;
 using runtime::ImageTokens;
 using runtime::ReadImage;
 using ::testing::HasSubstr;
-
-constexpr int32_t kStart = 300, kPad = 301, kEnd = 302;
-
-struct Qwen3Case {
-  const char* name;
-  const char* config;  // of the language model
-  TowerOptions options;
-};
-const Qwen3Case kCases[] = {
-    {"qwen3_vl",
-     R"({"model_type": "qwen3_vl_text", "architectures": ["Qwen3VLForConditionalGeneration"],
-         "hidden_act": "silu", "hidden_size": 96, "intermediate_size": 128, "num_hidden_layers": 3,
-         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24, "vocab_size": 512,
-         "max_position_embeddings": 4096, "rms_norm_eps": 1e-06, "attention_bias": false,
-         "rope_theta": 1000.0, "tie_word_embeddings": false, "rope_scaling": {
-           "rope_type": "default", "mrope_interleaved": true, "mrope_section": [5, 4, 3]}})",
-     {.image = 20,
-      .patch = 4,
-      .pool = 2,
-      .hidden = 48,
-      .heads = 3,
-      .inner = 56,
-      .layers = 3,
-      .width = 96,
-      .seed = 31,
-      .projector = "qwen3vl_merger",
-      .part_layers = {0, 2},
-      .least_pixels = 256,
-      .most_pixels = 2560}},
-    {"qwen3_vl_moe",
-     R"({"model_type": "qwen3_vl_moe_text", "architectures": ["Qwen3VLMoeForConditionalGeneration"],
-         "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-         "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 32, "vocab_size": 512,
-         "max_position_embeddings": 4096, "rms_norm_eps": 1e-06, "attention_bias": false,
-         "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
-         "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_theta": 5000.0,
-         "tie_word_embeddings": false, "rope_scaling": {
-           "rope_type": "default", "mrope_interleaved": true, "mrope_section": [6, 5, 5]}})",
-     {.image = 35,
-      .patch = 5,
-      .pool = 3,
-      .hidden = 40,
-      .heads = 2,
-      .inner = 33,
-      .layers = 2,
-      .width = 64,
-      .seed = 32,
-      .projector = "qwen3vl_merger",
-      .part_layers = {1},
-      .least_pixels = 900,
-      .most_pixels = 4500}},
-    {"qwen3_5",
-     R"({"model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForCausalLM"],
-         "hidden_act": "silu", "hidden_size": 80, "intermediate_size": 112, "num_hidden_layers": 4,
-         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512,
-         "max_position_embeddings": 4096, "rms_norm_eps": 1e-06, "full_attention_interval": 2,
-         "layer_types": ["linear_attention", "full_attention", "linear_attention",
-                         "full_attention"],
-         "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
-         "linear_num_key_heads": 3, "linear_num_value_heads": 3, "tie_word_embeddings": false,
-         "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0,
-           "partial_rotary_factor": 0.5, "mrope_interleaved": true, "mrope_section": [3, 3, 2]}})",
-     {.image = 18,
-      .patch = 3,
-      .pool = 2,
-      .hidden = 32,
-      .heads = 4,
-      .inner = 40,
-      .layers = 1,
-      .width = 80,
-      .seed = 33,
-      .projector = "qwen3vl_merger",
-      .least_pixels = 144,
-      .most_pixels = 1440}},
-};
 
 // Names of make_image_rows.py's patterns; the first and the second stand in the prompt.
 const struct {
@@ -130,7 +52,6 @@ class Qwen3Images : public ::testing::Test {
   void compile(const Qwen3Case& c, const std::vector<std::string>& more = {}) {
     write_model(c);
     if (HasFatalFailure()) return;
-    ASSERT_TRUE(write_tower(dir_.path("mmproj.gguf"), c.options).ok());
     std::vector<std::string> line = {"--mmproj", dir_.path("mmproj.gguf")};
     line.insert(line.end(), more.begin(), more.end());
     compile_with(dir_.path("m.gguf"), dir_.path("m.ktxplan"), line);
@@ -147,18 +68,7 @@ class Qwen3Images : public ::testing::Test {
       }
     }
   }
-  // m.gguf.
-  void write_model(const Qwen3Case& c) {
-    std::ofstream(dir_.path("config.json")) << c.config;
-    const auto config = input::HfConfig::read(dir_.path("config.json"));
-    ASSERT_TRUE(config.ok()) << config.error().message;
-    const auto made = synth::synthesise(*config, {.types = "f32", .strong = true});
-    ASSERT_TRUE(made.ok()) << made.error().message;
-    ASSERT_TRUE(made->write(dir_.path("plain.gguf")));
-    write_with_tokens(
-        dir_.path("plain.gguf"), dir_.path("m.gguf"),
-        {{kStart, "<|vision_start|>"}, {kPad, "<|image_pad|>"}, {kEnd, "<|vision_end|>"}});
-  }
+  void write_model(const Qwen3Case& c) { ASSERT_TRUE(write_qwen3(dir_, c)); }
   std::unique_ptr<ImageReader> open_reader(EngineOptions options = {}) {
     options.threads = 2;
     options.precision = runtime::Precision::Exact;
@@ -219,7 +129,7 @@ class Qwen3Images : public ::testing::Test {
 };
 
 TEST_F(Qwen3Images, RowsAndAnswersAreThoseOfTransformers) {
-  for (const Qwen3Case& c : kCases) {
+  for (const Qwen3Case& c : kQwen3Cases) {
     SCOPED_TRACE(c.name);
     compile(c);
     if (HasFatalFailure()) return;
@@ -260,7 +170,7 @@ TEST_F(Qwen3Images, RowsAndAnswersAreThoseOfTransformers) {
 
 // Wherever a chunk ends, also within an image, and however much of it the cache has.
 TEST_F(Qwen3Images, GiveTheSameInAnyChunksAndFromTheCache) {
-  for (const Qwen3Case& c : kCases) {
+  for (const Qwen3Case& c : kQwen3Cases) {
     SCOPED_TRACE(c.name);
     compile(c);
     if (HasFatalFailure()) return;
@@ -297,7 +207,7 @@ TEST_F(Qwen3Images, GiveTheSameInAnyChunksAndFromTheCache) {
 
 // Beside each other in one pass, where each has positions of its own.
 TEST_F(Qwen3Images, StandBesideTextsInABatch) {
-  for (const Qwen3Case& c : kCases) {
+  for (const Qwen3Case& c : kQwen3Cases) {
     SCOPED_TRACE(c.name);
     compile(c, {"--max-batch", "2"});
     if (HasFatalFailure()) return;
@@ -334,7 +244,7 @@ TEST_F(Qwen3Images, StandBesideTextsInABatch) {
 
 // A text without images is to a plan with a tower what it is to one without.
 TEST_F(Qwen3Images, ChangeNoTextWithoutThem) {
-  for (const Qwen3Case& c : kCases) {
+  for (const Qwen3Case& c : kQwen3Cases) {
     SCOPED_TRACE(c.name);
     compile(c);
     if (HasFatalFailure()) return;
@@ -358,7 +268,7 @@ TEST_F(Qwen3Images, ChangeNoTextWithoutThem) {
 }
 
 TEST_F(Qwen3Images, StandInThePromptWhereItMarksThem) {
-  compile(kCases[0]);
+  compile(kQwen3Cases[0]);
   if (HasFatalFailure()) return;
   std::ofstream(dir_.path("image.png"), std::ios::binary) << from_base64(kImageSamples[0].base64);
   const Finished run =
@@ -375,7 +285,7 @@ TEST_F(Qwen3Images, StandInThePromptWhereItMarksThem) {
 }
 
 TEST_F(Qwen3Images, ProjectorsAreEstimatedAndRefused) {
-  write_model(kCases[0]);
+  write_model(kQwen3Cases[0]);
   if (HasFatalFailure()) return;
   const auto run = [&](const TowerOptions& options, const std::vector<std::string>& what) {
     EXPECT_TRUE(write_tower(dir_.path("mmproj.gguf"), options).ok());
@@ -384,14 +294,14 @@ TEST_F(Qwen3Images, ProjectorsAreEstimatedAndRefused) {
     line.insert(line.end(), {dir_.path("m.gguf"), "--mmproj", dir_.path("mmproj.gguf")});
     return run_program(line);
   };
-  const Finished estimate = run(kCases[0].options, {"--estimate"});
+  const Finished estimate = run(kQwen3Cases[0].options, {"--estimate"});
   EXPECT_EQ(estimate.status, 0) << estimate.err;
   EXPECT_THAT(estimate.out, HasSubstr("an image is at most 40 tokens, made of 160 patches"));
-  const Finished check = run(kCases[0].options, {"--check"});
+  const Finished check = run(kQwen3Cases[0].options, {"--check"});
   EXPECT_EQ(check.status, 0) << check.err;
 
   const auto fails = [&](auto&& change) {
-    TowerOptions options = kCases[0].options;
+    TowerOptions options = kQwen3Cases[0].options;
     change(options);
     const Finished refused = run(options, {"-o", dir_.path("bad.ktxplan")});
     EXPECT_EQ(refused.status, 1) << refused.err;

@@ -46,8 +46,22 @@ KvLayout layout_of(const Case& c, KvType type) {
   return {type, 64, c.kv_heads, c.key_dim, c.value_in_key ? 0 : c.value_dim};
 }
 
+// The last position that each token sees where two of three runs of seven tokens are images, which
+// see all of themselves.
+std::vector<int32_t> ends_of_images(const CacheStep& step) {
+  constexpr size_t kRun = 7;
+  std::vector<int32_t> ends = step.position;
+  for (size_t t = 0; t < ends.size(); ++t) {
+    if (t / kRun % 3 == 2) continue;
+    for (size_t next = t + 1; next % kRun != 0 && next < ends.size(); ++next) {
+      if (step.sequence[next] == step.sequence[t]) ends[t] = step.position[next];
+    }
+  }
+  return ends;
+}
+
 void check(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
-           const std::vector<int32_t>& news, int64_t max_positions) {
+           const std::vector<int32_t>& news, int64_t max_positions, bool images = false) {
   SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " sequences "
                                   << lengths.size() << " tokens of the first " << news[0]
                                   << " longest " << max_positions << " seed " << random.seed());
@@ -73,6 +87,8 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   host.y_stride = c.heads * c.value_dim;
   host.attrs = attrs;
   if (c.sinks) host.sinks = sinks.data();
+  const std::vector<int32_t> ends = ends_of_images(step);
+  if (images) host.text_end = ends.data();
   host.kv = step.view();
   host.token_end = step.tokens();
   host.head_end = c.heads;
@@ -92,6 +108,8 @@ void check(Random& random, const Case& c, KvType type, const std::vector<int32_t
   if (c.sinks) args.sinks = gpu_sinks.data();
   args.kv = gpu.view;
   args.max_positions = max_positions;
+  Gpu<int32_t> gpu_ends(ends);
+  if (images) (c.window > 0 ? args.text_end : args.kv.position) = gpu_ends.data();
   for (bool hint : {false, true}) {
     if (hint && std::ranges::max(news) != 1) continue;
     args.one_token_per_sequence = hint;
@@ -133,6 +151,7 @@ TEST_F(CudaAttention, AgreesWithTheScalarOpInChunks) {
 // sequences of all lengths beside each other.
 const Case kPromptCases[] = {
     {"heads of 64", 8, 2, 64, 64, false},
+    {"heads of 72", 8, 8, 72, 72, false},
     {"heads of 80", 8, 8, 80, 80, false},
     {"heads of 96", 6, 2, 96, 96, false},
     {"heads of 128", 8, 2, 128, 128, false},
@@ -155,6 +174,25 @@ TEST_F(CudaAttention, AgreesWithTheScalarOpInPrompts) {
       check(random, c, type, {700}, 34, 4096);
       check(random, c, type, {200, 9, 130, 1, 64, 129}, {60, 3, 40, 1, 20, 33}, 512);
     }
+  }
+}
+
+// Gemma 3's images, and text attention: tokens see some that stand behind them.
+TEST_F(CudaAttention, AgreesWithTheScalarOpWhereTokensSeeAhead) {
+  Random random(98);
+  const auto images = [&](const Case& c, const std::vector<int32_t>& lengths,
+                          const std::vector<int32_t>& news, int64_t most) {
+    for (KvType type : kKvTypes) check(random, c, type, lengths, news, most, true);
+  };
+  for (const Case& c : {Case{"heads of 72", 4, 4, 72, 72, false},
+                        {"heads of 64", 8, 2, 64, 64, false},
+                        {"heads of 256", 4, 1, 256, 256, false},
+                        {"window", 4, 2, 256, 256, false, 40},
+                        {"window of heads of 128", 8, 2, 128, 128, false, 17},
+                        {"softcap", 4, 2, 256, 256, false, 0, 0, 2}}) {
+    images(c, {23}, {23}, 64);
+    images(c, {150}, {7}, 1024);
+    images(c, {400, 9, 200}, {390, 9, 140}, 512);
   }
 }
 
@@ -266,7 +304,7 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
     args.x = args.y = side.x.data();
     args.x_stride = args.y_stride = side.width;
     args.inv_freq = inv_freq.data();
-    args.position = apart.position.data();
+    args.position[0] = apart.position.data();
     args.tokens = tokens;
     args.attrs = rope;
     args.attrs.heads = side.heads;

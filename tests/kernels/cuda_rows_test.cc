@@ -1,8 +1,11 @@
 // Row ops of the GPU against the scalar CPU ops.
 #include "kernels/cuda/rows/cuda_rows.h"
 
+#include "kernels/embed/embed_grid.h"
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"
+#include "kernels/rope/rope_grid.h"
+#include "kernels/rows/pool_rows.h"
 #include "lib/formats/layout.h"
 #include "tests/kernels/cuda_cases.h"
 
@@ -168,12 +171,168 @@ TEST_F(CudaRows, RopeTurnsThePartThatItIsAskedTo) {
       args.y = gpu_y.data();
       args.y_stride = host.y_stride;
       args.inv_freq = gpu_freq.data();
-      args.position = gpu_position.data();
+      args.position[0] = gpu_position.data();
       args.tokens = tokens;
       args.attrs = host.attrs;
       (*find_rope("rope", Isa::Scalar))(host);
       ASSERT_TRUE(ran(launch_rope(args, nullptr)));
       expect_close(gpu_y.read(), want, 1e-6f);
+    }
+  }
+}
+
+// Each pair by one of three positions.
+TEST_F(CudaRows, RopeGridAgreesWithTheScalarOp) {
+  Random random(85);
+  constexpr int32_t kHeads = 5, kDim = 72;
+  const int64_t tokens = 37, width = kHeads * kDim;
+  for (const RopeGridAttrs& attrs : {RopeGridAttrs{kHeads, kDim, 0, 72, 18, 18, 0, 1},
+                                     {kHeads, kDim, 1, 40, 6, 7, 0, 1.25f},
+                                     {kHeads, kDim, 0, 64, 10, 9, 1, 1}}) {
+    std::vector<float> want = random.normals(tokens * width), inv_freq, scratch(kDim);
+    for (int i = 0; i < attrs.rotary_dim / 2; ++i) {
+      inv_freq.push_back(std::pow(1000.0f, -static_cast<float>(i) / 36));
+    }
+    std::vector<std::vector<int32_t>> position(kTokenAxes);
+    for (int32_t t = 0; t < tokens; ++t) {
+      position[0].push_back(1000 + t), position[1].push_back(1000 + t / 6);
+      position[2].push_back(1000 + t % 6);
+    }
+    Gpu<float> y(want), gpu_freq(inv_freq);
+    Gpu<int32_t> time(position[0]), line(position[1]), column(position[2]);
+    CudaRopeArgs args;
+    args.x = args.y = y.data();
+    args.x_stride = args.y_stride = width;
+    args.inv_freq = gpu_freq.data();
+    args.position[0] = time.data(), args.position[1] = line.data();
+    args.position[2] = column.data();
+    for (int i = 0; i < attrs.rotary_dim / 2; ++i) {
+      args.axis[i] = static_cast<uint8_t>(attrs.axis_of(i));
+    }
+    args.tokens = tokens;
+    args.attrs.heads = kHeads;
+    args.attrs.head_dim = args.attrs.y_head_dim = kDim;
+    args.attrs.rotary_dim = attrs.rotary_dim;
+    args.attrs.interleaved = attrs.interleaved;
+    args.attrs.mscale = attrs.mscale;
+    ASSERT_TRUE(ran(launch_rope(args, nullptr)));
+    RopeGridArgs host;
+    host.y = want.data();
+    host.y_stride = width;
+    host.inv_freq = inv_freq.data();
+    for (size_t axis = 0; axis < position.size(); ++axis)
+      host.position[axis] = position[axis].data();
+    host.attrs = attrs;
+    host.token_end = tokens;
+    host.scratch = scratch.data();
+    (*find_rope_grid("rope_grid", Isa::Scalar))(host);
+    expect_close(y.read(), want, 1e-5f);
+  }
+}
+
+// Rows that come with some of the tokens: put in place, or added.
+TEST_F(CudaRows, GivenRowsAreThoseOfTheirTokens) {
+  Random random(86);
+  constexpr int64_t kWidth = 300, kStride = 650;
+  const std::vector<float> rows = random.normals(4 * kStride), before = random.normals(5 * kWidth);
+  const std::vector<int32_t> row = {-1, 3, 0, -1, 2};
+  Gpu<float> gpu_rows(rows);
+  Gpu<int32_t> gpu_row(row);
+  for (const bool adds : {false, true}) {
+    for (const bool all : {false, true}) {
+      Gpu<float> y(before);
+      CudaGivenRowsArgs args;
+      args.rows = gpu_rows.data() + 50;
+      args.row_stride = kStride;
+      args.row = all ? nullptr : gpu_row.data();
+      args.y = y.data();
+      args.y_stride = args.width = kWidth;
+      args.tokens = all ? 4 : 5;
+      args.adds = adds;
+      ASSERT_TRUE(ran(launch_given_rows(args, nullptr)));
+      std::vector<float> want = before;
+      for (int64_t t = 0; t < args.tokens; ++t) {
+        const int64_t from = all ? t : row[static_cast<size_t>(t)];
+        for (int64_t i = 0; from >= 0 && i < kWidth; ++i) {
+          float& at = want[static_cast<size_t>(t * kWidth + i)];
+          at = (adds ? at : 0) + rows[static_cast<size_t>(from * kStride + 50 + i)];
+        }
+      }
+      EXPECT_TRUE(same_bits(y.read(), want)) << adds << all;
+    }
+  }
+}
+
+TEST_F(CudaRows, EmbedGridAgreesWithTheScalarOp) {
+  Random random(87);
+  constexpr int64_t kSide = 7, kCols = 512;
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::Q8_0}) {
+    const GpuWeights table(random, dtype, kSide * kSide, kCols, 1, false);
+    for (const auto& [lines, columns] : {std::pair{7, 7}, {1, 1}, {1, 9}, {12, 2}, {30, 13}}) {
+      const int64_t tokens = int64_t{lines} * columns;
+      std::vector<int32_t> line, column;
+      for (int t = 0; t < tokens; ++t) line.push_back(t / columns), column.push_back(t % columns);
+      std::vector<float> want(static_cast<size_t>(tokens * kCols)), scratch(kCols);
+      EmbedGridArgs host;
+      host.table.dtype = dtype;
+      host.table.data = table.host().data();
+      host.table.rows = kSide * kSide, host.table.cols = kCols;
+      host.table.row_bytes = table.host().row_bytes();
+      host.side = kSide;
+      host.line = line.data(), host.column = column.data();
+      host.lines = lines, host.columns = columns;
+      host.y = want.data(), host.y_stride = kCols;
+      host.token_end = tokens, host.scratch = scratch.data();
+      (*find_embed_grid("embed_grid", Isa::Scalar))(host);
+      Gpu<int32_t> gpu_line(line), gpu_column(column);
+      Gpu<int32_t> grid(std::vector<int32_t>{columns, lines});
+      Gpu<float> y(want.size());
+      CudaEmbedGridArgs args;
+      args.table = table.gpu();
+      args.side = kSide;
+      args.line = gpu_line.data(), args.column = gpu_column.data(), args.grid = grid.data();
+      args.tokens = tokens;
+      args.y = y.data(), args.y_stride = kCols;
+      ASSERT_TRUE(ran(launch_embed_grid(args, nullptr)));
+      expect_close(y.read(), want, 1e-6f);
+    }
+  }
+}
+
+TEST_F(CudaRows, PoolRowsAgreeWithTheScalarOp) {
+  Random random(88);
+  constexpr int64_t kLines = 6, kColumns = 12, kWidth = 130;
+  const std::vector<float> x = random.normals(kLines * kColumns * kWidth);
+  Gpu<float> gpu_x(x);
+  for (const int32_t side : {1, 2, 3}) {
+    std::vector<int32_t> first;
+    for (int64_t line = 0; line < kLines; line += side) {
+      for (int64_t column = 0; column < kColumns; column += side) {
+        first.push_back(static_cast<int32_t>(line * kColumns + column));
+      }
+    }
+    const auto rows = std::ssize(first);
+    first.push_back(-1);  // padding
+    Gpu<int32_t> gpu_first(first), grid(std::vector<int32_t>{kColumns, kLines});
+    for (const int32_t unfold : {0, 1, 2}) {
+      const int64_t width = kWidth * (unfold ? side * side : 1);
+      std::vector<float> want(static_cast<size_t>((rows + 1) * width), -7);
+      Gpu<float> y(want);
+      PoolRowsArgs host;
+      host.x = x.data(), host.x_stride = host.width = kWidth;
+      host.y = want.data(), host.y_stride = width;
+      host.first = first.data(), host.columns = kColumns;
+      host.attrs = {side, unfold};
+      host.token_end = rows;
+      (*find_pool_rows("pool_rows", Isa::Scalar))(host);
+      CudaPoolRowsArgs args;
+      args.x = gpu_x.data(), args.x_stride = args.width = kWidth;
+      args.y = y.data(), args.y_stride = width;
+      args.first = gpu_first.data(), args.grid = grid.data();
+      args.tokens = rows + 1;
+      args.attrs = host.attrs;
+      ASSERT_TRUE(ran(launch_pool_rows(args, nullptr)));
+      EXPECT_TRUE(same_bits(y.read(), want)) << side << ", " << unfold;
     }
   }
 }

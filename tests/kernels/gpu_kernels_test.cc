@@ -76,11 +76,10 @@ std::vector<GpuForm> forms() {
   for (const StepOpInfo& op : all_step_ops()) {
     GpuForm form;
     form.op = op.op;
-    if (op.op == StepOp::GivenHidden || op.op == StepOp::SumExperts) continue;  // the host's
-    if (op.op == StepOp::AllReduce) continue;  // no launch of one GPU (gpu_sums.h)
-    constexpr StepOp kOfTheCpu[] = {
-        StepOp::SelectiveScan, StepOp::AttendStreams, StepOp::PoolRows,  StepOp::GivenRows,
-        StepOp::RopeGrid,      StepOp::EmbedNgrams,   StepOp::EmbedGrid, StepOp::DotStreams};
+    if (op.op == StepOp::SumExperts) continue;  // the host's
+    if (op.op == StepOp::AllReduce) continue;   // no launch of one GPU (gpu_sums.h)
+    constexpr StepOp kOfTheCpu[] = {StepOp::SelectiveScan, StepOp::AttendStreams,
+                                    StepOp::EmbedNgrams, StepOp::DotStreams};
     if (std::ranges::count(kOfTheCpu, op.op) > 0) continue;
     if (!op.has(kProduct) && op.op != StepOp::MatmulHeads && op.op != StepOp::ExpertsDown) {
       all.push_back(form);

@@ -500,6 +500,7 @@ class HostGpu final : public Gpu {
       batch.text_end.assign(in.text_end, in.text_end + batch.tokens);
       batch.sequence.assign(in.sequence, in.sequence + batch.tokens);
       batch.output_rows.assign(in.output_rows, in.output_rows + batch.outputs);
+      add_images(batch, shape);
       std::vector<runtime::KvTables> tables;
       const auto block = [&](runtime::SequenceKind kind, int32_t number) {
         return context_.kv_memory[kind] + number * context_.kv.of(kind).block_bytes();
@@ -527,6 +528,19 @@ class HostGpu final : public Gpu {
       KTX_TRY(executor_->run(batch));
       count_experts();
       return {};
+    }
+    void add_images(runtime::Batch& batch, const GpuShape& shape) const {
+      const runtime::GpuBatch& in = context_.batch;
+      batch.sees_ahead = shape.sees_ahead;
+      if (in.given_row) batch.given_row.assign(in.given_row, in.given_row + batch.tokens);
+      for (size_t axis = 0; in.axes[0] && axis < in.axes.size(); ++axis) {
+        batch.axes[axis].assign(in.axes[axis], in.axes[axis] + batch.tokens);
+      }
+      if (in.grid) {
+        batch.columns = in.grid[0];
+        EXPECT_EQ(in.grid[1], batch.tokens / batch.columns);
+      }
+      if (in.given) batch.hidden.assign(in.given, in.given + batch.tokens * in.given_width);
     }
     void add_states(runtime::Batch& batch) const {
       const runtime::GpuBatch& in = context_.batch;

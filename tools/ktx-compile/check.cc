@@ -122,8 +122,7 @@ class Checker {
     if (!tower) return fail("", tower.error().message);
     tower_ = tower->text;
     take_images(tower->image, state_);
-    const Status left = leave_to_cpu(state_);
-    return left.ok() || fail("", left.error().message);
+    return true;
   }
 
   // The drafter of --draft is placed before the model.

@@ -12,13 +12,10 @@
 
 #include "lib/arch/build_graph.h"
 #include "lib/arch/draft_head.h"
-#include "lib/formats/dtype.h"
 #include "lib/input/draft_head_source.h"
 #include "lib/input/file_kind.h"
 #include "lib/passes/cost/estimate_text.h"
 #include "lib/passes/emit_plan.h"
-#include "lib/plan/device_memory.h"
-#include "lib/rules/device_name.h"
 #include "lib/support/mapped_file.h"
 #include "lib/target/target.h"
 #include "lib/text/tokenizer/tokenizer_data.h"
@@ -30,17 +27,6 @@ namespace ktx::tools {
 namespace {
 
 constexpr std::string_view kWhose = "the drafter";
-
-uint64_t weight_bytes(const ir::ModuleGraph& graph) {
-  uint64_t bytes = 0;
-  for (const ir::Module& module : graph.modules) {
-    for (const ir::Param& param : module.params) {
-      bytes += static_cast<uint64_t>(row_bytes(param.dtype, param.cols).value_or(0)) *
-               static_cast<uint64_t>(param.rows * param.matrices);
-    }
-  }
-  return bytes;
-}
 
 // What the drafter may use of each GPU.
 void limit_to_share(const ir::ModuleGraph& drafter, const ir::ModuleGraph& model,
@@ -169,19 +155,6 @@ Status write_drafter(const Options& options, const input::ModelSource& model,
   return {};
 }
 
-// The memory of a GPU of the target by its device's name; null: not one of them.
-uint64_t* memory_of(passes::CompileState& state, const std::string& device) {
-  const auto place = rules::parse_device(device);
-  if (!place || place->kind != rules::DeviceSpec::Kind::Cuda || !place->host.empty())
-    return nullptr;
-  if (place->gpus[0] >= std::ssize(state.target.gpus)) return nullptr;
-  return &state.target.gpus[static_cast<size_t>(place->gpus[0])].memory_bytes;
-}
-
-void take_from(passes::CompileState& state, const std::string& device, uint64_t bytes) {
-  if (uint64_t* const memory = memory_of(state, device)) *memory -= std::min(*memory, bytes);
-}
-
 // A plan as it is may be the drafter of another model.
 Status check_states(const std::string& file, const plan::PlanFacts& drafter,
                     const ir::ModelFacts& model) {
@@ -234,11 +207,7 @@ const plan::PlanView& DrafterPlan::plan() const {
 }
 
 Status DrafterPlan::leave_room(passes::CompileState& model) const {
-  for (const plan::DeviceMemory& device :
-       KTX_TRY(plan::memory_by_device(plan_.view(), model.check.shape))) {
-    take_from(model, device.name, device.total());
-  }
-  return {};
+  return take_memory_of(plan_.view(), model.check.shape, model);
 }
 
 std::vector<passes::Tap> DrafterPlan::taps() const {

@@ -283,13 +283,7 @@ int run_compile(const Options& options) {
   const auto merge = read_merge(options, *source, state.modules);
   if (!merge) return reporter.fail(merge.error().message);
 
-  // 4. The drafter of --draft, a plan of its own, before the model's devices are full. It runs
-  // where the model does: on the CPU beside images.
-  if (!options.mmproj.empty()) {
-    if (const Status left = leave_to_cpu(state); !left) {
-      return reporter.fail(left.error().message);
-    }
-  }
+  // 4. The drafter of --draft, a plan of its own, before the model's devices are full.
   std::optional<DrafterPlan> drafter;
   if (!options.draft.empty()) {
     Result<DrafterPlan> made = DrafterPlan::make(options, *source, state);
@@ -307,6 +301,9 @@ int run_compile(const Options& options) {
     Result<TowerPlan> made = TowerPlan::make(options, *source, state);
     if (!made) return reporter.fail(made.error().message);
     tower.emplace(made.take());
+    if (const Status left = tower->leave_room(state); !left) {
+      return reporter.fail(left.error().message);
+    }
     take_images(tower->plan().facts.image, state);
   }
 

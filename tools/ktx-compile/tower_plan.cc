@@ -14,6 +14,7 @@
 #include "lib/passes/cost/estimate.h"
 #include "lib/passes/cost/estimate_text.h"
 #include "lib/passes/emit_plan.h"
+#include "lib/support/strings.h"
 #include "lib/target/target.h"
 #include "tools/ktx-compile/compile_inputs.h"
 #include "tools/progress.h"
@@ -60,6 +61,14 @@ plan::ImageFacts image_facts(const input::HfConfig& config) {
   image.behind = form.behind;
   image.line_end = form.line_end;
   return image;
+}
+
+// An image is one pass.
+plan::RunShape shape_of(const plan::ImageFacts& image) {
+  plan::RunShape shape;
+  shape.ctx = shape.step_tokens = image.patches();
+  shape.step_outputs = image.tokens();
+  return shape;
 }
 
 // What stands between the lines of an image is a token of the model.
@@ -126,17 +135,30 @@ Status check_model(const std::string& file, const plan::ImageFacts& image,
   return {};
 }
 
+// What of the target's GPUs a tower may use: of the first one what the model hardly needs, or a
+// quarter of it where the model is larger, as images on the CPU take a hundred times as long.
+std::vector<target::GpuTarget> gpus_for_tower(const passes::CompileState& model) {
+  if (model.target.gpus.empty()) return {};
+  constexpr double kBesideWeights = 1.2;  // caches and activations
+  target::GpuTarget gpu = model.target.gpus.front();
+  const auto memory = static_cast<double>(gpu.memory_bytes);
+  const double left = memory - kBesideWeights * static_cast<double>(weight_bytes(model.modules)) /
+                                   static_cast<double>(model.target.gpus.size());
+  gpu.memory_bytes = static_cast<uint64_t>(std::max(left, memory / 4));
+  return {gpu};
+}
+
 Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
                                                 const input::ModelSource& model,
-                                                const passes::CompileState& model_state) {
+                                                const passes::CompileState& model_state,
+                                                bool on_gpu) {
   auto made = std::make_unique<TowerModel>();
   passes::CompileState& state = made->state;
   state.diags = &made->sink;
   state.target = model_state.target;
-  state.target.hosts.clear();
-  state.target.gpus.clear();
+  state.target.gpus = on_gpu ? gpus_for_tower(model_state) : std::vector<target::GpuTarget>();
   state.check = model_state.check;
-  state.check.target_given = false;
+  state.check.target_given = on_gpu;
   state.bf16_inputs = model_state.bf16_inputs;
   read_rule_files(options.mmproj_rules, state);
   input::GgufFile gguf =
@@ -158,16 +180,55 @@ Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
   own.ctx = made->image.patches();
   own.max_batch = 1;
   set_run_shape(own, state);
+  state.check.shape = shape_of(made->image);
+  return made;
+}
+
+// Whether a GPU has all of it, or what rules leave to it.
+bool stands_on_gpu(const TowerModel& made) {
+  return std::ranges::none_of(made.state.modules.modules, [](const ir::Module& module) {
+    return !module.params.empty() && module.decision.rule < 0 && module.decision.device == "cpu";
+  });
+}
+
+// Why a GPU has not all of it: what no kernel there computes, or its size.
+std::string obstacle(const TowerModel& made) {
+  for (const Diagnostic& diag : made.sink.all()) {
+    if (diag.message.find("no GPU kernel") != std::string::npos) return diag.message;
+  }
+  return fmt::format("it takes more of {} than the {} that the model leaves there",
+                     made.state.target.gpus.front().name,
+                     human_bytes(made.state.target.gpus.front().memory_bytes));
+}
+
+// Behind its passes, on the first GPU where that holds it, else on the CPU.
+Result<std::unique_ptr<TowerModel>> compile_tower(const Options& options,
+                                                  const input::ModelSource& model,
+                                                  const passes::CompileState& model_state,
+                                                  const passes::PassOptions& passes) {
+  if (!model_state.target.hosts.empty()) {
+    return Error{"a model that takes images (--mmproj) runs on one host; the target has several"};
+  }
+  if (!model_state.target.gpus.empty()) {
+    std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state, true));
+    if (passes::run_passes(made->state, passes) && stands_on_gpu(*made)) {
+      hand_on_warnings(made->sink, kWhose, *model_state.diags);
+      return made;
+    }
+    model_state.diags->note({}, "",
+                            fmt::format("the projector is on the CPU: {}", obstacle(*made)));
+  }
+  std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state, false));
+  const Status passed = passes::run_passes(made->state, passes);
+  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
+  hand_on_warnings(made->sink, kWhose, *model_state.diags);
   return made;
 }
 
 Status write_tower(const Options& options, const input::ModelSource& model,
                    const passes::CompileState& model_state, const std::string& path) {
-  const std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state));
+  const std::unique_ptr<TowerModel> made = KTX_TRY(compile_tower(options, model, model_state, {}));
   passes::CompileState& state = made->state;
-  const Status passed = passes::run_passes(state, {});
-  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
-  hand_on_warnings(made->sink, kWhose, *model_state.diags);
   passes::EmitOptions emit;
   emit.image = made->image;
   emit.default_ctx = made->image.patches();
@@ -203,28 +264,20 @@ void take_images(const plan::ImageFacts& image, passes::CompileState& model) {
   model.image_parts = static_cast<int32_t>(1 + image.more_parts);
 }
 
-Status leave_to_cpu(passes::CompileState& model) {
-  if (!model.target.hosts.empty()) {
-    return Error{"a model that takes images (--mmproj) runs on one host; the target has several"};
-  }
-  if (!model.target.gpus.empty()) {
-    model.diags->note({}, "",
-                      "a model that takes images (--mmproj) runs on the CPU: the target's GPUs are "
-                      "left out");
-  }
-  model.target.gpus.clear();
-  return {};
+Status TowerPlan::leave_room(passes::CompileState& model) const {
+  return take_memory_of(plan(), shape_of(plan().facts.image), model);
 }
 
 Result<TowerEstimate> estimate_tower(const Options& options, const input::ModelSource& model,
-                                     const passes::CompileState& model_state) {
-  const std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state));
+                                     passes::CompileState& model_state) {
   passes::PassOptions passes;
   passes.stop_after = "check-memory";
-  const Status passed = passes::run_passes(made->state, passes);
-  if (!passed) return first_error(made->sink, kWhose, passed.error().message);
-  hand_on_warnings(made->sink, kWhose, *model_state.diags);
+  const std::unique_ptr<TowerModel> made =
+      KTX_TRY(compile_tower(options, model, model_state, passes));
   const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
+  for (const passes::DeviceUse& device : estimate.devices) {
+    take_from(model_state, device.name, device.total() - device.reserve_bytes);
+  }
   const std::string text =
       fmt::format("\nprojector ({}); an image is {}{} tokens, made of {} patches\n{}",
                   options.mmproj, made->image.keeps_shape ? "at most " : "", made->image.tokens(),

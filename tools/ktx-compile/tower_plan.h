@@ -3,8 +3,8 @@
 //
 //   --mmproj mmproj.gguf    the projector's GGUF, which is published beside the model's
 //
-// It is compiled for the CPU of the target, with rules of its own (--mmproj-rules). So is the model
-// that takes its rows: attention of GPUs is causal among an image's tokens.
+// It is compiled before the model, with rules of its own (--mmproj-rules), for the first GPU of the
+// target where all of it fits there, else for the CPU.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,9 @@ class TowerPlan {
   static Result<TowerPlan> make(const Options& options, const input::ModelSource& model,
                                 const passes::CompileState& state);
 
+  // Its part of the target's GPUs is no longer the model's.
+  Status leave_room(passes::CompileState& model) const;
+
   std::span<const std::byte> bytes() const { return plan_->file; }  // of the whole plan
   const plan::PlanView& plan() const { return plan_.view(); }
 
@@ -38,9 +41,6 @@ class TowerPlan {
   plan::PlanFile plan_;
 };
 
-// A model that takes the rows of a tower has no GPUs in its target; fails where that has several
-// hosts.
-Status leave_to_cpu(passes::CompileState& model);
 // What the passes must know of such a model.
 void take_images(const plan::ImageFacts& image, passes::CompileState& model);
 
@@ -48,8 +48,8 @@ struct TowerEstimate {
   std::string text;  // what --estimate says
   plan::ImageFacts image;
 };
-// Needs no weights.
+// Needs no weights. Leaves room on GPUs as above.
 Result<TowerEstimate> estimate_tower(const Options& options, const input::ModelSource& model,
-                                     const passes::CompileState& model_state);
+                                     passes::CompileState& model_state);
 
 }  // namespace ktx::tools

@@ -1,5 +1,5 @@
-// Rows of the embedding table. GGUF rows are decoded exactly to F32, a thread an element;
-// a marlin table (tied to the output matrix) through its tiles, in F16.
+// Rows of the embedding table, and those that come with a pass. GGUF rows are decoded exactly to
+// F32, a thread an element; a marlin table (tied to the output matrix) through its tiles, in F16.
 #include <cuda_bf16.h>
 
 #include "kernels/cuda/common/cuda_launch.cuh"
@@ -121,6 +121,50 @@ __global__ void __launch_bounds__(256) embed_rows(CudaEmbedArgs a, int64_t row_b
   a.y[t * a.y_stride + i] = v;
 }
 
+// The two rows, or columns, of the table around place `at` of `count`, and their weights, rounded
+// as by embed_grid_scalar.cc.
+struct Around {
+  int at[2];
+  float weight[2];
+};
+__device__ Around around(int at, int count, int side) {
+  const float place = __fdiv_rn(__fmul_rn(static_cast<float>(at), static_cast<float>(side - 1)),
+                                static_cast<float>(max(count - 1, 1)));
+  const float below = floorf(place);
+  const int first = min(max(static_cast<int>(below), 0), side - 1);
+  const float rest = __fsub_rn(place, below);
+  return {{first, min(first + 1, side - 1)}, {__fsub_rn(1, rest), rest}};
+}
+
+template <class Block, int kElems>
+__global__ void __launch_bounds__(256) embed_grid(CudaEmbedGridArgs a, int64_t row_bytes) {
+  begin_kernel();
+  const int64_t t = blockIdx.y;
+  const int i = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
+  if (i >= a.table.cols) return;
+  const auto side = static_cast<int>(a.side);
+  const Around line = around(a.line[t], a.grid[1], side);
+  const Around column = around(a.column[t], a.grid[0], side);
+  float v = 0;
+  for (int k = 0; k < 4; ++k) {
+    const int64_t row = int64_t{line.at[k / 2]} * side + column.at[k % 2];
+    const float weight = __fmul_rn(line.weight[k / 2], column.weight[k % 2]);
+    const Block* blocks = reinterpret_cast<const Block*>(a.table.data + row * row_bytes);
+    v = __fadd_rn(v, __fmul_rn(weight, decode(blocks[i / kElems], i % kElems)));
+  }
+  a.y[t * a.y_stride + i] = v;
+}
+
+__global__ void __launch_bounds__(256) given_rows(CudaGivenRowsArgs a) {
+  begin_kernel();
+  const int64_t t = blockIdx.y, i = int64_t{blockIdx.x} * 256 + threadIdx.x;
+  const int64_t row = a.row ? a.row[t] : t;
+  if (i >= a.width || row < 0) return;
+  const float v = a.rows[row * a.row_stride + i];
+  float& y = a.y[t * a.y_stride + i];
+  y = a.adds ? y + v : v;
+}
+
 template <DType kType>
 __global__ void __launch_bounds__(32) embed_marlin(CudaEmbedArgs a, int64_t strip_bytes) {
   begin_kernel();
@@ -150,6 +194,33 @@ __global__ void __launch_bounds__(32) embed_marlin(CudaEmbedArgs a, int64_t stri
   }
 }
 
+// Calls fn.template operator()<block, its elements>() for a format that `decode` knows.
+template <class R, class Fn>
+R for_row_type(DType dtype, R otherwise, Fn&& fn) {
+  switch (dtype) {
+#define KTX_EMBED(type, elems) \
+  case DType::type:            \
+    return fn.template operator()<Block##type, elems>()
+    KTX_EMBED(F32, 1);
+    KTX_EMBED(F16, 1);
+    KTX_EMBED(BF16, 1);
+    KTX_EMBED(Q4_0, 32);
+    KTX_EMBED(Q4_1, 32);
+    KTX_EMBED(Q5_0, 32);
+    KTX_EMBED(Q5_1, 32);
+    KTX_EMBED(Q8_0, 32);
+    KTX_EMBED(Q4_K, 256);
+    KTX_EMBED(Q5_K, 256);
+    KTX_EMBED(Q6_K, 256);
+    KTX_EMBED(IQ4_NL, 32);
+    KTX_EMBED(IQ4_XS, 256);
+    KTX_EMBED(MXFP4, 32);
+#undef KTX_EMBED
+    default:
+      return otherwise;
+  }
+}
+
 }  // namespace
 
 bool cuda_embed_takes(DType dtype, Layout layout) {
@@ -170,30 +241,29 @@ Status launch_embed(const CudaEmbedArgs& a, CudaStream stream) {
                     marlin_strip_bytes(a.table.dtype, a.table.cols));
     });
   }
-  const int64_t bytes = *row_bytes(a.table.dtype, a.table.cols);
   const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.table.cols, 256)), tokens);
-  switch (a.table.dtype) {
-#define KTX_EMBED(type, elems) \
-  case DType::type:            \
-    return launch("embed", embed_rows<Block##type, elems>, grid, 256, 0, stream, a, bytes)
-    KTX_EMBED(F32, 1);
-    KTX_EMBED(F16, 1);
-    KTX_EMBED(BF16, 1);
-    KTX_EMBED(Q4_0, 32);
-    KTX_EMBED(Q4_1, 32);
-    KTX_EMBED(Q5_0, 32);
-    KTX_EMBED(Q5_1, 32);
-    KTX_EMBED(Q8_0, 32);
-    KTX_EMBED(Q4_K, 256);
-    KTX_EMBED(Q5_K, 256);
-    KTX_EMBED(Q6_K, 256);
-    KTX_EMBED(IQ4_NL, 32);
-    KTX_EMBED(IQ4_XS, 256);
-    KTX_EMBED(MXFP4, 32);
-#undef KTX_EMBED
-    default:
-      return unknown;
-  }
+  return for_row_type<Status>(a.table.dtype, unknown, [&]<class Block, int kElems>() {
+    return launch("embed", embed_rows<Block, kElems>, grid, 256, 0, stream, a,
+                  *row_bytes(a.table.dtype, a.table.cols));
+  });
+}
+
+Status launch_embed_grid(const CudaEmbedGridArgs& a, CudaStream stream) {
+  const Error unknown{"no GPU kernel takes a grid's table of " + std::string(name(a.table.dtype)) +
+                      " in layout " + std::string(name(a.table.layout))};
+  if (a.table.layout != Layout::Rows) return unknown;
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.table.cols, 256)),
+                  static_cast<unsigned>(a.tokens));
+  return for_row_type<Status>(a.table.dtype, unknown, [&]<class Block, int kElems>() {
+    return launch("embed_grid", embed_grid<Block, kElems>, grid, 256, 0, stream, a,
+                  *row_bytes(a.table.dtype, a.table.cols));
+  });
+}
+
+Status launch_given_rows(const CudaGivenRowsArgs& a, CudaStream stream) {
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(a.width, 256)),
+                  static_cast<unsigned>(a.tokens));
+  return launch("given_rows", given_rows, grid, 256, 0, stream, a);
 }
 
 }  // namespace ktx::kernels

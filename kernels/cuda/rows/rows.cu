@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
   if (item >= half * a.attrs.heads) return;
   const int h = item / half, i = item % half;
   const int64_t t = blockIdx.y;
-  const float angle = static_cast<float>(max(a.position[t], 0)) * a.inv_freq[i];
+  const float angle = static_cast<float>(max(a.position[a.axis[i]][t], 0)) * a.inv_freq[i];
   float s, c;
   sincosf(angle, &s, &c);
   s *= a.attrs.mscale;
@@ -108,6 +108,28 @@ __global__ void __launch_bounds__(256) rope(CudaRopeArgs a) {
   const float x0 = x[0], x1 = x[other];
   y[0] = x0 * c - x1 * s;
   y[other] = x0 * s + x1 * c;
+}
+
+// A thread an element of a row of y.
+__global__ void __launch_bounds__(256) pool_rows(CudaPoolRowsArgs a, int64_t y_width) {
+  begin_kernel();
+  const int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x, t = blockIdx.y;
+  const int64_t first = a.first[t], columns = a.grid[0], side = a.attrs.side;
+  if (i >= y_width || first < 0) return;
+  const auto at = [&](int64_t number, int64_t element) {
+    return a.x[(first + number / side * columns + number % side) * a.x_stride + element];
+  };
+  const int64_t count = side * side;
+  float v = 0;
+  if (a.attrs.unfold == static_cast<int32_t>(Unfold::Channels)) {
+    v = at(i % count, i / count);
+  } else if (a.attrs.unfold == static_cast<int32_t>(Unfold::Patches)) {
+    v = at(i / a.width, i % a.width);
+  } else {
+    for (int64_t number = 0; number < count; ++number) v = __fadd_rn(v, at(number, i));
+    v = __fdiv_rn(v, static_cast<float>(count));
+  }
+  a.y[t * a.y_stride + i] = v;
 }
 
 // A row op, kEach elements a thread; with its own attributes, since device code opens no variant.
@@ -177,7 +199,19 @@ Status launch_layer_norm(const CudaLayerNormArgs& a, CudaStream stream) {
   return launch("layer_norm", layer_norm, grid, 256, 0, stream, a);
 }
 
+Status launch_pool_rows(const CudaPoolRowsArgs& a, CudaStream stream) {
+  const bool unfolds = a.attrs.unfold != static_cast<int32_t>(Unfold::None);
+  const int64_t width = a.width * (unfolds ? a.attrs.patches() : 1);
+  const dim3 grid(static_cast<unsigned>(ceil_div<int64_t>(width, 256)),
+                  static_cast<unsigned>(a.tokens));
+  return launch("pool_rows", pool_rows, grid, 256, 0, stream, a, width);
+}
+
 Status launch_rope(const CudaRopeArgs& a, CudaStream stream) {
+  if (a.attrs.rotary_dim / 2 > CudaRopeArgs::kMostPairs) {
+    return Error{"rope: " + std::to_string(a.attrs.rotary_dim / 2) + " pairs of a head, at most " +
+                 std::to_string(CudaRopeArgs::kMostPairs)};
+  }
   const dim3 grid(ceil_div(a.attrs.rotary_dim / 2 * a.attrs.heads, 256),
                   static_cast<unsigned>(a.tokens));
   return launch("rope", rope, grid, 256, 0, stream, a);

@@ -323,7 +323,10 @@ Result<Estimate> memory_with(const PricedModel& model, const MemoryFormulas& for
     const bool all = target::is_cpu(use.name) || with_experts.contains(use.name);
     use.scratch_bytes =
         KTX_TRY(scratch_bytes(all || without.empty() ? formulas.all : without, shape));
-    if (target::is_cpu(use.name)) use.scratch_bytes += pair_rows;
+    use.scratch_bytes +=
+        target::is_cpu(use.name)
+            ? pair_rows
+            : static_cast<uint64_t>(formulas.given_floats * shape.step_tokens) * sizeof(float);
     if (use.stream_bytes > 0)
       use.stream_bytes += KTX_TRY(scratch_bytes(formulas.of_experts, shape));
   }

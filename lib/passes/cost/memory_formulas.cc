@@ -33,6 +33,11 @@ Result<MemoryFormulas> MemoryFormulas::make(const PricedModel& model) {
   formulas.kv_slots = alone.kv_slots;
   for (const program::Step& step : alone.steps) {
     const KeptUse use = kept_by(step.attrs);
+    // Those of a drafter are the CPU's.
+    if (step.op == StepOp::GivenRows) formulas.given_floats += step.outputs[0].width;
+    if (step.op == StepOp::GivenHidden && model.modules.facts.encoder) {
+      formulas.given_floats = step.outputs[0].width;
+    }
     if (use.state >= 0) formulas.states.push_back({use.state, step.layer, use.state_floats});
   }
   const bool has_experts = std::ranges::any_of(

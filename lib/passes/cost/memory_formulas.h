@@ -27,6 +27,7 @@ struct MemoryFormulas {
     int64_t floats = 0;
   };
   std::vector<State> states;
+  int64_t given_floats = 0;  // of a row that comes with each token (lib/plan/given_rows.h)
 };
 
 Result<uint64_t> scratch_bytes(const std::vector<program::Buffer>& buffers,

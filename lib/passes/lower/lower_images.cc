@@ -29,7 +29,7 @@ using program::View;
 Status Lowering::lower_patches(const Module& patches) {
   const int64_t width = KTX_TRY(info_of<ir::LinearInfo>(patches))->in;
   const View given = value("given", width);
-  emit_on("cpu", patches, StepOp::GivenHidden, {}, {given}, {}, NoAttrs{});
+  emit(patches, StepOp::GivenHidden, {}, {given}, {}, NoAttrs{});
   KTX_TRY(matmul(patches, given, x_));
   if (!patches.param("second_frame")) return {};
   const View second = value("second_frame", x_.width);

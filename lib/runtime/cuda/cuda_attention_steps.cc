@@ -62,15 +62,14 @@ class Attention : public GpuStep {
   Status bind(const CudaBind& context) {
     begin(context, context.attrs<AttentionAttrs>());
     args_.sinks = KTX_TRY(context.vector(0, sinks_));
+    const plan::PlanFacts& facts = context.facts();
+    if (facts.takes_images && !facts.image.causal) ahead_ = context.batch().text_end;
     return {};
   }
-  // Each token sees what its sequence's last one of the pass does, or as far as its window reaches.
-  void see_whole_text(const CudaBind& context) {
-    const int32_t* const end = context.batch().text_end;
-    (args_.attrs.window > 0 ? args_.text_end : args_.kv.position) = end;
-  }
   int64_t workspace_bytes(const GpuShape& shape) const override {
-    return attention_workspace(args_of(shape));
+    GpuShape ahead = shape;
+    ahead.sees_ahead = ahead_ != nullptr;
+    return std::max(attention_workspace(args_of(shape)), attention_workspace(args_of(ahead)));
   }
   Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
     kernels::CudaAttentionArgs args = args_of(shape);
@@ -85,17 +84,23 @@ class Attention : public GpuStep {
     args_ = attention_args(context, attrs);
     gpu_ = &context.gpu();
   }
+  // Each token sees up to where `end` has it, or as far as its window reaches.
+  static void see_ahead(const int32_t* end, kernels::CudaAttentionArgs& args) {
+    (args.attrs.window > 0 ? args.text_end : args.kv.position) = end;
+  }
   kernels::CudaAttentionArgs args_;
   GpuMemory sinks_;
 
  private:
   kernels::CudaAttentionArgs args_of(const GpuShape& shape) const {
     kernels::CudaAttentionArgs args = args_;
+    if (shape.sees_ahead && ahead_) see_ahead(ahead_, args);
     args.tokens = shape.tokens;
     args.max_positions = shape.max_positions;
     args.one_token_per_sequence = shape.one_token_each;
     return args;
   }
+  const int32_t* ahead_ = nullptr;  // of passes with images whose tokens see each other
   CudaGpu* gpu_ = nullptr;
 };
 
@@ -182,7 +187,7 @@ class TextAttention final : public Attention {
  public:
   Status bind(const CudaBind& context) {
     KTX_TRY(Attention::bind(context));
-    see_whole_text(context);
+    see_ahead(context.batch().text_end, args_);
     return {};
   }
 };

@@ -1,4 +1,7 @@
-// embed, norm, rope, router and the row ops on a GPU: one launch over the rows.
+// embed, given rows, norms, rope, pool_rows, router and the row ops on a GPU: one launch over the
+// rows.
+#include <algorithm>
+
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "lib/program/joint_experts.h"
@@ -67,6 +70,64 @@ struct EmbedRow final : Embed {
   GpuMemory rows_ids_;
 };
 
+// The places of patches in their image (embed_grid).
+struct EmbedGrid final : RowsStep<kernels::CudaEmbedGridArgs, kernels::launch_embed_grid> {
+  Status bind(const CudaBind& context) {
+    const CudaView y = context.output(0);
+    const GpuBatch& batch = context.batch();
+    begin(context, y.rows);
+    args_.table = KTX_TRY(context.weight(0));
+    args_.side = context.attrs<EmbedGridAttrs>().side;
+    args_.line = batch.axes[static_cast<size_t>(TokenAxis::Line)];
+    args_.column = batch.axes[static_cast<size_t>(TokenAxis::Column)];
+    args_.grid = batch.grid;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    return {};
+  }
+};
+
+// The rows that came with the pass: of all tokens, or parts of those of images.
+struct GivenRows final : RowsStep<kernels::CudaGivenRowsArgs, kernels::launch_given_rows> {
+  Status bind(const CudaBind& context) {
+    const CudaView y = context.output(0);
+    const GpuBatch& batch = context.batch();
+    begin(context, y.rows);
+    int64_t part = 0;
+    if (context.op() == StepOp::GivenRows) {
+      part = context.attrs<GivenRowsAttrs>().part;
+      args_.row = batch.given_row;
+      if (context.input(0).data != y.data) return Error{"the rows of images are not put in place"};
+    }
+    if (batch.given_width < (part + 1) * y.width) {
+      return Error{"rows of more elements than come with tokens"};
+    }
+    args_.rows = batch.given + part * y.width;
+    args_.row_stride = batch.given_width;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.width = y.width;
+    args_.adds = part > 0;
+    return {};
+  }
+};
+
+struct PoolRows final : RowsStep<kernels::CudaPoolRowsArgs, kernels::launch_pool_rows> {
+  Status bind(const CudaBind& context) {
+    const CudaView x = context.input(0), y = context.output(0);
+    begin(context, y.rows);
+    args_.x = x.f32();
+    args_.x_stride = x.stride;
+    args_.width = x.width;
+    args_.y = y.f32();
+    args_.y_stride = y.stride;
+    args_.first = context.batch().output_rows;
+    args_.grid = context.batch().grid;
+    args_.attrs = context.attrs<PoolRowsAttrs>();
+    return {};
+  }
+};
+
 // A norm but for its bias.
 template <class Args, Status (*Launch)(const Args&, kernels::CudaStream)>
 struct NormStep : RowsStep<Args, Launch> {
@@ -120,8 +181,14 @@ struct NormAdd final : RowsStep<kernels::CudaRmsNormArgs, kernels::launch_rms_no
   GpuMemory weight_;
 };
 
-struct Rope final : RowsStep<kernels::CudaRopeArgs, kernels::launch_rope> {
+struct Rope : RowsStep<kernels::CudaRopeArgs, kernels::launch_rope> {
   Status bind(const CudaBind& context) {
+    args_.position[0] = context.batch().position;
+    return bind_to(context, context.attrs<RopeAttrs>());
+  }
+
+ protected:
+  Status bind_to(const CudaBind& context, const RopeAttrs& attrs) {
     const CudaView x = context.input(0), y = context.output(0);
     begin(context, RowKind::Token);
     args_.x = x.f32();
@@ -129,11 +196,28 @@ struct Rope final : RowsStep<kernels::CudaRopeArgs, kernels::launch_rope> {
     args_.y = y.f32();
     args_.y_stride = y.stride;
     args_.inv_freq = KTX_TRY(context.vector(0, inv_freq_));
-    args_.position = context.batch().position;
-    args_.attrs = context.attrs<RopeAttrs>();
+    args_.attrs = attrs;
     return {};
   }
+
+ private:
   GpuMemory inv_freq_;
+};
+
+// In place, over the three positions of a token.
+struct RopeGrid final : Rope {
+  Status bind(const CudaBind& context) {
+    const auto grid = context.attrs<RopeGridAttrs>();
+    std::ranges::copy(context.batch().axes, args_.position);
+    const int pairs = std::min(grid.rotary_dim / 2, kernels::CudaRopeArgs::kMostPairs);
+    for (int i = 0; i < pairs; ++i) args_.axis[i] = static_cast<uint8_t>(grid.axis_of(i));
+    return bind_to(context, {.heads = grid.heads,
+                             .head_dim = grid.head_dim,
+                             .y_head_dim = grid.head_dim,
+                             .rotary_dim = grid.rotary_dim,
+                             .interleaved = grid.interleaved,
+                             .mscale = grid.mscale});
+  }
 };
 
 // The row ops (kernels/rows/row_ops.def).
@@ -258,7 +342,12 @@ const MakeCudaStep make_cuda_embed = make_bound<Embed>;
 const MakeCudaStep make_cuda_embed_row = make_bound<EmbedRow>;
 const MakeCudaStep make_cuda_rms_norm = make_bound<RmsNorm>;
 const MakeCudaStep make_cuda_layer_norm = make_bound<LayerNorm>;
+const MakeCudaStep make_cuda_embed_grid = make_bound<EmbedGrid>;
+const MakeCudaStep make_cuda_given_hidden = make_bound<GivenRows>;
+const MakeCudaStep make_cuda_given_rows = make_bound<GivenRows>;
+const MakeCudaStep make_cuda_pool_rows = make_bound<PoolRows>;
 const MakeCudaStep make_cuda_rope = make_bound<Rope>;
+const MakeCudaStep make_cuda_rope_grid = make_bound<RopeGrid>;
 const MakeCudaStep make_cuda_router = make_bound<Router>;
 const MakeCudaStep make_cuda_group_experts = make_bound<GroupExperts>;
 const MakeCudaStep make_cuda_rows = make_bound<RowOpStep>;

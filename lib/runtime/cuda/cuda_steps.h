@@ -53,6 +53,7 @@ class CudaBind {
   StepOp op() const { return context_.step.op; }
   const StepAttrs& any_attrs() const { return context_.step.attrs; }
   const GpuBatch& batch() const { return context_.batch; }
+  const plan::PlanFacts& facts() const { return context_.plan.facts; }
   uint64_t* expert_counts() const { return context_.expert_counts; }
   bool streamed() const { return context_.streamed; }
   CudaGpu& gpu() const { return gpu_; }

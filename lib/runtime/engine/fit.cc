@@ -95,6 +95,7 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
           ? sizes.shape.step_tokens
           : std::min(sizes.shape.step_tokens, sizes.shape.max_batch * options.sequence_logits);
 
+  if (facts.is_tower()) sizes.shape.step_outputs = facts.image.tokens();  // a row of each square
   const plan::KvType by_plan = plan::kv_type_from_name(facts.kv_type).value_or(plan::KvType::F16);
   sizes.shape.kv_type = options.kv_type.value_or(by_plan);
   if (sizes.precision == Precision::Exact) {
@@ -155,7 +156,7 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
   if (!options.chunk_tokens) {
     sizes.shape.step_tokens = std::max(
         sizes.shape.step_tokens, std::min(kGpuChunk, sizes.shape.ctx * sizes.shape.max_batch));
-    if (options.all_logits || plan.facts.encoder)
+    if (options.all_logits || (plan.facts.encoder && !plan.facts.is_tower()))
       sizes.shape.step_outputs = sizes.shape.step_tokens;
   }
   sizes.shape = gpu_run_shape(sizes.shape);
@@ -166,6 +167,18 @@ Status size_for_gpus(const plan::PlanView& plan, const EngineOptions& options, S
 }
 
 }  // namespace
+
+EngineOptions tower_options(EngineOptions options) {
+  options.tower = true;
+  options.ctx.reset();
+  options.largest_ctx = false;
+  options.beside.reset();
+  options.max_batch = 1;
+  options.chunk_tokens.reset();
+  options.kv_budget_bytes.reset();
+  options.lora.clear();
+  return options;
+}
 
 Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& options) {
   Sizes sizes = KTX_TRY(choose_sizes(plan, options));

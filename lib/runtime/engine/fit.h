@@ -30,6 +30,9 @@ struct Sizes {
 // range.
 Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& options);
 
+// Those of a model's run for its tower (ImageReader), whose context, batch and cache are its own.
+EngineOptions tower_options(EngineOptions options);
+
 // The same of a plan that may have GPUs: chunks that keep them busy, room for the padding of
 // graphs, and of the memory the host's part.
 Result<Sizes> sizes_of_run(const plan::PlanView& plan, const EngineOptions& options);

@@ -18,6 +18,18 @@ struct Fit {
   bool streams = true;  // and there is room to stream experts, where the plan does
 };
 
+// What a run of this plan leaves of GPUs.
+Status leave_gpus(const plan::PlanView& beside, const Sizes& sizes, RunRoom& room) {
+  for (const plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(beside, sizes.shape))) {
+    const auto gpu = room.gpus.find(need.name);
+    if (gpu == room.gpus.end()) continue;
+    uint64_t& free = gpu->second.free_bytes;
+    // 0 would mean that it is not known.
+    if (free > 0) free = std::max<uint64_t>(1, free - std::min(free, need.total()));
+  }
+  return {};
+}
+
 // What a plan that runs beside it leaves of the room.
 Status leave_room(const plan::PlanView& beside, const EngineOptions& options, RunRoom& room) {
   EngineOptions small = options;
@@ -28,14 +40,7 @@ Status leave_room(const plan::PlanView& beside, const EngineOptions& options, Ru
   if (room.host_bytes) {
     *room.host_bytes -= std::min(*room.host_bytes, sizes.memory.total_bytes);
   }
-  for (const plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(beside, sizes.shape))) {
-    const auto gpu = room.gpus.find(need.name);
-    if (gpu == room.gpus.end()) continue;
-    uint64_t& free = gpu->second.free_bytes;
-    // 0 would mean that it is not known.
-    if (free > 0) free = std::max<uint64_t>(1, free - std::min(free, need.total()));
-  }
-  return {};
+  return leave_gpus(beside, sizes, room);
 }
 
 Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom room, int64_t ctx) {
@@ -90,6 +95,12 @@ OpenGpu EarlyGpus::taker() const {
     KTX_ASSERT(found != gpus->end() && found->second.gpu);
     return std::move(found->second.gpu);
   };
+}
+
+Status leave_tower_room(const std::string& path, const EngineOptions& options, RunRoom& room) {
+  const plan::PlanFile tower = KTX_TRY(plan::PlanFile::open(path, {.tower = true}));
+  return leave_gpus(tower.view(), KTX_TRY(sizes_of_run(tower.view(), tower_options(options))),
+                    room);
 }
 
 Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,

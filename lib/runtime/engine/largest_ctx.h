@@ -45,6 +45,9 @@ struct RunRoom {
   std::map<std::string, uint64_t> others = {};  // available on other hosts, by device
 };
 
+// Less what the tower of the plan in this file takes of the GPUs.
+Status leave_tower_room(const std::string& path, const EngineOptions& options, RunRoom& room);
+
 struct LargestCtx {
   int64_t ctx = 0;
   std::string note;  // "--ctx max: 40960 tokens, all that the model was made for"

@@ -77,13 +77,15 @@ Result<LoraWeights> take_adapters(const plan::PlanView& plan, const EngineOption
 
 // Sets the context and the chunk where they depend on what is free, and the GPUs that had to be
 // opened for it; returns what to tell.
-Result<std::string> choose_by_room(const plan::PlanView& plan,
+Result<std::string> choose_by_room(const plan::PlanFile& file,
                                    const std::optional<uint64_t>& available,
                                    EngineOptions& options) {
+  const plan::PlanView& plan = file.view();
   const bool enlarge = may_enlarge_chunk(plan, options);
   if (!options.largest_ctx && !enlarge) return std::string();
   const EarlyGpus gpus = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
   RunRoom room{available, gpus.facts()};
+  if (plan.facts.takes_images) KTX_TRY(leave_tower_room(file.path(), options, room));
   if (options.hosts) {
     HostsMemory others = KTX_TRY(memory_of_hosts(plan, *options.hosts));
     room.others = std::move(others.cpus);
@@ -143,7 +145,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
     for (const auto& one : given.lora) s.adapters.push_back({one->name, one->path, one->scale});
     KTX_TRY(take_hosts(plan, options));
     s.hosts = options.hosts;
-    const std::string note = KTX_TRY(choose_by_room(plan, available, options));
+    const std::string note = KTX_TRY(choose_by_room(s.plan, available, options));
     s.sizes = KTX_TRY(sizes_of_run(plan, options));
     if (!note.empty()) s.sizes.notes.push_back(note);
     const FitsGpus fits = [&](const EngineOptions& with) -> Result<bool> {

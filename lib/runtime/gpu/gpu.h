@@ -11,6 +11,7 @@
 // this line is tested where there is no GPU.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -88,6 +89,12 @@ struct GpuBatch {
   const int32_t* texts = nullptr;  // [most_texts + 1]
   const kernels::StateSegment* segments = nullptr;
   int64_t most_texts = 0;
+  // Of plans that take images, and of towers: what comes with the tokens (batch.h); null otherwise.
+  const int32_t* given_row = nullptr;                // [T], -1: none; padding has none, either
+  std::array<const int32_t*, kTokenAxes> axes = {};  // [T] each
+  const int32_t* grid = nullptr;                     // [2] of a tower: columns and lines
+  const float* given = nullptr;                      // [T, given_width]
+  int64_t given_width = 0;
 };
 
 // The states of texts in a device's memory: slots of them, of equal size (cache/state_pool.h).
@@ -105,6 +112,7 @@ struct GpuShape {
   int64_t joint_tokens = 0;     // of streamed experts (lib/program/joint_experts.h)
   // All tokens, where they are known: not for graphs, nor when a step says what it needs.
   std::span<const SequenceRun> runs = {};
+  bool sees_ahead = false;  // tokens of images see those behind them (Batch::sees_ahead)
 
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;

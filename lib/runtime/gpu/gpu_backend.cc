@@ -20,6 +20,7 @@ namespace {
 // The shape of the pass, and its bucket where graphs are launched for it; else -1.
 void choose_shape(GpuState& s, const Batch& batch) {
   GpuShape shape{batch.tokens, batch.outputs, 0, true};
+  shape.sees_ahead = batch.sees_ahead;
   s.runs.clear();
   for (int64_t t = 0; t < batch.tokens; ++t) {
     shape.max_positions = std::max<int64_t>(shape.max_positions, batch.position[t] + 1);
@@ -39,7 +40,7 @@ void choose_shape(GpuState& s, const Batch& batch) {
   } else {
     shape.max_positions = s.buckets.position_bound(shape.max_positions);
     if (s.setup.gpu_graphs && !s.streaming && !s.steps_are_watched() && s.runs.size() == 1 &&
-        batch.tokens <= SkinnyGraphs::kMostTokens) {
+        batch.tokens <= SkinnyGraphs::kMostTokens && !batch.sees_ahead) {
       s.skinny = &s.skinny_graphs.meet({shape.tokens, shape.outputs, shape.max_positions},
                                        s.parts.parts.size());
       s.runs[0].positions = shape.max_positions;  // of any pass that the graph serves

@@ -65,8 +65,9 @@ Status open_devices(GpuState& s) {
   s.buckets = GpuBuckets(s.setup.shape.max_batch, s.setup.shape.ctx);
   const GpuBatchStates states{std::max(s.setup.shape.max_batch, s.buckets.largest_batch()),
                               static_cast<int64_t>(s.setup.kv_blocks.states)};
-  s.batch_layout = GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs,
-                                  s.setup.shape.max_batch, s.setup.shape.ctx, s.kv.kinds(), states);
+  s.batch_layout =
+      GpuBatchLayout(s.setup.shape.step_tokens, s.setup.shape.step_outputs, s.setup.shape.max_batch,
+                     s.setup.shape.ctx, s.kv.kinds(), states, GpuBatchImages::of(s.plan));
   for (const std::string& name : s.parts.gpus) {
     const int number = gpu_number(name);
     if (number < 0) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/runtime/engine/fit.h"
+
 namespace ktx::runtime {
 namespace {
 
@@ -56,14 +58,7 @@ Result<Digest256> digest_of(const plan::ImagePatches& image, const std::string& 
 
 Result<std::unique_ptr<ImageReader>> ImageReader::open(const std::string& path,
                                                        EngineOptions options, int64_t kept_rows) {
-  options.tower = true;
-  options.ctx.reset();
-  options.largest_ctx = false;
-  options.max_batch = 1;
-  options.chunk_tokens.reset();
-  options.kv_budget_bytes.reset();
-  options.lora.clear();
-  std::unique_ptr<Engine> engine = KTX_TRY(Engine::open(path, options));
+  std::unique_ptr<Engine> engine = KTX_TRY(Engine::open(path, tower_options(std::move(options))));
   if (!engine->plan().facts.is_tower()) {
     return Error{fmt::format("{}: section 'tower' reads no images; compile again", path)};
   }

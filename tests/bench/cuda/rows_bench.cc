@@ -28,7 +28,7 @@ void bench_rows() {
     rope.x = rope.y = x.as<float>();
     rope.x_stride = rope.y_stride = width;
     rope.inv_freq = freq.as<float>();
-    rope.position = position.as<int32_t>();
+    rope.position[0] = position.as<int32_t>();
     rope.tokens = tokens;
     rope.attrs.heads = 32;
     rope.attrs.head_dim = rope.attrs.y_head_dim = rope.attrs.rotary_dim = 128;

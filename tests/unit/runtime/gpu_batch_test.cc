@@ -124,5 +124,43 @@ TEST(GpuBatch, BlocksOfOtherDevicesHaveNumbers) {
   EXPECT_EQ(copied, (std::pair<int64_t, int64_t>{3, 1}));
 }
 
+// Rows of the images among five tokens, and positions of all. What is uploaded ends behind the last
+// row, and before the first where none comes.
+TEST(GpuBatch, HoldsWhatComesWithImages) {
+  const program::KvSlot slot = {0, 1, 64, 64, "cpu", 0};
+  KvPools kv = KvPools::create({&slot, 1}, plan::KvType::F16, {10, 0}, {false}).take();
+  KvTables table;
+  ASSERT_TRUE(kv.grow(table, 5));
+  Batch batch;
+  batch.tokens = 5;
+  batch.ids = {7, 0, 0, 2, 0};
+  batch.position = {0, 1, 2, 3, 4};
+  batch.sequence = {0, 0, 0, 0, 0};
+  batch.text_end = batch.position;
+  batch.tables.whole = {table.whole.data()};
+  batch.given_row = {-1, 1, 2, -1, -1};
+  batch.axes = {{{0, 1, 1, 3, 4}, {0, 1, 1, 3, 4}, {0, 1, 2, 3, 4}}};
+  batch.columns = 5;
+  for (int i = 0; i < 15; ++i) batch.hidden.push_back(static_cast<float>(i));
+  const GpuBatchLayout layout(8, 4, 1, 200, kBlocks, {},
+                              {.given_width = 3, .some_rows = true, .axes = true, .grid = true});
+  std::vector<std::byte> memory(static_cast<size_t>(layout.bytes()), std::byte{0x55});
+  const GpuBatch out = layout.at(memory.data());
+  const auto* const given = reinterpret_cast<const std::byte*>(out.given);
+  EXPECT_EQ(layout.fill(memory.data(), batch, 1, {8, 0, 256, false}, kv),
+            given - memory.data() + 9 * 4);
+  EXPECT_EQ(std::vector<int32_t>(out.given_row, out.given_row + 8),
+            (std::vector<int32_t>{-1, 1, 2, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(std::vector<int32_t>(out.axes[2], out.axes[2] + 8),
+            (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 0, 0}));
+  EXPECT_EQ(out.grid[0], 5);
+  EXPECT_EQ(out.grid[1], 1);
+  EXPECT_EQ(out.given_width, 3);
+  EXPECT_EQ(std::vector<float>(out.given + 3, out.given + 9),
+            (std::vector<float>{3, 4, 5, 6, 7, 8}));
+  batch.given_row.assign(5, -1);
+  EXPECT_LE(layout.fill(memory.data(), batch, 1, {8, 0, 256, false}, kv), given - memory.data());
+}
+
 }  // namespace
 }  // namespace ktx::runtime
