@@ -26,14 +26,19 @@ using runtime::ImageTokens;
 using runtime::ReadImage;
 using ::testing::HasSubstr;
 
+constexpr int kGemma3 = -1, kMinistral3 = -2;
+
 // A model, and the grids of the images in its prompt.
 struct Seeing {
   const char* name;
-  int qwen3;  // number of kQwen3Cases; -1: Gemma 3
+  int model;  // number of kQwen3Cases, or one of these above
   int64_t lines, columns;
 };
-const Seeing kSeeing[] = {
-    {"qwen3_vl", 0, 8, 6}, {"qwen3_vl_moe", 1, 6, 9}, {"qwen3_5", 2, 4, 10}, {"gemma3", -1, 6, 6}};
+const Seeing kSeeing[] = {{"qwen3_vl", 0, 8, 6},
+                          {"qwen3_vl_moe", 1, 6, 9},
+                          {"qwen3_5", 2, 4, 10},
+                          {"gemma3", kGemma3, 6, 6},
+                          {"ministral3", kMinistral3, 4, 8}};
 
 struct Placing {
   const char* name;
@@ -56,9 +61,11 @@ cpu: {isa: avx512, cores: 8, memory_gib: 64, bandwidth_gbps: 100, numa_nodes: 1}
 class ImagesOnGpus : public ::testing::TestWithParam<Seeing> {
  protected:
   void SetUp() override {
-    if (GetParam().qwen3 >= 0) {
-      ASSERT_TRUE(write_qwen3(dir_, kQwen3Cases[GetParam().qwen3]));
-      model_ = dir_.path("m.gguf");
+    model_ = dir_.path("m.gguf");
+    if (GetParam().model >= 0) {
+      ASSERT_TRUE(write_qwen3(dir_, kQwen3Cases[GetParam().model]));
+    } else if (GetParam().model == kMinistral3) {
+      write_ministral3();
     } else {
       ASSERT_TRUE(write_tower(dir_.path("mmproj.gguf")));
       model_ = test_model_gguf("gemma3");
@@ -71,6 +78,23 @@ class ImagesOnGpus : public ::testing::TestWithParam<Seeing> {
     ASSERT_TRUE(engine);
     prompt_ = prompt_of(*reader_);
     wanted_ = answer(*engine, prompt_);
+  }
+  void write_ministral3() {
+    const auto config = input::HfConfig::read(source_dir() + "/tests/models/synthetic/ministral3");
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    const auto made = synth::synthesise(*config, {.types = "f32", .strong = true});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    ASSERT_TRUE(made->write(dir_.path("plain.gguf")));
+    write_with_tokens(dir_.path("plain.gguf"), model_,
+                      {{300, "[IMG]"}, {301, "[IMG_BREAK]"}, {302, "[IMG_END]"}});
+    ASSERT_TRUE(write_tower(dir_.path("mmproj.gguf"), {.image = 36,
+                                                       .patch = 3,
+                                                       .pool = 2,
+                                                       .hidden = 48,
+                                                       .heads = 3,
+                                                       .layers = 2,
+                                                       .width = 192,
+                                                       .projector = "pixtral"}));
   }
   void compile(std::vector<std::string> options) {
     options.insert(options.begin(),
@@ -228,6 +252,40 @@ TEST_P(ImagesOnGpus, StandBesideTextsInABatch) {
   const auto gpu = open_engine(plan_, on_gpu());
   ASSERT_TRUE(gpu);
   expect_close(rows(*gpu), wanted);
+}
+
+// Passes of a few tokens behind images, as those that verify draft tokens, again and again: they
+// become graphs.
+TEST_P(ImagesOnGpus, VerifyDraftTokensBehindThem) {
+  const std::vector<int32_t> drafted = {9, 77, 203, 45, 18};
+  const auto rows = [&](EngineOptions options, int times) {
+    options.all_logits = true;
+    const auto engine = open_engine(plan_, options);
+    EXPECT_TRUE(engine);
+    runtime::Sequence sequence = engine->new_sequence();
+    std::vector<float> all;
+    for (int i = 0; i <= times; ++i) {
+      const std::vector<int32_t>& tokens = i == 0 ? prompt_.ids : drafted;
+      BatchItem item{&sequence, tokens, i == 0 ? runtime::Want::Last : runtime::Want::All};
+      item.images = prompt_.images;
+      const auto done = engine->forward({&item, 1});
+      EXPECT_TRUE(done.ok()) << done.error().message;
+      all.clear();
+      for (int64_t row = 0; row < engine->logits_rows(); ++row) {
+        all.insert(all.end(), engine->logits(row).begin(), engine->logits(row).end());
+      }
+      const auto length = static_cast<int64_t>(prompt_.ids.size());
+      if (i == times || !sequence.can_truncate(length)) break;
+      sequence.truncate(length);
+    }
+    return all;
+  };
+  const std::vector<float> wanted = rows(on_cpu(), 1);
+  compile(placings(dir_)[0].options);
+  if (HasFatalFailure()) return;
+  const int64_t before = log_.graph_launches;
+  expect_close(rows(on_gpu(), 70), wanted);
+  EXPECT_GT(log_.graph_launches, before);
 }
 
 INSTANTIATE_TEST_SUITE_P(, ImagesOnGpus, ::testing::ValuesIn(kSeeing),
