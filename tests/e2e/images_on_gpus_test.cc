@@ -26,7 +26,7 @@ using runtime::ImageTokens;
 using runtime::ReadImage;
 using ::testing::HasSubstr;
 
-constexpr int kGemma3 = -1, kMinistral3 = -2;
+constexpr int kGemma3 = -1, kMinistral3 = -2, kWide = -3;
 
 // A model, and the grids of the images in its prompt.
 struct Seeing {
@@ -34,11 +34,9 @@ struct Seeing {
   int model;  // number of kQwen3Cases, or one of these above
   int64_t lines, columns;
 };
-const Seeing kSeeing[] = {{"qwen3_vl", 0, 8, 6},
-                          {"qwen3_vl_moe", 1, 6, 9},
-                          {"qwen3_5", 2, 4, 10},
-                          {"gemma3", kGemma3, 6, 6},
-                          {"ministral3", kMinistral3, 4, 8}};
+const Seeing kSeeing[] = {{"qwen3_vl", 0, 8, 6}, {"qwen3_vl_moe", 1, 6, 9},
+                          {"qwen3_5", 2, 4, 10}, {"gemma3", kGemma3, 6, 6},
+                          {"wide", kWide, 4, 6}, {"ministral3", kMinistral3, 4, 8}};
 
 struct Placing {
   const char* name;
@@ -64,6 +62,8 @@ class ImagesOnGpus : public ::testing::TestWithParam<Seeing> {
     model_ = dir_.path("m.gguf");
     if (GetParam().model >= 0) {
       ASSERT_TRUE(write_qwen3(dir_, kQwen3Cases[GetParam().model]));
+    } else if (GetParam().model == kWide) {
+      ASSERT_TRUE(write_qwen3(dir_, kWideQwen3));
     } else if (GetParam().model == kMinistral3) {
       write_ministral3();
     } else {
@@ -286,6 +286,13 @@ TEST_P(ImagesOnGpus, VerifyDraftTokensBehindThem) {
   const int64_t before = log_.graph_launches;
   expect_close(rows(on_gpu(), 70), wanted);
   EXPECT_GT(log_.graph_launches, before);
+  // Behind images, too, attention is one kernel with its norms and rotation.
+  if (GetParam().model != kWide) return;
+  const auto plan = plan::PlanFile::open(plan_);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_GT(
+      std::ranges::count(plan->view().program->launches, FusedOp::Attention, &program::Launch::op),
+      0);
 }
 
 INSTANTIATE_TEST_SUITE_P(, ImagesOnGpus, ::testing::ValuesIn(kSeeing),

@@ -27,17 +27,6 @@ using runtime::EngineOptions;
 using runtime::ImageReader;
 using runtime::ImageTokens;
 
-// A tower of heads of 72, which reads as many patches as the kernels of prompts want.
-Qwen3Case wide_heads() {
-  Qwen3Case c = kQwen3Cases[0];
-  c.name = "heads of 72";
-  c.options.hidden = 288;
-  c.options.heads = 4;
-  c.options.inner = 320;
-  c.options.most_pixels = 16384;
-  return c;
-}
-
 class GpuImages : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -150,7 +139,7 @@ TEST_F(GpuImages, OfQwen3GiveTheRowsAndLogitsOfExactPrecision) {
     int64_t lines, columns;
   };
   for (const Grid& grid : {Grid{kQwen3Cases[0], 8, 6}, Grid{kQwen3Cases[1], 6, 9},
-                           Grid{kQwen3Cases[2], 4, 10}, Grid{wide_heads(), 24, 32}}) {
+                           Grid{kQwen3Cases[2], 4, 10}, Grid{kWideQwen3, 24, 32}}) {
     ASSERT_TRUE(write_qwen3(dir_, grid.model, "f16"));
     compare(grid.model.name, grid.lines, grid.columns, true);
   }

@@ -264,10 +264,15 @@ TEST_F(CudaAttention, StoredBytesAreThoseOfTheScalarOp) {
 
 // With `prepare` attention is the composition of head norms, rope, store and attention.
 void check_prepared(Random& random, const Case& c, KvType type, const std::vector<int32_t>& lengths,
-                    bool norms, bool interleaved) {
+                    bool norms, bool interleaved, bool behind_images = false) {
   SCOPED_TRACE(testing::Message() << c.what << " " << type_name(type) << " norms " << norms
-                                  << " interleaved " << interleaved << " seed " << random.seed());
+                                  << " interleaved " << interleaved << " behind images "
+                                  << behind_images << " seed " << random.seed());
   const CacheStep step(random, layout_of(c, type), lengths, 1);
+  // Positions to rotate by that are not those of the cache.
+  std::vector<int32_t> times = step.position;
+  for (int32_t& time : times) time = behind_images ? time / 2 + 3 : time;
+  Gpu<int32_t> time(times);
   GpuCache apart(step), together(step);
   const int64_t tokens = step.tokens(), q_width = c.heads * c.key_dim;
   const int64_t k_width = c.kv_heads * c.key_dim, v_width = c.kv_heads * c.value_dim;
@@ -304,7 +309,7 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
     args.x = args.y = side.x.data();
     args.x_stride = args.y_stride = side.width;
     args.inv_freq = inv_freq.data();
-    args.position[0] = apart.position.data();
+    args.position[0] = time.data();
     args.tokens = tokens;
     args.attrs = rope;
     args.attrs.heads = side.heads;
@@ -350,6 +355,7 @@ void check_prepared(Random& random, const Case& c, KvType type, const std::vecto
                   1e-6f,
                   inv_freq.data(),
                   rope};
+  if (behind_images) args.prepare.time = time.data();
   ASSERT_TRUE(attention_prepares(args));
   ASSERT_TRUE(ran(launch_attention(args, nullptr)));
   EXPECT_LT(relative_error(y.read(), want.read()), 1e-3);
@@ -365,6 +371,7 @@ TEST_F(CudaAttention, PreparesItsHeadsAsTheStepsBeforeIt) {
       for (bool norms : {false, true}) {
         check_prepared(random, kCases[i], type, {1}, norms, false);
         check_prepared(random, kCases[i], type, {64, 700, 65}, norms, true);
+        check_prepared(random, kCases[i], type, {64, 700, 65}, norms, false, true);
       }
     }
   }

@@ -195,7 +195,8 @@ __global__ void __launch_bounds__(kThreads, kDim > 128 ? 1 : 2)
     }
     begin_in_cluster();
   }
-  job.turn_to(max(position, 0), fresh);
+  const int spared = a.time && position >= 0 ? position - a.time[token] : 0;
+  job.turn_to(max(position, 0), spared, fresh);
   if (of_cluster) wait_after_arrival();  // all its blocks have begun
   wait_for_inputs();
 
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, kDim > 128 ? 1 : 2)
 #pragma unroll 1
     for (int i = warp + kWarps; i < own_part.group + 2 * fresh.count; i += kWarps) {
       Job further(a, heads, own_part.group, i, lane);
-      further.turn_to(position, fresh);
+      further.turn_to(position, spared, fresh);
       further.load(token, kv_head, own_part.head0);
       further.finish();
     }
@@ -497,6 +498,7 @@ Status launch_attention_one(const CudaAttentionArgs& a, cudaStream_t stream) {
   const KvLayout& layout = a.kv.layout;
   constexpr float kLog2E = 1.44269504f;
   DecodeArgs args = {};
+  args.time = p.time;
   args.position = a.kv.position, args.sequence = a.kv.sequence, args.table = a.kv.table;
   args.table_stride = static_cast<int>(a.kv.table_stride);
   args.log_block_tokens = log_of(layout.block_tokens);

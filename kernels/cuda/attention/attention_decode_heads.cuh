@@ -19,6 +19,7 @@ constexpr int kOneWarpJobs = 16;  // warps of a block
 // The arguments of a launch of one token, in few words: constants are met cold, too.
 struct DecodeArgs {
   const int32_t *position, *sequence, *table;
+  const int32_t* time;  // positions to rotate by; null: the same
   int table_stride, log_block_tokens;
   int group;  // heads of a KV head
   int window, chunked;
@@ -189,11 +190,12 @@ class HeadJob {
       if (2 * pair < a.rotary_dim) turns_[j].x = a.inv_freq[pair];
     }
   }
-  // Makes cosines of the frequencies. position: of the query.
-  __device__ __forceinline__ void turn_to(int position, const FreshRows& fresh) {
+  // Makes cosines of the frequencies. position: of the query; `spared`: by how much tokens of its
+  // sequence are rotated less.
+  __device__ __forceinline__ void turn_to(int position, int spared, const FreshRows& fresh) {
     const bool own = kFew ? row_ < fresh.count : fresh.count > 0;
     is_key_ = own && job_ == kKeyJob, is_value_ = own && job_ == kValueJob;
-    position_ = kFew && !is_q_ ? fresh.position + row_ : position;
+    position_ = (kFew && !is_q_ ? fresh.position + row_ : position) - spared;
     token_ = fresh.token + (kFew ? row_ : 0);
     if (!is_q_ && !is_key_) return;
 #pragma unroll
@@ -255,7 +257,7 @@ class HeadJob {
 
   const DecodeArgs& a_;
   OneHeads<kDim, kFresh>& shared_;
-  int job_, lane_, row_ = 0, token_ = 0, position_ = 0;
+  int job_, lane_, row_ = 0, token_ = 0, position_ = 0;  // that it is rotated by
   bool is_q_, is_key_ = false, is_value_ = false;
   const float* norm_ = nullptr;
   Head x_, weight_;

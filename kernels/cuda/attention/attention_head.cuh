@@ -13,6 +13,11 @@ __device__ __forceinline__ float2 rope_turn(const CudaAttentionPrepare& p, int p
   return {c * p.rope.mscale, s * p.rope.mscale};
 }
 
+// The position that a token is rotated by.
+__device__ __forceinline__ int rope_position(const CudaAttentionArgs& a, int64_t token) {
+  return max(a.prepare.time ? a.prepare.time[token] : a.kv.position[token], 0);
+}
+
 // out[dim] in shared memory, this warp's alone; `norm` may be null. turn(i): rope_turn of pair i.
 template <class Turn>
 __device__ __forceinline__ void prepare_head(const float* x, int dim, const float* norm, float eps,

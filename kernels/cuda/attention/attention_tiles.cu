@@ -37,7 +37,7 @@ __device__ void store_new(const CudaAttentionArgs& a, const AttentionParts& part
                              : kv_value(a.kv, sequence, kv_head, position);
   if (warp == 0) {
     prepare_head(a.prepare.key + token * a.prepare.key_stride + kv_head * dim, dim,
-                 a.prepare.k_norm, a.prepare.k_eps, a.prepare, position, key, lane);
+                 a.prepare.k_norm, a.prepare.k_eps, a.prepare, rope_position(a, token), key, lane);
     x = key;
   }
   for (int i = lane; i < (dim + 31) / 32 * 32; i += 32) store_piece(layout.type, x, i, dim, row);
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads)
       const int head = row_head(r);
       if (head < 0) continue;
       prepare_head(a.q + row_token(r) * a.q_stride + head * a.attrs.key_dim, a.attrs.key_dim,
-                   a.prepare.q_norm, a.prepare.q_eps, a.prepare,
-                   max(a.kv.position[row_token(r)], 0), heads + r * a.attrs.key_dim, lane);
+                   a.prepare.q_norm, a.prepare.q_eps, a.prepare, rope_position(a, row_token(r)),
+                   heads + r * a.attrs.key_dim, lane);
     }
     store_new(a, parts, first_token, kv_head, split, heads + kRows * a.attrs.key_dim);
     __syncthreads();

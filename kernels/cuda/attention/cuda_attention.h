@@ -53,6 +53,9 @@ struct CudaAttentionPrepare {
   float q_eps = 0, k_eps = 0;
   const float* inv_freq = nullptr;  // [rope.rotary_dim / 2]
   RopeAttrs rope;                   // in place, for q and k alike; its heads are not used
+  // [T] positions to rotate by, where they are not those of the cache: texts behind images.
+  // Adjacent tokens of a sequence are as far apart as in the cache.
+  const int32_t* time = nullptr;
 };
 
 struct CudaAttentionArgs {

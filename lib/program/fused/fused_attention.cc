@@ -1,6 +1,8 @@
-// attention: head norms, rope of q and k, kv_store and attention.
+// attention: head norms, rope of q and k, kv_store and attention. rope_grid is rope where a pass
+// has no tokens of images, and no other pass is fused.
 #include <algorithm>
 
+#include "lib/ops/rope_in_place.h"
 #include "lib/program/fused/fused_rules.h"
 
 namespace ktx::program {
@@ -21,7 +23,8 @@ void find_attention(GroupSearch& search, int32_t attention) {
   // In place on q and on k: a rope, and before it perhaps a norm of the heads.
   for (const auto& [value, user] : {std::pair{q, attention}, std::pair{k, store}}) {
     const auto rope = search.writer(value, user);
-    if (!rope || !search.is(*rope, StepOp::Rope) || search.in(*rope, 0) != value) return;
+    if (!rope || search.in(*rope, 0) != value) return;
+    if (!search.is(*rope, StepOp::Rope) && !search.is(*rope, StepOp::RopeGrid)) return;
     steps.push_back(*rope);
     const auto norm = search.writer(value, *rope);
     if (norm && search.is(*norm, StepOp::RmsNorm) && search.in(*norm, 0) == value) {
@@ -36,8 +39,8 @@ namespace {
 
 // In place, and alike but for the number of heads.
 bool same_rope(const GroupMembers& steps, const Step& q, const Step& k) {
-  const auto &a = std::get<RopeAttrs>(q.attrs), &b = std::get<RopeAttrs>(k.attrs);
-  return a.head_dim == b.head_dim && a.rotary_begin == b.rotary_begin &&
+  const RopeAttrs a = rope_attrs(q.attrs), b = rope_attrs(k.attrs);
+  return q.op == k.op && a.head_dim == b.head_dim && a.rotary_begin == b.rotary_begin &&
          a.rotary_dim == b.rotary_dim && a.interleaved == b.interleaved && a.mscale == b.mscale &&
          a.y_head_dim == a.head_dim && b.y_head_dim == b.head_dim && a.y_begin == a.rotary_begin &&
          b.y_begin == b.rotary_begin && q.weights[0] == k.weights[0] &&
@@ -49,8 +52,9 @@ bool same_rope(const GroupMembers& steps, const Step& q, const Step& k) {
 void describe_attention(kernels::GpuForm& form, const GroupMembers& steps) {
   const Step& attention = steps.of(StepOp::Attention);
   form.attention = std::get<AttentionAttrs>(attention.attrs);
-  form.rope = steps.attrs<RopeAttrs>(StepOp::Rope);
-  form.alike = same_rope(steps, steps.of(StepOp::Rope, 0), steps.of(StepOp::Rope, 1));
+  const StepOp op = steps.find(StepOp::RopeGrid) ? StepOp::RopeGrid : StepOp::Rope;
+  form.rope = rope_attrs(steps.of(op, 0).attrs);
+  form.alike = steps.find(op, 1) && same_rope(steps, steps.of(op, 0), steps.of(op, 1));
   for (int i = 0; const Step* norm = steps.find(StepOp::RmsNorm, i); ++i) {
     const bool of_q = norm->outputs[0].value == attention.inputs[0].value &&
                       norm->outputs[0].offset == attention.inputs[0].offset;

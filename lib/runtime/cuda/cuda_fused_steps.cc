@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/attention/cuda_attention.h"
 #include "kernels/cuda/gemv/cuda_fused_gemv.h"
+#include "lib/ops/rope_in_place.h"
 #include "lib/runtime/cuda/fused_members.h"
 
 namespace ktx::runtime {
@@ -195,10 +196,13 @@ class RopeAttention final : public GpuStep {
       const int heads = of_q ? args_.attrs.heads : args_.attrs.kv_heads;
       if (norm.attrs<RmsNormAttrs>().groups != heads) return false;
     }
-    const CudaBind rope = members.of(StepOp::Rope, 0), other = members.of(StepOp::Rope, 1);
-    p.rope = rope.attrs<RopeAttrs>();
+    const bool grid = members.has(StepOp::RopeGrid);
+    const StepOp op = grid ? StepOp::RopeGrid : StepOp::Rope;
+    const CudaBind rope = members.of(op, 0), other = members.of(op, 1);
+    p.rope = rope_attrs(rope.any_attrs());
+    if (grid) p.time = rope.batch().axes[static_cast<size_t>(TokenAxis::Time)];
     p.inv_freq = KTX_TRY(rope.vector(0, inv_freq_));
-    return same(p.rope, other.attrs<RopeAttrs>()) &&
+    return same(p.rope, rope_attrs(other.any_attrs())) &&
            KTX_TRY(other.vector(0, other_inv_freq_)) == p.inv_freq &&
            p.rope.head_dim == args_.attrs.key_dim && kernels::attention_prepares(args_);
   }

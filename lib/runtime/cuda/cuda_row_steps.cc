@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
+#include "lib/ops/rope_in_place.h"
 #include "lib/program/joint_experts.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/runtime/cuda/fused_members.h"
@@ -211,12 +212,7 @@ struct RopeGrid final : Rope {
     std::ranges::copy(context.batch().axes, args_.position);
     const int pairs = std::min(grid.rotary_dim / 2, kernels::CudaRopeArgs::kMostPairs);
     for (int i = 0; i < pairs; ++i) args_.axis[i] = static_cast<uint8_t>(grid.axis_of(i));
-    return bind_to(context, {.heads = grid.heads,
-                             .head_dim = grid.head_dim,
-                             .y_head_dim = grid.head_dim,
-                             .rotary_dim = grid.rotary_dim,
-                             .interleaved = grid.interleaved,
-                             .mscale = grid.mscale});
+    return bind_to(context, rope_in_place(grid));
   }
 };
 

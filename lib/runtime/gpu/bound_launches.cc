@@ -6,7 +6,9 @@ namespace ktx::runtime {
 Status BoundLaunches::add(const program::Launch& launch, Gpu& gpu, const GpuBindContext& context) {
   std::vector<GpuStep*> members;
   std::vector<uint32_t> steps(launch.steps.begin(), launch.steps.end());
-  Bound bound{launch.least_tokens, launch.most_tokens, launch.needs, std::move(steps), nullptr};
+  Bound bound{launch.least_tokens, launch.most_tokens,
+              launch.needs,        launch.op == FusedOp::Attention,
+              std::move(steps),    nullptr};
   if (launch.op) {
     for (uint32_t i : bound.steps) {
       if (!steps_[i].alone.empty()) members.push_back(steps_[i].alone[0].step.get());
@@ -35,6 +37,7 @@ const BoundLaunches::Bound* BoundLaunches::bound_for(uint32_t index, const GpuSh
   const Place& place = steps_[index];
   if (fuses) {
     for (const Bound* bound : place.fused) {
+      if (shape.images && bound->of_texts) continue;
       if (bound->least <= shape.tokens && shape.tokens <= bound->most) return bound;
     }
   }

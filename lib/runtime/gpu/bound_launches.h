@@ -40,6 +40,7 @@ class BoundLaunches {
   struct Bound {
     int64_t least = 1, most = 0;  // rows, or tokens of a fused op
     uint32_t needs = 0;
+    bool of_texts = false;  // not for passes with tokens of images
     std::vector<uint32_t> steps;
     std::unique_ptr<GpuStep> step;
   };

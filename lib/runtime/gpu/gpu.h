@@ -112,7 +112,8 @@ struct GpuShape {
   int64_t joint_tokens = 0;     // of streamed experts (lib/program/joint_experts.h)
   // All tokens, where they are known: not for graphs, nor when a step says what it needs.
   std::span<const SequenceRun> runs = {};
-  bool sees_ahead = false;  // tokens of images see those behind them (Batch::sees_ahead)
+  bool images = false;      // some tokens are of images: what is fused for texts does not serve
+  bool sees_ahead = false;  // and these see those behind them (Batch::sees_ahead)
 
   int64_t rows(RowKind kind) const {
     return kind == RowKind::Token ? tokens : kind == RowKind::Output ? outputs : 1;

@@ -17,9 +17,16 @@
 namespace ktx::runtime {
 namespace {
 
+bool has_images(const Batch& batch) {
+  return !batch.given_row.empty() &&
+         std::any_of(batch.given_row.begin(), batch.given_row.begin() + batch.tokens,
+                     [](int32_t row) { return row >= 0; });
+}
+
 // The shape of the pass, and its bucket where graphs are launched for it; else -1.
 void choose_shape(GpuState& s, const Batch& batch) {
   GpuShape shape{batch.tokens, batch.outputs, 0, true};
+  shape.images = has_images(batch);
   shape.sees_ahead = batch.sees_ahead;
   s.runs.clear();
   for (int64_t t = 0; t < batch.tokens; ++t) {
@@ -34,13 +41,14 @@ void choose_shape(GpuState& s, const Batch& batch) {
   s.streaming = s.streams(batch.tokens);
   if (s.streaming) shape.joint_tokens = s.joint_tokens;
   const auto found = s.buckets.find(batch.tokens, shape.max_positions);
-  if (shape.one_token_each && s.setup.gpu_graphs && found && !s.streaming) {
+  const bool graphs = s.setup.gpu_graphs && !s.streaming && !shape.images;
+  if (shape.one_token_each && graphs && found) {
     s.bucket = *found;
     shape = s.buckets.shape(s.bucket);
   } else {
     shape.max_positions = s.buckets.position_bound(shape.max_positions);
-    if (s.setup.gpu_graphs && !s.streaming && !s.steps_are_watched() && s.runs.size() == 1 &&
-        batch.tokens <= SkinnyGraphs::kMostTokens && !batch.sees_ahead) {
+    if (graphs && !s.steps_are_watched() && s.runs.size() == 1 &&
+        batch.tokens <= SkinnyGraphs::kMostTokens) {
       s.skinny = &s.skinny_graphs.meet({shape.tokens, shape.outputs, shape.max_positions},
                                        s.parts.parts.size());
       s.runs[0].positions = shape.max_positions;  // of any pass that the graph serves

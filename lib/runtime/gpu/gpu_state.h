@@ -132,11 +132,9 @@ struct GpuState {
   GpuState& operator=(const GpuState&) = delete;
 
   // Whether fused ops take the place of their steps in a pass of this shape: not where each
-  // one's result is looked at, nor of one token without wanted logits, nor where tokens of images
-  // see those behind them, which fused attention does not know.
+  // one's result is looked at, nor of one token without wanted logits.
   bool fuses(const GpuShape& shape) const {
-    return !looks_at_results() && !shape.sees_ahead &&
-           (shape.tokens > 1 || (shape.tokens == 1 && shape.outputs == 1));
+    return !looks_at_results() && (shape.tokens > 1 || (shape.tokens == 1 && shape.outputs == 1));
   }
   bool looks_at_results() const { return setup.check_finite || setup.on_result; }
   bool steps_are_watched() const { return looks_at_results() || !times.empty(); }
