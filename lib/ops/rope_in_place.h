@@ -14,7 +14,7 @@ inline RopeAttrs rope_in_place(const RopeGridAttrs& grid) {
           .mscale = grid.mscale};
 }
 
-// Of a step of one of the two ops.
+// For a step of one of the two ops.
 inline RopeAttrs rope_attrs(const StepAttrs& attrs) {
   const auto* const grid = std::get_if<RopeGridAttrs>(&attrs);
   return grid ? rope_in_place(*grid) : std::get<RopeAttrs>(attrs);

@@ -135,8 +135,8 @@ Status check_model(const std::string& file, const plan::ImageFacts& image,
   return {};
 }
 
-// What of the target's GPUs a tower may use: of the first one what the model hardly needs, or a
-// quarter of it where the model is larger, as images on the CPU take a hundred times as long.
+// The part of the target's GPUs that a tower may use: of the first one what the model hardly needs,
+// or a quarter of it where the model is larger, as images on the CPU take many times as long.
 std::vector<target::GpuTarget> gpus_for_tower(const passes::CompileState& model) {
   if (model.target.gpus.empty()) return {};
   constexpr double kBesideWeights = 1.2;  // caches and activations

@@ -89,7 +89,7 @@ struct GpuBatch {
   const int32_t* texts = nullptr;  // [most_texts + 1]
   const kernels::StateSegment* segments = nullptr;
   int64_t most_texts = 0;
-  // Of plans that take images, and of towers: what comes with the tokens (batch.h); null otherwise.
+  // For plans that take images, and towers: what comes with the tokens (batch.h); null otherwise.
   const int32_t* given_row = nullptr;                // [T], -1: none; padding has none, either
   std::array<const int32_t*, kTokenAxes> axes = {};  // [T] each
   const int32_t* grid = nullptr;                     // [2] of a tower: columns and lines
