@@ -96,10 +96,21 @@ Status verify_tower(const PlanFacts& facts, const program::Program& program) {
   return {};
 }
 
-// A GPU does not look where squares of patches end: a tower's are those of its images.
-Status verify_squares(const PlanFacts& facts, const program::Program& program) {
+// What comes with the tokens of a pass beside their ids is not sent to other hosts, and steps of
+// GPUs do not look whether it has come; nor where squares of patches end, which are a tower's
+// alone.
+Status verify_images_on_gpus(const PlanFacts& facts, const program::Program& program) {
+  constexpr StepOp kOps[] = {StepOp::GivenHidden, StepOp::GivenRows, StepOp::RopeGrid,
+                             StepOp::EmbedGrid, StepOp::PoolRows};
+  const bool hosts = std::ranges::any_of(
+      program.steps, [](const program::Step& step) { return !target::is_first_host(step.device); });
   for (const program::Step& step : program.steps) {
-    if (step.op != StepOp::PoolRows || target::is_cpu(step.device) || facts.is_tower()) continue;
+    if (target::is_cpu(step.device) || std::ranges::count(kOps, step.op) == 0) continue;
+    if (hosts) {
+      return Error{fmt::format("{} on {}, in a plan for several hosts", info(step.op).name,
+                               printable(step.device))};
+    }
+    if (step.op != StepOp::PoolRows || facts.is_tower()) continue;
     return Error{fmt::format("squares of patches on {}, in a plan that is no tower",
                              printable(step.device))};
   }
@@ -241,7 +252,7 @@ Status check_steps(const PlanView& plan, const program::Program& program) {
   }
   KTX_TRY(verify_given(facts, program));
   KTX_TRY(verify_takes_images(facts, program));
-  KTX_TRY(verify_squares(facts, program));
+  KTX_TRY(verify_images_on_gpus(facts, program));
   KTX_TRY(verify_kept(facts, program, steps));
   return verify_draft_tokens(plan);
 }

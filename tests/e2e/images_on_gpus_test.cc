@@ -307,6 +307,28 @@ TEST(SmallGpu, LeavesTheTowerToTheCpu) {
        dir.path("mmproj.gguf"), "--target=" + source_dir() + "/targets/h200.yaml", "--vram", "1M"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("the projector is on the CPU: it takes more of"));
+  const auto tower = plan::PlanFile::open(dir.path("m.ktxplan"), {.tower = true});
+  ASSERT_TRUE(tower.ok()) << tower.error().message;
+  EXPECT_FALSE(plan::uses_gpus(tower->view()));
+}
+
+// Rules may put the tower on another GPU than the first.
+TEST(RulesOfATower, NameAGpu) {
+  const TempDir dir;
+  ASSERT_TRUE(write_qwen3(dir, kQwen3Cases[0]));
+  const std::string rules = dir.write("second.yaml", R"(version: 1
+rules:
+  - id: all
+    match: {name: "."}
+    replace: {device: "cuda:1"}
+)");
+  std::vector<std::string> line = placings(dir).back().options;  // of two GPUs
+  line.insert(line.end(), {"--mmproj", dir.path("mmproj.gguf"), "--mmproj-rules", rules});
+  compile_with(dir.path("m.gguf"), dir.path("m.ktxplan"), line);
+  if (::testing::Test::HasFatalFailure()) return;
+  const auto tower = plan::PlanFile::open(dir.path("m.ktxplan"), {.tower = true});
+  ASSERT_TRUE(tower.ok()) << tower.error().message;
+  EXPECT_EQ(plan::plan_gpus(tower->view()), std::vector<std::string>{"cuda:1"});
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -32,9 +32,12 @@ class GpuImages : public ::testing::Test {
   void SetUp() override {
     auto gpu = runtime::open_gpu(0);
     if (!gpu) GTEST_SKIP() << gpu.error().message;
-    const char* carried = std::getenv("KTX_GPU_MODELS");
-    root_ = carried ? std::string(carried) + "/../.." : source_dir();
-    compiler_ = carried ? root_ + "/ktx-compile" : ktx_compile();
+    // Packed (tools/dev/check-gpu --pack), the compiler, rules, targets and models stand beside the
+    // program.
+    const auto beside = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    packed_ = std::filesystem::exists(beside / "ktx-compile");
+    root_ = packed_ ? beside.string() : source_dir();
+    compiler_ = packed_ ? root_ + "/ktx-compile" : ktx_compile();
   }
 
   void compile(const std::string& rules) {
@@ -129,6 +132,7 @@ class GpuImages : public ::testing::Test {
   }
 
   const TempDir dir_;
+  bool packed_ = false;
   std::string root_, compiler_, model_ = dir_.path("m.gguf");
   const std::string plan_ = dir_.path("m.ktxplan");
 };
@@ -147,11 +151,7 @@ TEST_F(GpuImages, OfQwen3GiveTheRowsAndLogitsOfExactPrecision) {
 
 // Tokens of an image see each other in both directions.
 TEST_F(GpuImages, OfGemma3GiveTheRowsAndLogitsOfExactPrecision) {
-  if (std::getenv("KTX_GPU_MODELS") != nullptr) {
-    model_ = std::string(std::getenv("KTX_GPU_MODELS")) + "/gemma3/gemma3-q4_k_m.gguf";
-  } else {
-    model_ = test_model_gguf("gemma3");
-  }
+  model_ = packed_ ? root_ + "/tests/models/gemma3/gemma3-q4_k_m.gguf" : test_model_gguf("gemma3");
   ASSERT_TRUE(write_tower(dir_.path("mmproj.gguf")));
   compare("gemma3", 6, 6, false);
 }

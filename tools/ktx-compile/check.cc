@@ -111,8 +111,13 @@ class Checker {
     built_ = true;
     set_run_shape(options_, state_);
     read_expert_profiles(options_, state_);
-    if (!options_.mmproj.empty() && !place_tower()) return false;
-    return options_.draft.empty() || place_drafter();
+    if (!options_.mmproj.empty()) {
+      if (const Status one = check_hosts_of_tower(state_); !one) {
+        return fail("", one.error().message);
+      }
+    }
+    if (!options_.draft.empty() && !place_drafter()) return false;
+    return options_.mmproj.empty() || place_tower();
   }
 
   // The tower of --mmproj.

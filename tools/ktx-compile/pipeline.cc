@@ -284,6 +284,10 @@ int run_compile(const Options& options) {
   if (!merge) return reporter.fail(merge.error().message);
 
   // 4. The drafter of --draft, a plan of its own, before the model's devices are full.
+  if (!options.mmproj.empty()) {
+    const Status one = check_hosts_of_tower(state);
+    if (!one) return reporter.fail(one.error().message);
+  }
   std::optional<DrafterPlan> drafter;
   if (!options.draft.empty()) {
     Result<DrafterPlan> made = DrafterPlan::make(options, *source, state);

@@ -14,6 +14,8 @@
 #include "lib/passes/cost/estimate.h"
 #include "lib/passes/cost/estimate_text.h"
 #include "lib/passes/emit_plan.h"
+#include "lib/plan/device_memory.h"
+#include "lib/plan/gpu_reserve.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
 #include "tools/ktx-compile/compile_inputs.h"
@@ -135,17 +137,19 @@ Status check_model(const std::string& file, const plan::ImageFacts& image,
   return {};
 }
 
-// The part of the target's GPUs that a tower may use: of the first one what the model hardly needs,
-// or a quarter of it where the model is larger, as images on the CPU take many times as long.
-std::vector<target::GpuTarget> gpus_for_tower(const passes::CompileState& model) {
-  if (model.target.gpus.empty()) return {};
+// The GPUs that a tower may use: the first one of the target, or, where it has rules, all. On the
+// first one it may take what the model hardly needs, or a quarter of it where the model is larger,
+// as images on the CPU take many times as long.
+std::vector<target::GpuTarget> gpus_for_tower(const passes::CompileState& model, bool has_rules) {
+  std::vector<target::GpuTarget> gpus = model.target.gpus;
+  if (gpus.empty()) return {};
   constexpr double kBesideWeights = 1.2;  // caches and activations
-  target::GpuTarget gpu = model.target.gpus.front();
-  const auto memory = static_cast<double>(gpu.memory_bytes);
+  const auto memory = static_cast<double>(gpus.front().memory_bytes);
   const double left = memory - kBesideWeights * static_cast<double>(weight_bytes(model.modules)) /
-                                   static_cast<double>(model.target.gpus.size());
-  gpu.memory_bytes = static_cast<uint64_t>(std::max(left, memory / 4));
-  return {gpu};
+                                   static_cast<double>(gpus.size());
+  gpus.front().memory_bytes = static_cast<uint64_t>(std::max(left, memory / 4));
+  if (!has_rules) gpus.resize(1);
+  return gpus;
 }
 
 Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
@@ -156,7 +160,8 @@ Result<std::unique_ptr<TowerModel>> build_tower(const Options& options,
   passes::CompileState& state = made->state;
   state.diags = &made->sink;
   state.target = model_state.target;
-  state.target.gpus = on_gpu ? gpus_for_tower(model_state) : std::vector<target::GpuTarget>();
+  state.target.gpus = on_gpu ? gpus_for_tower(model_state, !options.mmproj_rules.empty())
+                             : std::vector<target::GpuTarget>();
   state.check = model_state.check;
   state.check.target_given = on_gpu;
   state.bf16_inputs = model_state.bf16_inputs;
@@ -191,6 +196,13 @@ bool stands_on_gpu(const TowerModel& made) {
   });
 }
 
+// Whether rules put some of it on a GPU.
+bool names_gpus(const TowerModel& made) {
+  return std::ranges::any_of(made.state.rules.rules, [](const rules::Rule& rule) {
+    return rule.replace.device && rule.replace.device->text.find("cuda") != std::string::npos;
+  });
+}
+
 // Why a GPU has not all of it: what no kernel there computes, or its size.
 std::string obstacle(const TowerModel& made) {
   for (const Diagnostic& diag : made.sink.all()) {
@@ -206,12 +218,13 @@ Result<std::unique_ptr<TowerModel>> compile_tower(const Options& options,
                                                   const input::ModelSource& model,
                                                   const passes::CompileState& model_state,
                                                   const passes::PassOptions& passes) {
-  if (!model_state.target.hosts.empty()) {
-    return Error{"a model that takes images (--mmproj) runs on one host; the target has several"};
-  }
   if (!model_state.target.gpus.empty()) {
     std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state, true));
-    if (passes::run_passes(made->state, passes) && stands_on_gpu(*made)) {
+    const Status passed = passes::run_passes(made->state, passes);
+    if (!passed && names_gpus(*made)) {
+      return first_error(made->sink, kWhose, passed.error().message);
+    }
+    if (passed && (stands_on_gpu(*made) || names_gpus(*made))) {
       hand_on_warnings(made->sink, kWhose, *model_state.diags);
       return made;
     }
@@ -264,8 +277,18 @@ void take_images(const plan::ImageFacts& image, passes::CompileState& model) {
   model.image_parts = static_cast<int32_t>(1 + image.more_parts);
 }
 
+Status check_hosts_of_tower(const passes::CompileState& model) {
+  if (model.target.hosts.empty()) return {};
+  return Error{"a model that takes images (--mmproj) runs on one host; the target has several"};
+}
+
 Status TowerPlan::leave_room(passes::CompileState& model) const {
-  return take_memory_of(plan(), shape_of(plan().facts.image), model);
+  const plan::RunShape shape = shape_of(plan().facts.image);
+  KTX_TRY(take_memory_of(plan(), shape, model));
+  for (const std::string& gpu : plan::plan_gpus(plan())) {
+    take_from(model, gpu, plan::gpu_reserve_bytes(shape.step_tokens));
+  }
+  return {};
 }
 
 Result<TowerEstimate> estimate_tower(const Options& options, const input::ModelSource& model,
@@ -276,7 +299,9 @@ Result<TowerEstimate> estimate_tower(const Options& options, const input::ModelS
       KTX_TRY(compile_tower(options, model, model_state, passes));
   const passes::Estimate estimate = KTX_TRY(passes::estimate_of(made->state));
   for (const passes::DeviceUse& device : estimate.devices) {
-    take_from(model_state, device.name, device.total() - device.reserve_bytes);
+    take_from(
+        model_state, device.name,
+        device.total() - device.reserve_bytes + plan::gpu_reserve_bytes(made->image.patches()));
   }
   const std::string text =
       fmt::format("\nprojector ({}); an image is {}{} tokens, made of {} patches\n{}",

@@ -4,7 +4,7 @@
 //   --mmproj mmproj.gguf    the projector's GGUF, which is published beside the model's
 //
 // It is compiled before the model, with rules of its own (--mmproj-rules), for the first GPU of the
-// target where all of it fits there, else for the CPU.
+// target, where all of it fits there, else for the CPU; rules may name other GPUs.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +41,8 @@ class TowerPlan {
   plan::PlanFile plan_;
 };
 
+// Fails where the target has several hosts: a model that takes images runs on one.
+Status check_hosts_of_tower(const passes::CompileState& model);
 // What the passes must know of such a model.
 void take_images(const plan::ImageFacts& image, passes::CompileState& model);
 

@@ -125,6 +125,21 @@ Status check_self_test(const std::string& path, runtime::Engine& engine) {
                   path, failure_text(*outcome), shell_word(path))};
 }
 
+// The engine, and what reads images for it, which may find no memory beside it.
+Status open_model(const std::string& path, const runtime::EngineOptions& options, bool sees,
+                  const Common& common, server::ServedModel& model) {
+  model.engine = KTX_TRY(runtime::Engine::open(path, options));
+  if (!sees) return {};
+  auto viewer = vision::Viewer::open(path, options, *model.engine, common.decoder);
+  if (viewer) {
+    model.viewer = viewer.take();
+    return {};
+  }
+  model.engine.reset();
+  return Error{
+      fmt::format("what reads images does not fit beside the model; {}", viewer.error().message)};
+}
+
 Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& plan, Common& common) {
   const Timer timer;
   const Options& options = common.options;
@@ -143,32 +158,25 @@ Result<std::shared_ptr<server::ServedModel>> load(const server::OfferedPlan& pla
   engine.lora = KTX_TRY(read_adapters(options.engine.lora));  // which may be other files by now
   KTX_TRY(check_names(common.adapters, plan.name, options.serve.aliases));
   KTX_TRY(make_room_for_drafts(options.draft, plan.path, engine));
+  const bool sees = file.view().facts.takes_images;
+  if (sees && !common.decoder) {
+    common.decoder = KTX_TRY(start_decoder());
+    if (const std::string& why = common.decoder->unconfined(); !why.empty()) {
+      note(fmt::format("warning: images are decoded with the rights of this user ({})", why));
+    }
+  }
   if (engine.max_batch) {
-    model->engine = KTX_TRY(runtime::Engine::open(plan.path, engine));
+    KTX_TRY(open_model(plan.path, engine, sees, common, *model));
   } else {
-    std::string why;
+    Status opened;
     for (const int64_t batch : kBatches) {
       engine.max_batch = batch;
-      auto opened = runtime::Engine::open(plan.path, engine);
-      if (opened) {
-        model->engine = opened.take();
-        break;
-      }
-      why = opened.error().message;
+      opened = open_model(plan.path, engine, sees, common, *model);
+      if (opened) break;
     }
-    if (!model->engine) return Error{why};
+    KTX_TRY(opened);
   }
   if (options.serve.self_test) KTX_TRY(check_self_test(plan.path, *model->engine));
-  if (file.view().facts.takes_images) {
-    if (!common.decoder) {
-      common.decoder = KTX_TRY(start_decoder());
-      if (const std::string& why = common.decoder->unconfined(); !why.empty()) {
-        note(fmt::format("warning: images are decoded with the rights of this user ({})", why));
-      }
-    }
-    model->viewer =
-        KTX_TRY(vision::Viewer::open(plan.path, engine, *model->engine, common.decoder));
-  }
   server::ChatSettings chat;
   chat.chat_template = KTX_TRY(
       text::chosen_template(options.chat_template.name_or_text, options.chat_template.file));

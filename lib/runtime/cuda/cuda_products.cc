@@ -30,7 +30,32 @@ Status require_no_factors(const CudaBind& gate_up) {
 
 namespace {
 
-class Matmul final : public GpuStep {
+template <class Args, int64_t (*Workspace)(const Args&),
+          Status (*Launch)(const Args&, kernels::CudaStream)>
+class Product : public GpuStep {
+ public:
+  int64_t workspace_bytes(const GpuShape& shape) const override {
+    Args args = args_;
+    args.tokens = shape.rows(rows_);
+    return Workspace(args);
+  }
+  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
+    Args args = args_;
+    args.tokens = shape.rows(rows_);
+    args.workspace = workspace;
+    args.workspace_bytes = bytes;
+    gpu_->use();
+    return Launch(args, gpu_->stream());
+  }
+
+ protected:
+  Args args_;
+  RowKind rows_ = RowKind::Token;
+  CudaGpu* gpu_ = nullptr;
+};
+
+class Matmul final : public Product<kernels::CudaMatmulArgs, kernels::cuda_matmul_workspace,
+                                    kernels::launch_matmul> {
  public:
   Status bind(const CudaBind& context) {
     const CudaView x = context.input(0), y = context.output(0);
@@ -46,60 +71,18 @@ class Matmul final : public GpuStep {
     gpu_ = &context.gpu();
     return {};
   }
-  int64_t workspace_bytes(const GpuShape& shape) const override {
-    kernels::CudaMatmulArgs args = args_;
-    args.tokens = shape.rows(rows_);
-    return kernels::cuda_matmul_workspace(args);
-  }
-  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
-    kernels::CudaMatmulArgs args = args_;
-    args.tokens = shape.rows(rows_);
-    args.workspace = workspace;
-    args.workspace_bytes = bytes;
-    gpu_->use();
-    return kernels::launch_matmul(args, gpu_->stream());
-  }
 
  private:
-  kernels::CudaMatmulArgs args_;
   GpuMemory bias_;
-  RowKind rows_ = RowKind::Token;
-  CudaGpu* gpu_ = nullptr;
-};
-
-// The three that always have a row per token.
-template <class Args, int64_t (*Workspace)(const Args&),
-          Status (*Launch)(const Args&, kernels::CudaStream)>
-class TokenProduct : public GpuStep {
- public:
-  int64_t workspace_bytes(const GpuShape& shape) const override {
-    Args args = args_;
-    args.tokens = shape.tokens;
-    return Workspace(args);
-  }
-  Status launch(const GpuShape& shape, std::byte* workspace, int64_t bytes) override {
-    Args args = args_;
-    args.tokens = shape.tokens;
-    args.workspace = workspace;
-    args.workspace_bytes = bytes;
-    gpu_->use();
-    return Launch(args, gpu_->stream());
-  }
-
- protected:
-  Args args_;
-  CudaGpu* gpu_ = nullptr;
 };
 
 class MatmulHeads final
-    : public TokenProduct<kernels::CudaMatmulHeadsArgs, kernels::cuda_matmul_heads_workspace,
-                          kernels::launch_matmul_heads> {
+    : public Product<kernels::CudaMatmulHeadsArgs, kernels::cuda_matmul_heads_workspace,
+                     kernels::launch_matmul_heads> {
  public:
   Status bind(const CudaBind& context) {
     args_ = KTX_TRY(matmul_heads_args(context));
-    if (context.output(0).rows != RowKind::Token) {
-      return Error{"matmul_heads on a GPU takes a row for each token"};
-    }
+    rows_ = context.output(0).rows;
     args_.kernel = context.kernel();
     gpu_ = &context.gpu();
     return {};
@@ -107,8 +90,8 @@ class MatmulHeads final
 };
 
 class ExpertsGateUp final
-    : public TokenProduct<kernels::CudaExpertsGateUpArgs, kernels::cuda_experts_gate_up_workspace,
-                          kernels::launch_experts_gate_up> {
+    : public Product<kernels::CudaExpertsGateUpArgs, kernels::cuda_experts_gate_up_workspace,
+                     kernels::launch_experts_gate_up> {
  public:
   Status bind(const CudaBind& context) {
     const CudaView x = context.input(0), h = context.output(0);
@@ -135,8 +118,8 @@ class ExpertsGateUp final
 };
 
 class ExpertsDown final
-    : public TokenProduct<kernels::CudaExpertsDownArgs, kernels::cuda_experts_down_workspace,
-                          kernels::launch_experts_down> {
+    : public Product<kernels::CudaExpertsDownArgs, kernels::cuda_experts_down_workspace,
+                     kernels::launch_experts_down> {
  public:
   Status bind(const CudaBind& context) {
     const CudaView h = context.input(0), weights = context.input(4), y = context.output(0);

@@ -54,7 +54,7 @@ struct Embed : RowsStep<kernels::CudaEmbedArgs, kernels::launch_embed> {
 // The positions of a pass are the numbers of rows; or all numbers are one, for the tokens of the
 // largest pass.
 struct EmbedRow final : Embed {
-  static constexpr size_t kMostTokens = 65536;
+  static constexpr size_t kMostTokens = 65535;
   Status bind(const CudaBind& context) {
     KTX_TRY(Embed::bind(context));
     const int32_t row = context.attrs<EmbedRowAttrs>().row;

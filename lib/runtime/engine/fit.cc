@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/given_rows.h"
 #include "lib/plan/most_chunk.h"
 #include "lib/plan/plan_hosts.h"
 #include "lib/plan/state_layout.h"
@@ -16,7 +17,7 @@ namespace ktx::runtime {
 namespace {
 
 constexpr int64_t kMaxBatch = 4096;
-constexpr int64_t kMaxText = 65536;  // of an encoder, on the CPU
+constexpr int64_t kMaxText = 65535;  // of an encoder; rows of a GPU's launch
 
 Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
@@ -95,7 +96,9 @@ Result<Sizes> choose_sizes(const plan::PlanView& plan, const EngineOptions& opti
           ? sizes.shape.step_tokens
           : std::min(sizes.shape.step_tokens, sizes.shape.max_batch * options.sequence_logits);
 
-  if (facts.is_tower()) sizes.shape.step_outputs = facts.image.tokens();  // a row of each square
+  if (facts.is_tower()) {  // a row of each square
+    sizes.shape.step_outputs = std::min(facts.image.tokens(), sizes.shape.step_tokens);
+  }
   const plan::KvType by_plan = plan::kv_type_from_name(facts.kv_type).value_or(plan::KvType::F16);
   sizes.shape.kv_type = options.kv_type.value_or(by_plan);
   if (sizes.precision == Precision::Exact) {
@@ -141,7 +144,9 @@ Status take_own_memory(const plan::PlanView& plan, Sizes& sizes) {
   const plan::DeviceMemory own = KTX_TRY(plan::memory_by_device(plan, sizes.shape)).front();
   plan::MemoryEstimate& memory = sizes.memory;
   memory.weight_bytes = own.weight_bytes;
-  memory.arena_bytes = own.arena_bytes;
+  // Rows that come with tokens are gathered in pinned memory (gpu_batch.h).
+  const int64_t given = plan::given_floats_on_gpus(plan) * sizes.shape.step_tokens;
+  memory.arena_bytes = own.arena_bytes + static_cast<uint64_t>(given) * sizeof(float);
   memory.kv_token = own.kv_token;
   memory.kv_bytes = own.kv_token.times(sizes.kv_blocks).value_or(0);
   memory.state_bytes = own.state_slot_bytes * sizes.kv_blocks.states;

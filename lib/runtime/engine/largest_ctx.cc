@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/plan/device_memory.h"
+#include "lib/plan/gpu_reserve.h"
 #include "lib/plan/largest_context.h"
 #include "lib/runtime/engine/fit.h"
 #include "lib/runtime/gpu/gpu_fit.h"
@@ -18,14 +19,15 @@ struct Fit {
   bool streams = true;  // and there is room to stream experts, where the plan does
 };
 
-// What a run of this plan leaves of GPUs.
-Status leave_gpus(const plan::PlanView& beside, const Sizes& sizes, RunRoom& room) {
+// What a run of this plan leaves of GPUs; `reserve`: of each, beside what is counted.
+Status leave_gpus(const plan::PlanView& beside, const Sizes& sizes, uint64_t reserve,
+                  RunRoom& room) {
   for (const plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(beside, sizes.shape))) {
     const auto gpu = room.gpus.find(need.name);
     if (gpu == room.gpus.end()) continue;
     uint64_t& free = gpu->second.free_bytes;
     // 0 would mean that it is not known.
-    if (free > 0) free = std::max<uint64_t>(1, free - std::min(free, need.total()));
+    if (free > 0) free = std::max<uint64_t>(1, free - std::min(free, need.total() + reserve));
   }
   return {};
 }
@@ -40,7 +42,7 @@ Status leave_room(const plan::PlanView& beside, const EngineOptions& options, Ru
   if (room.host_bytes) {
     *room.host_bytes -= std::min(*room.host_bytes, sizes.memory.total_bytes);
   }
-  return leave_gpus(beside, sizes, room);
+  return leave_gpus(beside, sizes, 0, room);
 }
 
 Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom room, int64_t ctx) {
@@ -99,8 +101,8 @@ OpenGpu EarlyGpus::taker() const {
 
 Status leave_tower_room(const std::string& path, const EngineOptions& options, RunRoom& room) {
   const plan::PlanFile tower = KTX_TRY(plan::PlanFile::open(path, {.tower = true}));
-  return leave_gpus(tower.view(), KTX_TRY(sizes_of_run(tower.view(), tower_options(options))),
-                    room);
+  const Sizes sizes = KTX_TRY(sizes_of_run(tower.view(), tower_options(options)));
+  return leave_gpus(tower.view(), sizes, plan::gpu_reserve_bytes(sizes.shape.step_tokens), room);
 }
 
 Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,

@@ -5,20 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "lib/plan/gpu_reserve.h"
 #include "lib/runtime/cache/kv_cache.h"
 #include "lib/support/strings.h"
 #include "lib/target/gpu_generation.h"
 
 namespace ktx::runtime {
 namespace {
-
-// Partial sums of kernels, weights of a library's product, graphs, and what the driver takes for
-// itself meanwhile. The largest of them is MLA in expanded form (cuda_latent.h): 128 heads of 128
-// at 65,536 positions take 240 MiB, and a token of the chunk 48 KiB.
-uint64_t reserve_bytes(int64_t step_tokens) {
-  const int64_t more = std::max<int64_t>(0, step_tokens - 4096);
-  return (uint64_t{512} << 20) + (static_cast<uint64_t>(more) << 16);
-}
 
 std::string row(const char* what, uint64_t bytes, const std::string& why) {
   return fmt::format("  {:<17}{:>9}  {}\n", what, human_bytes(bytes), why);
@@ -30,7 +23,7 @@ Status check_gpu_fit(const plan::DeviceMemory& needs, const GpuFacts& gpu,
                      const plan::RunShape& shape, const plan::KvBlocks& kv_blocks) {
   const uint64_t kv = needs.kv_token.times(kv_blocks).value_or(UINT64_MAX / 2);
   const uint64_t windows = needs.kv_token.times(kv_blocks.passing()).value_or(UINT64_MAX / 2);
-  const uint64_t reserve = reserve_bytes(shape.step_tokens);
+  const uint64_t reserve = plan::gpu_reserve_bytes(shape.step_tokens);
   const uint64_t states = needs.state_slot_bytes * kv_blocks.states;
   const uint64_t fixed =
       needs.weight_bytes + needs.arena_bytes + needs.stream_bytes + states + reserve;
