@@ -310,18 +310,5 @@ TEST_F(Images, ProjectorsThatDoNotFitAreRefused) {
   EXPECT_THAT(other.err, HasSubstr("a projector for models of architecture 'gemma3'"));
 }
 
-TEST_F(Images, LeaveOutTheTargetsGpus) {
-  ASSERT_TRUE(write_tower(dir_.path("mmproj.gguf")).ok());
-  const Finished run =
-      run_program({ktx_compile(), model_, "-o", dir_.path("m.ktxplan"), "--mmproj",
-                   dir_.path("mmproj.gguf"), "--target=" + source_dir() + "/targets/h200.yaml"});
-  EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("the target's GPUs are left out"));
-  const auto plan = plan::PlanFile::open(dir_.path("m.ktxplan"));
-  ASSERT_TRUE(plan.ok()) << plan.error().message;
-  EXPECT_TRUE((*plan)->has_tower);
-  for (const program::Step& step : (*plan)->program->steps) EXPECT_EQ(step.device, "cpu");
-}
-
 }  // namespace
 }  // namespace ktx::testing
