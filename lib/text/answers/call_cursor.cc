@@ -71,9 +71,15 @@ std::string_view CallCursor::to_end() {
 
 CallState CallCursor::until(std::initializer_list<std::string_view> markers,
                             std::string_view& out) {
+  const std::string_view rest = text_.substr(at_);
   size_t found = std::string_view::npos;
-  for (const std::string_view marker : markers) found = std::min(found, text_.find(marker, at_));
-  const size_t end = std::min(found, text_.size());
+  size_t partial = 0;
+  for (const std::string_view marker : markers) {
+    found = std::min(found, text_.find(marker, at_));
+    partial = std::max(partial, partial_match(rest, marker));
+  }
+  // Half a marker is no part of what stands in front of it.
+  const size_t end = std::min(found, text_.size() - partial);
   if (end - at_ > kMaxToolNameBytes) return CallState::No;
   if (found == std::string_view::npos) return at_most();
   out = text_.substr(at_, found - at_);

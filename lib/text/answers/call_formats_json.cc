@@ -171,13 +171,8 @@ CallState read_mistral(CallCursor& in, std::span<const OfferedTool>, CallRead& r
     KTX_STEP(in.json(json));
     return add_calls(parse_call_json(json), read);
   }
-  CallCursor marked = in;
-  if (marked.until(kMistralArguments, head) == CallState::Call && head.find('{') == head.npos) {
-    KTX_STEP(in.until(kMistralArguments, head));
-    KTX_STEP(in.literal(kMistralArguments));
-  } else {
-    KTX_STEP(in.until("{", head));
-  }
+  KTX_STEP(in.until({kMistralArguments, "{"}, head));
+  (void)in.literal(kMistralArguments);
   if (const size_t mark = head.find("[CALL_ID]"); mark != std::string_view::npos) {
     id = trimmed(head.substr(mark + 9));
     head = head.substr(0, mark);

@@ -569,6 +569,33 @@ TEST(ToolCallParser, ALongCallHasAnEnd) {
   EXPECT_TRUE(stream(Hermes, {text}).starts_with("b|f {\"a\": \"xxx"));
 }
 
+// Half a marker is not counted as part of the name in front of it.
+TEST(ToolCallParser, ANameOfTheMostBytesIsOneHoweverItIsCut) {
+  const struct {
+    ToolCallFormat format;
+    std::string before, behind;
+  } kForms[] = {
+      {Mistral, "[TOOL_CALLS]", "[ARGS]{}"},
+      {Mistral, "[TOOL_CALLS]", "{}"},
+      {DeepSeek, "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>{}<｜tool▁call▁end｜>"},
+      {DeepSeek, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"},
+      {Kimi, "<|tool_call_begin|>", "<|tool_call_argument_begin|>{}<|tool_call_end|>"},
+      {Kimi, "<|tool_call_begin|>", "<|tool_call_end|>"},
+      {Gemma, "<|tool_call>call:", "<tool_call|>"},
+  };
+  for (const auto& form : kForms) {
+    for (const size_t bytes : {256, 257}) {
+      const std::string name(bytes, 'n'), text = form.before + name + form.behind;
+      const std::string whole = parse(form.format, {text});
+      EXPECT_EQ(whole.starts_with("|" + name + " {}"), bytes == 256) << whole;
+      for (const auto& pieces : ktx::testing::cuts(text, 10)) {
+        ASSERT_EQ(parse(form.format, pieces), whole);
+        ASSERT_EQ(stream(form.format, pieces), whole);
+      }
+    }
+  }
+}
+
 // Writing nested JSON recurses: arguments in a string are no way around the limit.
 TEST(ToolCallParser, ArgumentsNestedTooDeepComeOutAsText) {
   const std::string open = R"({\"a\":)" + std::string(50'000, '[') + std::string(50'000, ']') + "}";
