@@ -97,7 +97,10 @@ CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended
   CallRead read;
   const CallFormat* found = find_format(format);
   if (found == nullptr) return read;
-  if (found->in_tags && !ended && text.size() <= kMaxToolCallBytes) {
+  // No more is read of one that is too long: it breaks off at the same byte however it comes.
+  const bool too_long = text.size() > kMaxToolCallBytes;
+  if (too_long) text = text.substr(0, kMaxToolCallBytes + 1);
+  if (found->in_tags && !ended && !too_long) {
     // A value goes on until a tag ends: a long one is not read again and again.
     const bool in_value = std::exchange(scan.in_value, false);
     const size_t from = std::exchange(scan.read, text.size());
@@ -107,10 +110,9 @@ CallRead read_tool_call(ToolCallFormat format, std::string_view text, bool ended
       return read;
     }
   }
-  CallCursor in(text, ended, scan);
+  CallCursor in(text, ended && !too_long, scan);
   read.state = found->reader(in, tools, read);
   read.bytes = in.at();
-  const bool too_long = std::max(read.bytes, text.size()) > kMaxToolCallBytes;
   if (too_long && (read.state == CallState::More || read.bytes > kMaxToolCallBytes)) {
     read.state = CallState::No;
   }
