@@ -58,6 +58,17 @@ void read_reasoning(const ServedModel& model, FieldReader& in, ChatInput& input,
   if (!inner.status()) in.fail("reasoning", inner.status().error().message);
 }
 
+// The effort in a word of the template's; "": it has none. `strict`: it refuses other words.
+std::string effort_word(const std::string& source, const std::string& effort, bool strict) {
+  if (quotes(source, effort)) return effort;
+  std::string word = effort;
+  if (effort == "minimal") word = "low";
+  if (effort == "xhigh" || effort == "max" || (strict && effort == "medium")) word = "high";
+  if (!strict) return word;
+  if (effort == "xhigh" && quotes(source, "max")) word = "max";
+  return quotes(source, word) ? word : "";
+}
+
 }  // namespace
 
 void set_reasoning_effort(const ServedModel& model, const std::string& effort, bool switches,
@@ -69,9 +80,8 @@ void set_reasoning_effort(const ServedModel& model, const std::string& effort, b
   const bool kimi = source.find("thinking_effort") != source.npos;
   const char* const name = kimi ? "thinking_effort" : "reasoning_effort";
   if (extra.contains(name)) return;
-  const bool known = quotes(source, effort);
-  const bool highest = effort == "xhigh" || effort == "max";
-  extra[name] = known ? effort : effort == "minimal" ? "low" : highest ? "high" : effort;
+  const std::string word = effort_word(source, effort, kimi);
+  if (!word.empty()) extra[name] = word;
 }
 
 void read_reasoning_fields(const ServedModel& model, FieldReader& in, ChatInput& input,

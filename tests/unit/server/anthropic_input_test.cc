@@ -194,10 +194,24 @@ TEST(ReasoningFields, EveryProtocolsWordsAreUnderstood) {
 
 TEST(ReasoningFields, KimiHasAnotherNameForTheEffort) {
   ServedModel model;
-  model.chat_template.emplace(text::ChatTemplate::parse("{{ thinking_effort in ['max'] }}").take());
-  Json extra = Json::object();
-  set_reasoning_effort(model, "max", false, extra);
-  EXPECT_EQ(extra, Json({{"thinking_effort", "max"}}));
+  const std::pair<const char*, const char*> kEfforts[] = {
+      {"minimal", "low"}, {"low", "low"}, {"medium", "high"}, {"high", "high"},
+      {"xhigh", "max"},   {"max", "max"}, {"ultra", "none"},
+  };
+  model.chat_template.emplace(
+      text::ChatTemplate::parse("{%- set effort = thinking_effort | default('none', true) %}"
+                                "{%- if effort not in ['none', 'low', 'high', 'max'] %}"
+                                "{{- raise_exception('low, `medium`, high and max') }}"
+                                "{%- endif %}{{- effort }}")
+          .take());
+  for (const auto& [effort, want] : kEfforts) {
+    text::RenderInput input;
+    set_reasoning_effort(model, effort, false, input.extra);
+    const Result<std::string> said = model.chat_template->render(input);
+    ASSERT_TRUE(said.ok()) << effort << ": " << said.error().message;
+    EXPECT_EQ(*said, want) << effort;
+    EXPECT_FALSE(input.extra.contains("reasoning_effort"));
+  }
 }
 
 TEST(ReasoningFields, MistakesAreNamed) {
