@@ -6,7 +6,7 @@
 //   three texts in the same steps, cut unevenly
 //   each vector instruction set of this machine
 //
-// over the eight test models, so that every family's steps and kernels take part, with int8
+// over the seven test models, so that every family's steps and kernels take part, with int8
 // and with BF16 activations.
 #include <gtest/gtest.h>
 
