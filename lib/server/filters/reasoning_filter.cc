@@ -5,29 +5,44 @@
 #include "lib/text/answers/partial_match.h"
 
 namespace ktx::server {
+namespace {
+
+ReasoningTokens::EndTag end_tag(const text::Tokenizer& tokenizer, std::string_view tag) {
+  ReasoningTokens::EndTag end = {tag, std::vector<std::vector<int32_t>>(tag.size())};
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    const std::string_view piece = tokenizer.piece(id);
+    if (piece.empty() || tokenizer.is_eog(id)) continue;
+    for (size_t said = 0; said < tag.size(); ++said) {
+      const std::string_view rest = tag.substr(said);
+      const size_t at = said == 0 ? piece.find(rest) : piece.starts_with(rest) ? 0 : piece.npos;
+      if (at != piece.npos && !is_blank(piece.substr(at + rest.size()))) {
+        end.overruns[said].push_back(id);
+      }
+    }
+  }
+  return end;
+}
+
+}  // namespace
 
 ReasoningTokens::ReasoningTokens(const text::Tokenizer& tokenizer, const text::ReasoningTags& tags)
     : tokenizer_(tokenizer),
       tags_(tags),
       open_(tokenizer, tags.open, tags.open_token),
       answer_opens_(tags.opens_answer.size()),
-      overruns_(tags.close.size()),
       allowed_(all_but_ends(tokenizer)) {
   for (int32_t id = 0; id < tokenizer.size(); ++id) {
     const std::string_view piece = tokenizer.piece(id);
     if (piece.empty() || tokenizer.is_eog(id)) continue;
-    for (size_t said = 0; said < tags.close.size(); ++said) {
-      const std::string_view rest = tags.close.substr(said);
-      const size_t at = said == 0 ? piece.find(rest) : piece.starts_with(rest) ? 0 : piece.npos;
-      if (at != piece.npos && !is_blank(piece.substr(at + rest.size()))) {
-        overruns_[said].push_back(id);
-      }
-    }
     for (size_t said = 0; said < answer_opens_.size(); ++said) {
       if (tags.opens_answer.substr(said).starts_with(piece)) answer_opens_[said].push_back(id);
     }
   }
-  for (const int32_t id : overruns_[0]) set_token(allowed_, id, false);
+  ends_.push_back(end_tag(tokenizer, tags.close));
+  if (!tags.opens_answer.empty()) ends_.push_back(end_tag(tokenizer, tags.opens_answer));
+  for (const EndTag& end : ends_) {
+    for (const int32_t id : end.overruns[0]) set_token(allowed_, id, false);
+  }
 }
 
 Result<runtime::TokenBits> ReasoningFilter::allowed() {
@@ -35,10 +50,11 @@ Result<runtime::TokenBits> ReasoningFilter::allowed() {
   if (state_ == State::Reasoning) {
     if (said_.empty()) return runtime::TokenBits(tokens_.allowed());
     mask_.assign(tokens_.allowed().begin(), tokens_.allowed().end());
-    const std::string_view close = tokens_.tags().close;
-    for (size_t said = 1; said < close.size(); ++said) {
-      if (!said_.ends_with(close.substr(0, said))) continue;
-      for (const int32_t id : tokens_.overruns(said)) set_token(mask_, id, false);
+    for (const auto& [tag, overruns] : tokens_.ends()) {
+      for (size_t said = 1; said < tag.size(); ++said) {
+        if (!said_.ends_with(tag.substr(0, said))) continue;
+        for (const int32_t id : overruns[said]) set_token(mask_, id, false);
+      }
     }
     return runtime::TokenBits(mask_);
   }

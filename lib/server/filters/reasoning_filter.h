@@ -29,10 +29,14 @@ class ReasoningTokens {
   const MarkerTokens& open() const { return open_; }
   // The tokens that go on with the tag that opens an answer, and say no more than it.
   std::span<const int32_t> answer_opens(size_t said) const { return answer_opens_[said]; }
-  // The tokens that end the closing tag behind `said` bytes of it, and say more than white space
-  // behind it: the grammar would miss the begin of the answer.
-  std::span<const int32_t> overruns(size_t said) const { return overruns_[said]; }
-  // Within reasoning: all but those that end an answer, and overruns(0).
+  // A tag that ends reasoning, and by bytes of it that are said the tokens that end it and say more
+  // than white space behind it: the grammar would miss the begin of the answer.
+  struct EndTag {
+    std::string_view tag;
+    std::vector<std::vector<int32_t>> overruns;
+  };
+  std::span<const EndTag> ends() const { return ends_; }
+  // Within reasoning: all but those that end an answer, and overruns of tags that have not begun.
   std::span<const uint32_t> allowed() const { return allowed_; }
   const text::ReasoningTags& tags() const { return tags_; }
   std::string_view piece(int32_t id) const { return tokenizer_.piece(id); }
@@ -41,7 +45,8 @@ class ReasoningTokens {
   const text::Tokenizer& tokenizer_;
   const text::ReasoningTags tags_;
   const MarkerTokens open_;
-  std::vector<std::vector<int32_t>> answer_opens_, overruns_;  // by bytes said
+  std::vector<std::vector<int32_t>> answer_opens_;  // by bytes said
+  std::vector<EndTag> ends_;
   std::vector<uint32_t> allowed_;
 };
 

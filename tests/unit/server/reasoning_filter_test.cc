@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "tests/support/tiny_tokenizer.h"
 
 namespace ktx::server {
@@ -127,7 +129,9 @@ TEST(ReasoningFilter, ATagOpensTheAnswer) {
   for (const char* end : {"<|close|>think<|sep|>", "<|open|>response<|sep|>"}) {
     Reasoner r({{"<|open|>", text::TokenType::Control}, {"resp"}, {"onse<|sep|>"}, {">5"}}, true,
                kAnswer, tags);
-    EXPECT_TRUE(r.bytes(std::string("hm ") + end));
+    EXPECT_TRUE(r.bytes("hm " + std::string(end, std::strlen(end) - 1)));
+    EXPECT_EQ(r.allowed(), "any but [>5]");
+    EXPECT_TRUE(r.bytes(">"));
     if (end[2] == 'c') {
       EXPECT_EQ(r.allowed(), "[<][<|open|>]");
       EXPECT_FALSE(r.bytes("5"));
