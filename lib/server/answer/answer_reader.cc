@@ -40,7 +40,7 @@ AnswerReader::AnswerReader(const ServedModel& model, const AnswerSpec& spec, tex
   if (reads_harmony(model, spec)) {
     harmony_ = harmony_of(tokenizer_, spec);
   } else if (spec.split_reasoning && model.reasoning) {
-    reasoning_.emplace(*model.reasoning, spec.reasoning_open);
+    reasoning_.emplace(*model.reasoning, spec.reasoning_open, spec.filter != nullptr);
   }
   if (harmony_ && !forced_call_) return;
   const bool generic = spec.parse_tools && model.tool_format == text::ToolCallFormat::Generic;

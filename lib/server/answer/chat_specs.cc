@@ -39,6 +39,8 @@ void use_chat_parsers(const ServedModel& model, const ChatInput& input, const Ch
       if (!model.speaks_harmony()) {
         spec.filter = std::make_unique<CallFilter>(*model.call_tokens, std::move(spec.filter));
       }
+      // A mark in front of a call is dropped.
+      spec.split_reasoning = model.reasoning && !model.reasoning->marks.empty();
     }
     const bool reasons = prompt.reasoning_open || asks_for_reasoning(input) ||
                          (constraint.or_call && model.speaks_harmony());

@@ -6,9 +6,14 @@
 
 namespace ktx::server {
 
-CallTokens::CallTokens(const text::Tokenizer& tokenizer, text::ToolCallFormat format)
+CallTokens::CallTokens(const text::Tokenizer& tokenizer, text::ToolCallFormat format,
+                       const std::optional<text::ReasoningTags>& tags)
     : tokenizer_(tokenizer), all_(all_tokens(tokenizer)) {
   for (const std::string_view marker : text::call_openers(format)) {
+    markers_.emplace_back(tokenizer, marker, marker);
+  }
+  if (tags && !tags->closes_answer.empty()) {
+    const std::string marker = std::string(tags->closes_answer) + std::string(tags->opens_calls);
     markers_.emplace_back(tokenizer, marker, marker);
   }
 }

@@ -3,6 +3,8 @@
 //   <tool_call>{"name": "weather", …}    the marker of a call, at the begin; behind it anything
 //   {"city": "Paris"}                    else the grammar of the format
 //
+// Kimi-K3 closes its response, an empty one, in front of a call.
+//
 // Where the begin of the text may be either, both stay possible. For forms of calls that begin
 // with a marker; bare calls are a part of the grammar (text::CallForm).
 #pragma once
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "lib/server/filters/marker_tokens.h"
+#include "lib/text/answers/reasoning.h"
 #include "lib/text/answers/tool_calls.h"
 
 namespace ktx::server {
@@ -21,7 +24,9 @@ namespace ktx::server {
 // What the markers of a model's calls mean for its tokens. Immutable.
 class CallTokens {
  public:
-  CallTokens(const text::Tokenizer& tokenizer, text::ToolCallFormat format);
+  // `tags`: of the model's reasoning, for what it closes in front of calls.
+  CallTokens(const text::Tokenizer& tokenizer, text::ToolCallFormat format,
+             const std::optional<text::ReasoningTags>& tags = std::nullopt);
 
   std::span<const MarkerTokens> markers() const { return markers_; }
   std::span<const uint32_t> all() const { return all_; }

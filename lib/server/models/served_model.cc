@@ -103,11 +103,11 @@ Status complete_model(ServedModel& model, const std::string& plan_path,
   KTX_TRY(parse_templates(model, plan.chat_template, settings));
   if (!model.chat_template) return {};
   KTX_TRY(choose_tool_format(model, settings.tool_format));
-  model.call_tokens.emplace(*model.tokenizer, model.tool_format);
   for (const bool with_tools : {false, true}) {
     const std::string& source = model.template_for(with_tools).source();
     if (!model.reasoning) model.reasoning = reasoning_form(*model.tokenizer, source).tags;
   }
+  model.call_tokens.emplace(*model.tokenizer, model.tool_format, model.reasoning);
   if (model.reasoning) model.reasoning_tokens.emplace(*model.tokenizer, *model.reasoning);
   return {};
 }

@@ -64,9 +64,11 @@ inline constexpr InvokeTags kKimiK3Tags = {
     .tag_end = "<|sep|>",
     .invoke_name = "tool",
     .parameter_name = "key",
-    .json = "<|open|>json ",
+    .json = "<|open|>json",
     .json_end = "<|close|>json<|sep|>",
 };
+
+inline constexpr std::string_view kKimiK3End = "<|close|>message<|sep|>";
 
 inline constexpr std::string_view kGemmaCall = "<|tool_call>call:";
 inline constexpr std::string_view kGemmaCallEnd = "<tool_call|>";

@@ -71,7 +71,9 @@ std::vector<std::string_view> behind_calls(ToolCallFormat format) {
 // The value of `name="value"` among the attributes of a tag; quotes may be missing.
 std::string_view attribute(std::string_view attributes, std::string_view name) {
   for (std::string_view rest = trimmed(attributes); !rest.empty(); rest = trimmed(rest)) {
-    const std::string_view key = trimmed(rest.substr(0, rest.find('=')));
+    // In front of it may stand words without values, and commas.
+    std::string_view key = trimmed(rest.substr(0, rest.find('=')));
+    key.remove_prefix(key.find_last_of(", \t\r\n") + 1);  // npos + 1 is 0
     rest = rest.substr(std::min(rest.find('='), rest.size() - 1) + 1);
     rest = trimmed(rest);
     const char quote = rest.empty() ? 0 : rest[0];
@@ -98,12 +100,11 @@ std::string unescaped(std::string_view text) {
 CallState read_json_block(const InvokeTags& tags, CallCursor& in, CallRead& read) {
   std::string_view attributes, json;
   KTX_STEP(in.until(tags.tag_end, attributes));
+  if (!attributes.empty() && attributes[0] != ' ') return CallState::No;
   KTX_STEP(in.literal(tags.tag_end));
-  in.space();
-  const CallState there = in.json(json, tags.json_end);
-  read.begun = !in.json_so_far().empty();
-  if (in.json_so_far().starts_with('{')) read.json_at = 0;
-  read.arguments = "{";
+  const CallState there = in.arguments(json, tags.json_end);
+  read.begun = in.json_so_far().starts_with('{');
+  if (read.begun) read.json_at = 0;
   KTX_STEP(there);
   if (!json.starts_with('{')) return CallState::No;
   in.space();

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "lib/text/answers/call_formats.h"
 #include "lib/text/answers/partial_match.h"
 
 namespace ktx::text {
 namespace {
 
 constexpr std::string_view kKimiMarks[] = {"<|open|>response<|sep|>", "<|close|>response<|sep|>",
-                                           "<|close|>message<|sep|>"};
+                                           kKimiK3End};
 
 constexpr ReasoningTags kKnownTags[] = {
     {"<think>", "</think>"},                            // DeepSeek R1 and V3.1, Qwen3, GLM
@@ -17,7 +18,8 @@ constexpr ReasoningTags kKnownTags[] = {
     {"<|channel>thought", "<channel|>", "<|channel>"},  // Gemma 4
     {"<seed:think>", "</seed:think>"},                  // Seed-OSS
     {"<thought>", "</thought>"},                        // EXAONE Deep
-    {"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>", kKimiMarks[0], kKimiMarks},  // K3
+    {"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>", kKimiMarks[0], kKimiMarks,
+     kKimiMarks[1], kKimiK3Tags.section},
 };
 
 size_t space_at_begin(std::string_view text) {
@@ -52,14 +54,22 @@ size_t ReasoningSplitter::held_of_close(std::string_view text) const {
   return std::max(partial_match(text, tags_.close), partial_match(text, tags_.opens_answer));
 }
 
-// Shows the answer up to its first mark; false: there is none, and what may become one is held.
+// Shows the answer up to its first mark, or to its calls; false: neither is there, and what may
+// become one is held.
 bool ReasoningSplitter::drop_mark(ReasoningDelta& delta) {
   size_t first = held_.size(), bytes = 0;
-  for (const std::string_view mark : tags_.marks) {
+  const auto look_for = [&](std::string_view mark) {
     const size_t at = std::min(held_.find(mark), held_.size() - partial_match(held_, mark));
-    if (at >= first) continue;
+    if (at >= first) return;
     first = at;
     bytes = held_.compare(at, mark.size(), mark) == 0 ? mark.size() : 0;
+  };
+  for (const std::string_view mark : tags_.marks) look_for(mark);
+  if (!tags_.opens_calls.empty()) look_for(tags_.opens_calls);
+  const std::string_view found = std::string_view(held_).substr(first, bytes);
+  if ((bytes > 0 && found == tags_.opens_calls) || (grammar_ && first > space_at_begin(held_))) {
+    state_ = State::Rest;
+    return true;
   }
   delta.answer += std::string_view(held_).substr(0, first);
   held_.erase(0, first + bytes);
@@ -111,6 +121,10 @@ bool ReasoningSplitter::advance(ReasoningDelta& delta) {
     }
     case State::Answer:
       return drop_mark(delta);
+    case State::Rest:
+      delta.answer += held_;
+      held_.clear();
+      return false;
   }
   return false;
 }

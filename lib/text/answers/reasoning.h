@@ -12,6 +12,9 @@
 // Kimi-K3 marks the parts of its answer, too; these marks are dropped:
 //
 //   "…<|close|>think<|sep|><|open|>response<|sep|>Hello!<|close|>response<|sep|>"
+//
+// Calls behind them pass unchanged, since a mark in an argument is a part of it; so does an answer
+// that follows a grammar, behind the marks that it begins with.
 #pragma once
 
 #include <optional>
@@ -29,6 +32,8 @@ struct ReasoningTags {
   // Opens the answer behind the reasoning, and ends that where `close` is missing; "": nothing.
   std::string_view opens_answer = {};
   std::span<const std::string_view> marks = {};  // of an answer, that one among them
+  std::string_view closes_answer = {};           // the one in front of calls
+  std::string_view opens_calls = {};
 };
 
 // The tags that a chat template speaks of; nothing when its model does not reason.
@@ -45,8 +50,11 @@ struct ReasoningDelta {
 // One stream; not thread-safe, copyable. Safe for any bytes.
 class ReasoningSplitter {
  public:
-  ReasoningSplitter(const ReasoningTags& tags, bool already_open)
-      : tags_(tags), state_(already_open ? State::ReasoningBegins : State::Start) {}
+  // `grammar`: the answer follows one.
+  ReasoningSplitter(const ReasoningTags& tags, bool already_open, bool grammar = false)
+      : tags_(tags),
+        state_(already_open ? State::ReasoningBegins : State::Start),
+        grammar_(grammar) {}
 
   ReasoningDelta add(std::string_view text);
   // What is held back, when no more text comes. A tag that its first token begins is dropped.
@@ -59,16 +67,18 @@ class ReasoningSplitter {
   // What came last may be the beginning of the closing tag.
   bool may_close() const;
   // No more reasoning can come.
-  bool in_answer() const { return state_ == State::AnswerBegins || state_ == State::Answer; }
+  bool in_answer() const { return state_ >= State::AnswerBegins; }
 
  private:
-  enum class State { Start, ReasoningBegins, Reasoning, AnswerBegins, Answer };
+  // Rest: of an answer, without marks.
+  enum class State { Start, ReasoningBegins, Reasoning, AnswerBegins, Answer, Rest };
   bool advance(ReasoningDelta& delta);  // false: waits for more text
   size_t held_of_close(std::string_view text) const;
   bool drop_mark(ReasoningDelta& delta);
 
   ReasoningTags tags_;
   State state_;
+  bool grammar_;
   std::string held_;
 };
 

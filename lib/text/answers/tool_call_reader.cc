@@ -35,7 +35,8 @@ constexpr std::string_view kDsmlTrailers[] = {kDsmlTags.invoke_end, kDsmlTags.se
 constexpr std::string_view kAtemOpeners[] = {kAtemTags.section, kAtemTags.invoke};
 constexpr std::string_view kAtemTrailers[] = {kAtemTags.invoke_end, kAtemTags.section_end};
 constexpr std::string_view kKimiK3Openers[] = {kKimiK3Tags.section, kKimiK3Tags.invoke};
-constexpr std::string_view kKimiK3Trailers[] = {kKimiK3Tags.invoke_end, kKimiK3Tags.section_end};
+constexpr std::string_view kKimiK3Trailers[] = {kKimiK3Tags.invoke_end, kKimiK3Tags.section_end,
+                                                kKimiK3End};
 constexpr std::string_view kGemmaOpeners[] = {kGemmaCall};
 // The last one is what the model goes on with where nothing stops it: the place of the result.
 constexpr std::string_view kGemmaTrailers[] = {kGemmaCallEnd, kGemmaResponse};

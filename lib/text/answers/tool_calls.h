@@ -34,11 +34,12 @@
 //   Harmony   <|channel|>commentary to=functions.n<|message|>{…}<|call|>     (harmony.h)
 //
 // A call counts as one as soon as its name and the beginning of its arguments have arrived (XML:
-// the name). With `stream` it is emitted in deltas from then on, else as a whole at its end; both
-// give the same. A text that turns out not to be a call before that (no JSON, no name) is emitted
-// as text. A call that breaks off, or goes on as no JSON does, keeps the arguments it has, and
-// what is left of it is dropped. JSON is mended where only one reading is possible (call_json.h),
-// and a missing closing tag is where the next tag stands (ValueTags); empty or null arguments are
+// the name; Kimi-K3: the name and the tag behind it). With `stream` it is emitted in deltas from
+// then on, else as a whole at its end; both give the same. A text that turns out not to be a call
+// before that (no JSON, no name) is emitted as text. A call that breaks off, or goes on as no JSON
+// does, keeps the arguments it has, and what is left of it is dropped. JSON is mended where only
+// one reading is possible (call_json.h), and a missing closing tag is where the next tag stands
+// (ValueTags); empty or null arguments are
 // {}. No marker is ever shown, nor half of one, also where it comes twice; the result does not
 // depend on how the text is split. White space between two texts is kept, also around a call;
 // around calls alone it is dropped.

@@ -36,9 +36,10 @@ class Text final : public runtime::TokenFilter {
 
 struct Caller {
   Caller(const std::vector<testing::TinyToken>& more, std::string_view answer,
-         text::ToolCallFormat format = text::ToolCallFormat::Hermes)
+         text::ToolCallFormat format = text::ToolCallFormat::Hermes,
+         const std::optional<text::ReasoningTags>& tags = std::nullopt)
       : tokenizer(make(more)),
-        tokens(tokenizer, format),
+        tokens(tokenizer, format, tags),
         filter(tokens, std::make_unique<Text>(answer)) {}
 
   static text::Tokenizer make(const std::vector<testing::TinyToken>& more) {
@@ -101,6 +102,20 @@ TEST(CallFilter, TheMarkerMayBeSeveralTokens) {
   EXPECT_EQ(call.allowed(), "[c][call>{]");
   EXPECT_FALSE(Caller({}, "5").bytes("<5"));
   EXPECT_TRUE(call.filter.accept(kFirst + 1).ok());
+  EXPECT_EQ(call.allowed(), "any");
+}
+
+// Kimi-K3.
+TEST(CallFilter, AnEmptyResponseMayBeClosedInFrontOfACall) {
+  Caller call({{"<|open|>"}, {"<|close|>"}}, "5", text::ToolCallFormat::KimiK3,
+              text::detect_reasoning("<|open|>"));
+  EXPECT_EQ(call.allowed(), "[ ][5][<][<|open|>][<|close|>]");
+  EXPECT_TRUE(call.filter.accept(kFirst + 1).ok());
+  EXPECT_EQ(call.allowed(), "[r]") << "of the response alone";
+  EXPECT_TRUE(call.bytes("response<|sep|>"));
+  EXPECT_EQ(call.allowed(), "[<][<|open|>]");
+  EXPECT_TRUE(call.filter.accept(kFirst).ok());
+  EXPECT_TRUE(call.bytes("tools<|sep|>"));
   EXPECT_EQ(call.allowed(), "any");
 }
 

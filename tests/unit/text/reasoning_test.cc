@@ -83,6 +83,32 @@ TEST(ReasoningSplitter, TakesTheTagsOfEachTemplate) {
   }
 }
 
+// Kimi-K3: within a call, and within what a grammar has made, a mark is a part of it.
+TEST(ReasoningSplitter, MarksWithinCallsAndBehindABeginOfAGrammarStay) {
+  const struct {
+    const char* text;
+    bool grammar;
+    const char* answer;
+  } kTexts[] = {
+      {"hm<|close|>think<|sep|><|open|>response<|sep|>a<|close|>response<|sep|><|open|>tools<|sep|>"
+       "<|close|>response<|sep|>b<|close|>message<|sep|>",
+       false, "a<|open|>tools<|sep|><|close|>response<|sep|>b<|close|>message<|sep|>"},
+      {"hm<|close|>think<|sep|><|open|>response<|sep|>{\"a\": \"<|open|>response<|sep|>\"}", true,
+       "{\"a\": \"<|open|>response<|sep|>\"}"},
+      {"hm<|open|>response<|sep|><|close|>response<|sep|><|open|>tools<|sep|><|close|>response<|sep|>",
+       true, "<|open|>tools<|sep|><|close|>response<|sep|>"},
+  };
+  for (const auto& [text, grammar, answer] : kTexts) {
+    for (const auto& pieces : ktx::testing::cuts(text)) {
+      ReasoningSplitter splitter(*detect_reasoning("<|open|>"), true, grammar);
+      std::string got;
+      for (const std::string& piece : pieces) got += splitter.add(piece).answer;
+      EXPECT_TRUE(splitter.in_answer());
+      EXPECT_EQ(got + splitter.finish().answer, answer) << text;
+    }
+  }
+}
+
 TEST(ReasoningSplitter, ShowsNoHalfTag) {
   ReasoningSplitter splitter({}, true);
   EXPECT_EQ(splitter.add("so it is. </th").reasoning, "so it is.");

@@ -208,8 +208,23 @@ const Case kCases[] = {
      "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>json type=\"object\""
      "<|sep|>{\"a\": \"<|close|>call<|sep|>\"}<|close|>json<|sep|><|close|>call<|sep|>",
      "|f {\"a\": \"<|close|>call<|sep|>\"}"},
-    {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>json type=\"object\"<|sep|>[1]<|close|>json",
-     "|f {"},
+    {KimiK3,
+     "<|open|>call tool=\"f\"<|sep|><|open|>json type=\"object\"<|sep|><|close|>json<|sep|><|close|>"
+     "call<|sep|><|open|>call tool=\"g\"<|sep|><|open|>json<|sep|> null <|close|>json<|sep|><|close|>"
+     "call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
+     "|f {}|g {}"},
+    {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>json<|sep|>{\"a\": 1}<|close|>json<|sep|>",
+     "|f {\"a\": 1}"},
+    // No object, and another tag.
+    {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>json<|sep|>[1]<|close|>json<|sep|>",
+     "<|open|>call tool=\"f\"<|sep|><|open|>json<|sep|>[1]<|close|>json<|sep|>"},
+    {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>jsons<|sep|>{}",
+     "<|open|>call tool=\"f\"<|sep|><|open|>jsons<|sep|>{}"},
+    // Marks of an answer within a value.
+    {KimiK3,
+     "<|open|>tools<|sep|><|open|>call tool=\"f\"<|sep|><|open|>argument key=\"s\" type=\"string\""
+     "<|sep|><|close|>response<|sep|><|close|>message<|sep|><|close|>argument<|sep|><|close|>call<|sep|>",
+     "|f {\"s\": \"<|close|>response<|sep|><|close|>message<|sep|>\"}"},
     {KimiK3, "<|open|>call tool=\"f\"<|sep|><|open|>argument key=\"s\" type=\"string\"<|sep|>x",
      "|f {"},
     {KimiK3, "<|open|>tools<|sep|>no", "<|open|>tools<|sep|>no"},
@@ -364,6 +379,10 @@ const Case kCases[] = {
      "<tool_call>g<arg_key>x</arg_key><arg_value>{'a': [True, 'it''s']}</arg_value>"
      "<arg_key>y</arg_key><arg_value>['a', None,]</arg_value></tool_call>",
      "|g {\"x\": \"{'a': [True, 'it''s']}\", \"y\": [\"a\",null]}"},
+    // Other attributes, and commas between them.
+    {MiniMax,
+     "<invoke required name=\"g\"><parameter name=\"x\", string=\"true\">42</parameter></invoke>",
+     "|g {\"x\": \"42\"}"},
     {MiniMax,
      "<invoke name=\"g\"><parameter name=\"x\">12345678901234567890123</parameter></invoke>",
      "|g {\"x\": 12345678901234567890123}"},
@@ -532,6 +551,8 @@ TEST(ToolCallParser, AnyCutOfAnyTextGivesTheSame) {
                                             "<|open|>argument key=\"s\"<|sep|>",
                                             "<|close|>argument<|sep|>",
                                             "<|open|>json <|sep|>",
+                                            "<|open|>json<|sep|>",
+                                            "null",
                                             "<|close|>json<|sep|>",
                                             "<|close|>call<|sep|>",
                                             "<",
