@@ -17,11 +17,11 @@ bool stdout_shows_styles() {
 }  // namespace
 
 AnswerView::AnswerView(text::HarmonyParser parser)
-    : harmony_(std::move(parser)), shows_styles_(stdout_shows_styles()) {}
+    : harmony_(std::move(parser)), marks_(true), shows_styles_(stdout_shows_styles()) {}
 
 AnswerView::AnswerView(const std::optional<text::ReasoningTags>& tags, const std::string& prompt)
-    : shows_styles_(stdout_shows_styles()) {
-  if (tags && (shows_styles_ || !tags->marks.empty())) {
+    : tags_(tags), marks_(tags && !tags->marks.empty()), shows_styles_(stdout_shows_styles()) {
+  if (tags && (shows_styles_ || marks_)) {
     splitter_.emplace(*tags, text::prompt_opens_reasoning(prompt, *tags));
   }
 }
@@ -37,9 +37,11 @@ void AnswerView::add(const std::string& text) {
   std::fflush(stdout);
 }
 
-void AnswerView::marker(std::string_view token) {
+bool AnswerView::marker(std::string_view token) {
   if (harmony_) print(harmony_->marker(token));
   std::fflush(stdout);
+  return tags_ &&
+         (tags_->open.find(token) != token.npos || tags_->close.find(token) != token.npos);
 }
 
 void AnswerView::finish() {

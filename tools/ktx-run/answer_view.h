@@ -24,9 +24,11 @@ class AnswerView {
   explicit AnswerView(text::HarmonyParser parser);
 
   void add(const std::string& text);
-  void marker(std::string_view token);                     // harmony: a control token
-  void finish();                                           // and a newline
-  const std::string& content() const { return content_; }  // of these: what is no reasoning
+  // A control token: whether it is a part of the text, as one of the reasoning's tags is.
+  bool marker(std::string_view token);
+  void finish();  // and a newline
+  // The message of an answer whose text this is: without reasoning where the model marks both.
+  const std::string& message(const std::string& text) const { return marks_ ? content_ : text; }
 
  private:
   void print(const text::ReasoningDelta& delta);
@@ -35,6 +37,8 @@ class AnswerView {
 
   std::optional<text::ReasoningSplitter> splitter_;  // none: as it comes
   std::optional<text::HarmonyParser> harmony_;
+  std::optional<text::ReasoningTags> tags_;
+  bool marks_;  // content and reasoning
   std::string content_;
   bool shows_styles_;
   bool dim_ = false;

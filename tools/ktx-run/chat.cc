@@ -218,12 +218,7 @@ class Chat {
     std::optional<server::ReasoningBudget> budget = reasoning_budget(prompt);
     AnswerOptions answer_options;
     answer_options.budget = budget ? &*budget : nullptr;
-    answer_options.on_control = [&](std::string_view token) {
-      if (form_.harmony) view.marker(token);
-      return !form_.harmony && form_.tags &&
-             (form_.tags->open.find(token) != token.npos ||
-              form_.tags->close.find(token) != token.npos);
-    };
+    answer_options.on_control = [&](std::string_view token) { return view.marker(token); };
     answer_options.max_tokens = options_.max_tokens;
     answer_options.cancelled = interrupted;
     answer_options.on_text = [&](const std::string& piece) { view.add(piece); };
@@ -231,8 +226,7 @@ class Chat {
     view.finish();
     take_interrupt();
     if (!result) return result.error();
-    const bool marked = form_.harmony || (form_.tags && !form_.tags->marks.empty());
-    conversation_.add("assistant", marked ? view.content() : result->text);
+    conversation_.add("assistant", view.message(result->text));
     if (result->finish == Finish::Length) {
       note(fmt::format("the answer was cut off after {} tokens (-n)", options_.max_tokens));
     }

@@ -122,10 +122,7 @@ Result<bool> generate(const Options& options) {
   } else if (options.chat && speaks_harmony(model)) {
     view.emplace(server::begin_harmony(model.tokenizer, prompt, {}));
     answer_options.on_text = [&](const std::string& piece) { view->add(piece); };
-    answer_options.on_control = [&](std::string_view token) {
-      view->marker(token);
-      return false;
-    };
+    answer_options.on_control = [&](std::string_view token) { return view->marker(token); };
   } else {
     answer_options.on_text = [](const std::string& piece) {
       fmt::print("{}", piece);
