@@ -1,8 +1,8 @@
 // A file mapped read-only, whole or a part of it.
 //
-// A file that shrinks while it is mapped would end the program with SIGBUS. Here a missing page
-// reads as zeros and shrunk() becomes true: check it after reading weights, and do not use what
-// was read.
+// A file that shrinks while it is mapped, or a disk that fails, would end the program with SIGBUS.
+// Here a missing page and all behind it read as zeros and shrunk() becomes true: check it after
+// reading weights, and do not use what was read.
 #pragma once
 
 #include <cstddef>
@@ -45,9 +45,10 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const;
   const std::string& path() const;
-  // True once a read met a page that the file no longer has.
+  // True once a read met a page that the file no longer has, or the disk could not read.
   bool shrunk() const;
-  // "PATH: the file became smaller while it was in use", when shrunk() is true.
+  // "PATH: the file became smaller or its disk failed while it was in use; ...", when shrunk() is
+  // true.
   Status check() const;
 
   // Hints; they never fail (a hint may be ignored).

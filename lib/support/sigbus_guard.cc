@@ -29,15 +29,17 @@ struct sigaction g_previous_action;
 void on_sigbus(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   for (SigbusGuard::Slot& slot : g_slots) {
-    if (address < slot.begin.load() || address >= slot.end.load()) continue;
+    const uintptr_t end = slot.end.load();
+    if (address < slot.begin.load() || address >= end) continue;
+    // Before another thread can read zeros.
+    slot.hit.store(true);
     // To the end at once, since nothing of the range is of use any more: page by page a disk that
     // fails takes minutes for a gigabyte.
     const uintptr_t page = address & ~(kPageBytes - 1);
-    if (mmap(reinterpret_cast<void*>(page), slot.end.load() - page, slot.protection.load(),
+    if (mmap(reinterpret_cast<void*>(page), end - page, slot.protection.load(),
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
       break;
     }
-    slot.hit.store(true);
     return;
   }
   // Not ours: call the previous handler, or die as usual.

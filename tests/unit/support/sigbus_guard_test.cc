@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 
 #include "tests/support/temp_dir.h"
 
@@ -37,6 +38,20 @@ TEST(SigbusGuard, ReadsZerosWhereTheFileWasCutOff) {
   EXPECT_TRUE(guard.hit());
   EXPECT_EQ(file.data[0], 'f');
   EXPECT_EQ(file.data[4096], 0);
+}
+
+// The file's later pages are there again, and are not read.
+TEST(SigbusGuard, ReadsZerosUpToTheEndBehindTheFirstMissingPage) {
+  const Mapped file;
+  ASSERT_NE(file.data, MAP_FAILED);
+  const SigbusGuard guard(file.data, kBytes, /*writable=*/false);
+  file.cut_off();
+  EXPECT_EQ(file.data[4096], 0);
+  EXPECT_TRUE(guard.hit());
+  const std::string again(kBytes, 'f');
+  ASSERT_EQ(pwrite(file.fd, again.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  EXPECT_EQ(file.data[3 * 4096], 0);
+  EXPECT_EQ(file.data[0], 'f');
 }
 
 TEST(SigbusGuard, SurvivesStoresWhereTheFileWasCutOff) {
