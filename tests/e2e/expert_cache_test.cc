@@ -200,6 +200,32 @@ TEST_F(ExpertCacheFault, ADiskThatFailsForGoodFailsEveryPass) {
   }
 }
 
+// One read fails, and those that began with it never come: the error does not wait for them.
+TEST_F(ExpertCacheFault, AnErrorBesideReadsThatHangIsGivenSoon) {
+  struct Disk {
+    std::atomic<bool> hangs = true;
+    std::atomic<int> begun = 0;
+  };
+  const auto disk = std::make_shared<Disk>();
+  cache_.fault_patience = std::chrono::milliseconds(100);
+  const auto engine = start(runtime::ReaderKind::Threads, [disk](const auto&) {
+    if (disk->begun++ == 0) return EIO;
+    while (disk->hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return 0;
+  });
+  ASSERT_TRUE(engine);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto failed = logits_of(*engine);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30))
+      << "half of patience";
+  const int begun = disk->begun;
+  disk->hangs = false;
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.error().message, HasSubstr("Input/output error"));
+  EXPECT_LE(begun, 17) << "the others were dropped";
+  EXPECT_TRUE(logits_of(*engine).ok());
+}
+
 TEST_F(ExpertCacheFault, ADiskThatHangsIsNamedAndItsAnswersAreTakenLater) {
   std::atomic<bool> hangs = true;
   cache_.patience = std::chrono::milliseconds(200);

@@ -30,6 +30,7 @@ std::string reason(int error) {
 ExpertCache::ExpertCache(const plan::PlanView& plan, const plan::ExpertMemory& memory,
                          const ExpertCacheOptions& options)
     : patience_(options.patience),
+      fault_patience_(std::min(options.patience, options.fault_patience)),
       end_patience_(options.end_patience),
       architecture_(plan.facts.architecture),
       experts_(static_cast<size_t>(memory.experts)),
@@ -205,8 +206,10 @@ void ExpertCache::need(CachedExperts& layer, std::span<const int32_t> offsets, i
   {
     std::unique_lock lock(mutex_);
     // Those whose reads failed in an earlier pass go once the last of these is over.
-    changed_.wait_for(lock, patience_, [&] { return !any_broken(layer, offsets); });
+    const bool over =
+        changed_.wait_for(lock, patience_, [&] { return !any_broken(layer, offsets); });
     choose(layer, offsets, tokens);
+    if (!over) return fail_late(layer, "has not come");
   }
   for (size_t filled = 0;;) {
     {
@@ -310,9 +313,9 @@ void ExpertCache::end_read(uint32_t ticket, int error) {
     use_.read_bytes += static_cast<int64_t>(slice.bytes);
   }
   std::atomic<int32_t>& left = own.left[down ? CachedExperts::kDown : CachedExperts::kGateUp];
-  if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  if (own.broken && is_read(number)) slots_.clear(slots_.slot_of(number));
-  changed_.notify_all();
+  const bool last = left.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  if (last && own.broken && is_read(number)) slots_.clear(slots_.slot_of(number));
+  if (last || error != 0) changed_.notify_all();
 }
 
 bool ExpertCache::wait(const CachedExperts& layer, int32_t expert, CachedExperts::Part part) {
@@ -353,13 +356,14 @@ void ExpertCache::fail_late(const CachedExperts& layer, const std::string& why) 
 }
 
 Error ExpertCache::take_failure() {
+  reader_->drop();
   std::unique_lock lock(mutex_);
   // What began in this pass and is still to fail must not fail the next one.
   const auto numbers = std::views::iota(0, static_cast<int32_t>(experts_.size()));
   const auto over = [&] {
     return std::ranges::all_of(numbers, [&](int32_t n) { return is_read(n); });
   };
-  if (!hangs()) changed_.wait_for(lock, patience_, over);
+  if (!hangs() && !changed_.wait_for(lock, fault_patience_, over)) hangs_ = true;
   Error error = failure_.value_or(Error{"cannot read experts"});
   failure_.reset();
   failed_ = false;

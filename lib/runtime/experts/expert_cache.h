@@ -30,7 +30,8 @@
 //
 // Faults. A read that fails, or has not come within ExpertCacheOptions::patience, fails the pass
 // with an error that names the place and the reason, and the engine the file; the slot is given
-// back when all its reads are over, and the next pass tries again.
+// back when all its reads are over, and the next pass tries again. Before the error is given, reads
+// that have not begun are dropped, and those on their way get ExpertCacheOptions::fault_patience.
 //
 // End. The system may write to a slot as long as a read of it is on its way. Where reads have not
 // come within ExpertCacheOptions::end_patience, the cache and its slots stay until the process
@@ -69,6 +70,7 @@ struct Batch;
 struct ExpertCacheOptions {
   int64_t slots = 0;
   std::chrono::milliseconds patience{60'000};
+  std::chrono::milliseconds fault_patience{5'000};
   std::chrono::milliseconds end_patience{10'000};
   ReaderOptions reader = {};
 };
@@ -153,7 +155,7 @@ class ExpertCache {
   // Before the end, from any thread: drops the reads that have not begun and waits for the others;
   // end_patience at most, once for all calls. False: some have not come.
   bool await_reads();
-  // A pass has waited in vain, and no read has come since.
+  // A pass, or its failure, has waited in vain, and no read has come since.
   bool hangs() const { return hangs_.load(std::memory_order_acquire); }
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -193,7 +195,7 @@ class ExpertCache {
   void fail(const CachedExperts& layer, const std::string& why);
   void fail_late(const CachedExperts& layer, const std::string& why);
 
-  const std::chrono::milliseconds patience_, end_patience_;
+  const std::chrono::milliseconds patience_, fault_patience_, end_patience_;
   const std::string architecture_;  // of the plan
   uint64_t slot_bytes_ = 0;
   Arena memory_;
