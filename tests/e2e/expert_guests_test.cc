@@ -11,6 +11,7 @@
 #include "lib/plan/expert_profile.h"
 #include "lib/plan/plan_format.h"
 #include "lib/plan/plan_reader.h"
+#include "lib/runtime/engine/largest_ctx.h"
 #include "lib/runtime/engine/plan_runner.h"
 #include "lib/runtime/experts/expert_cache.h"
 #include "lib/runtime/experts/expert_guests.h"
@@ -295,23 +296,38 @@ TEST(ExpertGuests, ComeFromACacheOfTheDisk) {
   EXPECT_GT(use.right_guesses, 0);
 }
 
-// Prompts come in long chunks where experts are on disk, unless the GPU has no memory for these.
+// Prompts come in long chunks where experts are on disk, unless the GPU has no memory for these. A
+// budget of keys and values for less than all contexts changes nothing.
 TEST(ExpertGuests, ChunksFitTheGpu) {
   Slots slots("qwen3moe");
+  const plan::PlanFile file = plan::PlanFile::open(slots.plan()).take();
   runtime::EngineOptions options;
   options.threads = 2;
   options.ctx = 4096;
+  options.max_batch = 2;
   options.expert_memory_bytes = 4 << 20;
-  std::vector<int64_t> chunks;
-  for (uint64_t mib = 1200; mib > 400; mib -= 16) {
+  const auto chunk_of = [&](uint64_t mib) -> int64_t {
     options.open_gpu = HostGpu::opener({.memory_bytes = mib << 20}, &slots.log);
     const auto engine = runtime::Engine::open(slots.plan(), options);
-    if (!engine.ok()) break;
-    chunks.push_back((*engine)->chunk_tokens());
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    return engine.ok() ? (*engine)->chunk_tokens() : 0;
+  };
+  const auto fits = [&](uint64_t mib) {
+    runtime::EngineOptions longest = options;
+    longest.chunk_tokens = 4096;
+    const HostGpu gpu(0, {.memory_bytes = mib << 20}, &slots.log);
+    return runtime::fits_gpus(file.view(), longest, {{"cuda:0", gpu.facts()}});
+  };
+  constexpr uint64_t kPlenty = 4096;
+  if (chunk_of(kPlenty) < 4096) GTEST_SKIP() << "the machine has no memory for long chunks";
+  for (const int64_t budget : {0, 1 << 20}) {
+    options.kv_budget_bytes = budget;
+    uint64_t least = 1;
+    while (least < kPlenty && !fits(least)) ++least;
+    ASSERT_LT(least, kPlenty);
+    EXPECT_EQ(chunk_of(least), 4096);
+    EXPECT_LT(chunk_of(least - 1), 4096);
   }
-  ASSERT_FALSE(chunks.empty());
-  EXPECT_EQ(chunks.front(), 4096);
-  EXPECT_LT(chunks.back(), 4096);
 }
 
 TEST(ExpertGuests, StayWhereTheyAreCountedByNumber) {

@@ -15,8 +15,11 @@ namespace ktx::runtime {
 namespace {
 
 struct Fit {
-  bool fits = false;
+  bool blocks = false;  // keys and values of all sequences, as long as they may become
+  bool memory = true;
   bool streams = true;  // and there is room to stream experts, where the plan does
+
+  bool fits() const { return blocks && memory; }
 };
 
 // What a run of this plan leaves of GPUs; `reserve`: of each, beside what is counted.
@@ -52,19 +55,18 @@ Result<Fit> fit_of(const plan::PlanView& plan, EngineOptions options, RunRoom ro
   const auto wanted = plan::kv_blocks(plan::kv_widths(plan.program->kv_slots), sizes.shape);
   Fit fit{wanted && sizes.kv_blocks.whole >= wanted->whole};
   // Weights count: they are mapped, and would be read from the file again and again.
-  fit.fits =
-      fit.fits && (!room.host_bytes || sizes.memory.total_bytes <= most_of(*room.host_bytes));
+  fit.memory = !room.host_bytes || sizes.memory.total_bytes <= most_of(*room.host_bytes);
   if (room.gpus.empty() && room.others.empty()) return fit;
   // The smallest slots of streams: room for more is not worth a shorter context.
   constexpr plan::StreamSlots kLeast = plan::StreamSlots::Eighth;
   for (plan::DeviceMemory& need : KTX_TRY(plan::memory_by_device(plan, sizes.shape, kLeast))) {
     const auto other = room.others.find(need.name);
-    if (other != room.others.end() && need.total() > most_of(other->second)) fit.fits = false;
+    if (other != room.others.end() && need.total() > most_of(other->second)) fit.memory = false;
     const auto gpu = room.gpus.find(need.name);
     if (gpu == room.gpus.end()) continue;
     fit.streams = fit.streams && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);
     need.stream_bytes = 0;
-    fit.fits = fit.fits && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);
+    fit.memory = fit.memory && check_gpu_fit(need, gpu->second, sizes.shape, sizes.kv_blocks);
   }
   return fit;
 }
@@ -111,7 +113,7 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
   const int64_t model_ctx = rotary_ctx > 0 ? rotary_ctx : plan.facts.context_length;
   const int64_t most = model_ctx > 0 ? std::min(model_ctx, kMaxCtx) : kMaxCtx;
   const auto fits = [&](int64_t ctx) -> Result<bool> {
-    return KTX_TRY(fit_of(plan, options, room, ctx)).fits;
+    return KTX_TRY(fit_of(plan, options, room, ctx)).fits();
   };
   const int64_t ctx = KTX_TRY(plan::largest_context(most, fits));
   if (ctx == 0) {
@@ -125,7 +127,7 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
   std::string note = fmt::format("--ctx max: {} tokens{}", ctx, ctx == most ? all : " fit");
   const auto streams = [&](int64_t tokens) -> Result<bool> {
     const Fit fit = KTX_TRY(fit_of(plan, options, room, tokens));
-    return fit.fits && fit.streams;
+    return fit.fits() && fit.streams;
   };
   const int64_t room_to_stream = KTX_TRY(plan::largest_context(ctx, streams));
   if (room_to_stream > 0 && room_to_stream < ctx) {
@@ -135,10 +137,11 @@ Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& 
   return LargestCtx{ctx, std::move(note)};
 }
 
-Result<bool> fits_gpus(const plan::PlanView& plan, const EngineOptions& options,
-                       const std::map<std::string, GpuFacts>& gpus) {
+bool fits_gpus(const plan::PlanView& plan, const EngineOptions& options,
+               const std::map<std::string, GpuFacts>& gpus) {
   const int64_t ctx = options.ctx.value_or(plan.facts.default_ctx);
-  return KTX_TRY(fit_of(plan, options, {std::nullopt, gpus}, ctx)).fits;
+  const Result<Fit> fit = fit_of(plan, options, {std::nullopt, gpus}, ctx);
+  return fit && fit->memory;
 }
 
 bool may_enlarge_chunk(const plan::PlanView& plan, const EngineOptions& options) {
@@ -154,8 +157,8 @@ bool may_enlarge_chunk(const plan::PlanView& plan, const EngineOptions& options)
 
 Result<std::optional<int64_t>> enlarged_chunk(const plan::PlanView& plan,
                                               const EngineOptions& options, const RunRoom& room) {
-  // H200, Qwen3-30B-A3B: prompts are 1.22 times as fast by 2,048 as by 1,024, and 1.05 to 1.08 times
-  // as fast by 4,096 (Nemotron 3 Nano: 1.07 to 1.08), for which other sequences would wait.
+  // H200, Qwen3-30B-A3B: prompts are 1.22 times as fast by 2,048 as by 1,024, and 1.05 to 1.08
+  // times as fast by 4,096 (Nemotron 3 Nano: 1.07 to 1.08), for which other sequences would wait.
   constexpr int64_t kAlone = 4096, kBeside = 2048;
   const int64_t ctx = options.ctx.value_or(plan.facts.default_ctx);
   const bool alone = options.max_batch.value_or(plan.facts.max_batch) == 1;
@@ -165,7 +168,7 @@ Result<std::optional<int64_t>> enlarged_chunk(const plan::PlanView& plan,
     EngineOptions large = options;
     large.chunk_tokens = chunk;
     const Result<Fit> fit = fit_of(plan, large, room, ctx);
-    if (fit && fit->fits) return std::optional(chunk);
+    if (fit && fit->fits()) return std::optional(chunk);
   }
   return std::optional<int64_t>();
 }

@@ -56,9 +56,9 @@ struct LargestCtx {
 Result<LargestCtx> largest_ctx(const plan::PlanView& plan, const EngineOptions& options,
                                const RunRoom& room);
 
-// Whether the GPUs have the memory for these options.
-Result<bool> fits_gpus(const plan::PlanView& plan, const EngineOptions& options,
-                       const std::map<std::string, GpuFacts>& gpus);
+// Whether the GPUs have the memory for these options, a budget of keys and values included.
+bool fits_gpus(const plan::PlanView& plan, const EngineOptions& options,
+               const std::map<std::string, GpuFacts>& gpus);
 
 // Whether the run may choose a larger chunk than usual (fit.h): all experts are on GPUs of this
 // machine, and none was asked for.
