@@ -296,6 +296,47 @@ TEST(ExpertGuests, ComeFromACacheOfTheDisk) {
   EXPECT_GT(use.right_guesses, 0);
 }
 
+// A prompt uses all experts, and a GPU has three of each layer.
+TEST(ExpertGuests, OfTheNextLayerAreNotReadAheadInPrompts) {
+  Slots slots("qwen3moe");
+  const plan::PlanFile file = plan::PlanFile::open(slots.plan()).take();
+  const plan::ExpertMemory memory = plan::expert_memory(*file.view().program);
+  runtime::EngineOptions options;
+  options.expert_memory_bytes = static_cast<int64_t>(memory.least_bytes());
+  const auto engine = slots.open(options);
+  ASSERT_TRUE(engine);
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 40; ++i) prompt.push_back(3 + i);
+  runtime::Sequence sequence = engine->new_sequence();
+  const runtime::BatchItem item{&sequence, prompt, runtime::Want::Last};
+  ASSERT_TRUE(engine->forward({&item, 1}).ok());
+  const auto expert_bytes = static_cast<int64_t>(memory.bytes) / memory.experts;
+  EXPECT_GT(engine->stats().expert_cache.read_bytes, 0);
+  EXPECT_LE(engine->stats().expert_cache.read_bytes, 3 * 5 * expert_bytes);
+}
+
+// The CPU has one expert of each layer, and most tokens choose none of them.
+TEST(ExpertGuests, LayersWithoutChosenExpertsOfTheCpuGuessTheNext) {
+  Slots slots("qwen3moe", rules_of(", experts: {cuda:0: {resident: 7}}"));
+  const plan::PlanFile file = plan::PlanFile::open(slots.plan()).take();
+  runtime::EngineOptions options;
+  options.expert_memory_bytes =
+      static_cast<int64_t>(plan::expert_memory(*file.view().program).least_bytes());
+  const auto engine = slots.open(options);
+  ASSERT_TRUE(engine);
+  runtime::Sequence sequence = engine->new_sequence();
+  int64_t guesses = 0;
+  for (int32_t i = 0; i < 200; ++i) {
+    const runtime::ExpertCacheUse before = engine->stats().expert_cache;
+    const std::vector<int32_t> ids = {3 + i * 7 % 90};
+    const runtime::BatchItem item{&sequence, ids, runtime::Want::Last};
+    ASSERT_TRUE(engine->forward({&item, 1}).ok());
+    const runtime::ExpertCacheUse after = engine->stats().expert_cache;
+    if (after.chosen() == before.chosen()) guesses += after.guesses - before.guesses;
+  }
+  EXPECT_GT(guesses, 0);
+}
+
 // Prompts come in long chunks where experts are on disk, unless the GPU has no memory for these. A
 // budget of keys and values for less than all contexts changes nothing.
 TEST(ExpertGuests, ChunksFitTheGpu) {

@@ -102,6 +102,15 @@ Result<std::string> choose_by_room(const plan::PlanFile& file,
   return note;
 }
 
+void leave_out_guests(ExpertGuests& guests, const ExpertCache& cache) {
+  for (const GuestLayer& layer : guests.layers()) {
+    for (const GuestWeight& weight : layer.weights) {
+      CachedExperts* const experts = cache.of(weight.from);
+      if (experts) experts->leave_out_guests(layer.cpu_places);
+    }
+  }
+}
+
 // The cache of experts, where not all are mapped; else null.
 Result<OwnedExpertCache> open_experts(const plan::PlanView& plan, const std::string& path,
                                       const EngineOptions& options, const Sizes& sizes,
@@ -169,6 +178,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
       s.guests = ExpertGuests::make(
           plan, options.expert_guests ? *options.expert_guests : ExpertGuestOptions{});
     }
+    if (s.experts && s.guests) leave_out_guests(*s.guests, *s.experts);
     const bool noted = s.experts || (s.guests && !options.drafter);
     if (noted) s.expert_note = std::make_unique<ExpertNote>(s.experts.get(), s.guests.get(), path);
     s.runner = KTX_TRY(PlanRunner::create({.plan = plan,

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/router/expert_places.h"
 #include "lib/runtime/engine/batch.h"
 #include "lib/support/strings.h"
 #include "lib/support/timer.h"
@@ -228,8 +229,15 @@ void ExpertCache::need(CachedExperts& layer, std::span<const int32_t> offsets, i
   }
   if (tokens <= kDecodeTokens || layer.number_ + 1 == layers_.size()) return;
   CachedExperts& next = *layers_[layer.number_ + 1];
-  next_.resize(static_cast<size_t>(next.experts_));
-  std::iota(next_.begin(), next_.end(), 0);
+  next_.clear();
+  for (const float place : next.by_router_) {
+    const int32_t e = kernels::place_of_expert(place, next.experts_);
+    if (e >= 0) next_.push_back(e);
+  }
+  if (next.by_router_.empty()) {
+    next_.resize(static_cast<size_t>(next.experts_));
+    std::iota(next_.begin(), next_.end(), 0);
+  }
   ahead(next, next_, false);
 }
 

@@ -93,6 +93,9 @@ class CachedExperts {
   bool guesses(const Batch& batch) const;
   void guess(const Batch& batch) { guess_(batch); }
   void guess_by(std::function<void(const Batch&)> guess) { guess_ = std::move(guess); }
+  // The router's experts by place (expert_places.h), where some of them are a GPU's guests for now:
+  // prompts do not read these ahead. What it points to changes between passes only.
+  void leave_out_guests(std::span<const float> places) { by_router_ = places; }
 
   // [experts] Where each one's matrices are, if they are in a slot.
   const std::byte* const* gate() const { return places_[0].data(); }
@@ -116,6 +119,7 @@ class CachedExperts {
   size_t gate_up_ = 0;                                 // slices of these
   std::vector<Slice> slices_;                          // gate, up, down
   std::function<void(const Batch&)> guess_;            // empty: it does not
+  std::span<const float> by_router_;                   // empty: none are guests
   std::vector<std::vector<const std::byte*>> places_;  // by slice and expert
 };
 

@@ -130,8 +130,12 @@ class GateUpStep final : public CpuStep {
     args_.experts.tokens = batch.tokens;
     if (const char* fault = pairs_.look(args_.experts)) return {0, 0, fault};
     const int64_t active = pairs_.active_count();
-    if (active == 0) return {};
+    // Also where none is chosen here: each pass ages the counts and looks ahead.
     const bool awaits = cached_ && pairs_.fetch(*cached_, args_.experts);
+    // The first item, so that the next layer's reads begin beside all of this one's work.
+    batch_ = &batch;
+    guesses_ = cached_ && cached_->guesses(batch) ? 1 : 0;
+    if (active == 0) return {guesses_, 0, nullptr};
     const WeightMatrix& gate = args_.gate.first;
     const int64_t pairs_each = ceil_div(batch.tokens * args_.experts.top_k, active);
     groups_.clear();
@@ -146,9 +150,6 @@ class GateUpStep final : public CpuStep {
                                                            columns_, kExpertsMaxRows));
     }
     by_expert_ = shares_ == 1 && (batch.tokens > kDecodeTokens || awaits);
-    // The first item, so that the next layer's reads begin beside all of this one's work.
-    batch_ = &batch;
-    guesses_ = cached_ && cached_->guesses(batch) ? 1 : 0;
     return {guesses_ + active * runs_.count(),
             active * (args_.gate.expert_bytes + args_.up.expert_bytes), nullptr};
   }
