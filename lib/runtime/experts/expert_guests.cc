@@ -40,7 +40,7 @@ class LayerFinder {
   std::optional<GuestLayer> find() const {
     const auto& here = *guests_of(step(gpu_));
     const auto& home = *guests_of(step(cpu_));
-    const auto cpu = places_of(cpu_), gpu = places_of(gpu_);
+    const auto cpu = expert_places(plan_, cpu_), gpu = expert_places(plan_, gpu_);
     if (cpu.empty() || cpu.size() != gpu.size()) return std::nullopt;
     GuestLayer layer(here.experts, std::ssize(cpu));
     layer.layer = step(gpu_).layer;
@@ -67,12 +67,6 @@ class LayerFinder {
 
  private:
   const Step& step(uint32_t number) const { return program_.steps[number]; }
-
-  std::span<const float> places_of(uint32_t number) const {
-    if (program_.weight(step(number), 0) == nullptr) return {};
-    const auto bytes = plan_.blob_bytes(static_cast<uint32_t>(step(number).weights[0]));
-    return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
-  }
 
   bool add_weights(GuestLayer& layer) const {
     for (const StepOp op : {StepOp::ExpertsGateUp, StepOp::ExpertsDown}) {
@@ -125,6 +119,13 @@ class LayerFinder {
 };
 
 }  // namespace
+
+std::span<const float> expert_places(const plan::PlanView& plan, uint32_t number) {
+  const Step& step = plan.program->steps[number];
+  if (plan.program->weight(step, 0) == nullptr) return {};
+  const auto bytes = plan.blob_bytes(static_cast<uint32_t>(step.weights[0]));
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
 
 GuestLayer::GuestLayer(int64_t slots, int64_t experts)
     : home(static_cast<size_t>(experts), -1),

@@ -75,6 +75,9 @@ struct GuestLayer {
   UseCounts counts;
 };
 
+// What a plan has for a group_experts step (kernels/router/expert_places.h); empty: no places.
+std::span<const float> expert_places(const plan::PlanView& plan, uint32_t step);
+
 struct GuestMove {
   size_t layer = 0;  // among ExpertGuests::layers()
   int32_t expert = 0, slot = 0;

@@ -148,10 +148,7 @@ std::span<const float> places_of(const plan::PlanView& plan, const BindOptions& 
   const auto number = static_cast<uint32_t>(group);
   const GuestLayer* const guests = options.guests ? options.guests->of_step(number) : nullptr;
   if (guests) return guests->cpu_places;
-  const program::Step& step = plan.program->steps[group];
-  if (!plan.program->weight(step, 0)) return {};
-  const auto bytes = plan.blob_bytes(static_cast<uint32_t>(step.weights[0]));
-  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+  return expert_places(plan, number);
 }
 
 }  // namespace
@@ -262,9 +259,11 @@ Result<std::unique_ptr<ExpertPrediction>> ExpertPrediction::create(const plan::P
     bound.expert_counts = nullptr;
     bound.first_step = static_cast<uint32_t>(first);
     bound.step_count = static_cast<uint32_t>(end - first);
-    BoundPlan steps = KTX_TRY(bind(own->plan_, kv, bound));
-    for (BoundStep& step : steps.steps) guess->steps.push_back(std::move(step.run));
-    scratch = std::max(scratch, steps.scratch_bytes);
+    // A GPU's form may be none of the CPU's; a guess is no reason to refuse a plan.
+    Result<BoundPlan> steps = bind(own->plan_, kv, bound);
+    if (!steps) continue;
+    for (BoundStep& step : steps->steps) guess->steps.push_back(std::move(step.run));
+    scratch = std::max(scratch, steps->scratch_bytes);
     const program::Step& router = own->program_.steps[end - 1];
     const program::Value& ids = own->program_.values[router.outputs[0].value];
     guess->ids = reinterpret_cast<const int32_t*>(arena.memory.data() + own->offsets_[ids.buffer]);
