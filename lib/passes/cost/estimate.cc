@@ -383,8 +383,9 @@ uint64_t room_of_experts(const Estimate& estimate, const plan::ExpertMemory& mem
 Status lengthen_chunk(const PricedModel& model, const MemoryFormulas& formulas, Placement placement,
                       const plan::ExpertMemory& memory, Estimate& estimate) {
   const plan::RunShape& shape = estimate.shape;
-  for (const int64_t chunk : plan::kDiskChunks) {
-    if (chunk <= shape.step_tokens || chunk > shape.ctx * shape.max_batch) continue;
+  for (const int64_t size : plan::kDiskChunks) {
+    const int64_t chunk = std::min(size, shape.ctx * shape.max_batch);
+    if (chunk <= shape.step_tokens) continue;
     placement.streams.way.chunk = chunk;
     Estimate longer = KTX_TRY(memory_of(model, formulas, placement));
     const uint64_t room = room_of_experts(longer, memory);

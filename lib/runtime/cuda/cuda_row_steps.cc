@@ -5,6 +5,7 @@
 #include "kernels/cuda/experts/cuda_experts.h"
 #include "kernels/cuda/rows/cuda_rows.h"
 #include "lib/ops/rope_in_place.h"
+#include "lib/plan/most_chunk.h"
 #include "lib/program/joint_experts.h"
 #include "lib/runtime/cuda/cuda_steps.h"
 #include "lib/runtime/cuda/fused_members.h"
@@ -54,7 +55,7 @@ struct Embed : RowsStep<kernels::CudaEmbedArgs, kernels::launch_embed> {
 // The positions of a pass are the numbers of rows; or all numbers are one, for the tokens of the
 // largest pass.
 struct EmbedRow final : Embed {
-  static constexpr size_t kMostTokens = 65535;
+  static constexpr size_t kMostTokens = plan::kMostChunk;
   Status bind(const CudaBind& context) {
     KTX_TRY(Embed::bind(context));
     const int32_t row = context.attrs<EmbedRowAttrs>().row;
