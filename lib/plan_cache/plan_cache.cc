@@ -44,6 +44,12 @@ bool is_of(const CachedPlan& plan, const HubName& model) {
   return model.sha256.empty() ? plan.hub == model.text : plan.sha256 == model.sha256;
 }
 
+// Files of equal keys are two models where their SHA-256 says so: the keys are of samples, and an
+// author can choose all else.
+bool may_be_one(const std::string& sha256, const std::string& other) {
+  return sha256.empty() || other.empty() || sha256 == other;
+}
+
 // The model can be had from this plan, and maybe from nothing else on this machine.
 bool stands_for_model(const CachedPlan& plan) {
   return plan.moved && plan.whole;
@@ -95,7 +101,9 @@ Result<std::optional<KeptPlan>> PlanCache::use(const CachedPlan& plan,
   auto lock = KTX_TRY(EntryLock::take(folder, EntryLock::Kind::Shared, EntryLock::Wait::No));
   if (!lock) return std::optional<KeptPlan>();
   auto now = read_entry(folder, plan.id);
-  if (!now || !now->complete) return std::optional<KeptPlan>();
+  if (!now || !now->complete || !may_be_one(now->sha256, plan.sha256)) {
+    return std::optional<KeptPlan>();
+  }
   lock->touch();
   const bool seen = quick.empty() || has_seen(*now, quick);
   if (!seen || now->hub != plan.hub || now->sha256 != plan.sha256) {
@@ -132,6 +140,7 @@ Result<KeptPlan> PlanCache::get(const WantedPlan& wanted, const MakePlan& make,
   for (CachedPlan& plan : list()) {
     const bool same = plan.recipe == wanted.recipe && plan.compiler == wanted.compiler;
     if (!plan.complete || !same || !has_seen(plan, quick)) continue;
+    if (!may_be_one(plan.sha256, wanted.sha256)) continue;
     if (!wanted.hub.empty()) plan.hub = wanted.hub;
     if (!wanted.sha256.empty()) plan.sha256 = wanted.sha256;
     if (auto found = KTX_TRY(use(plan, quick))) return std::move(*found);
@@ -156,13 +165,25 @@ Result<KeptPlan> PlanCache::get(const CachedPlan& plan, const MakePlan& make,
   return make_or_wait(plan, "", make, tell);
 }
 
+// In a folder of its own where another model's plan has the one of this content: a model whose
+// SHA-256 is known runs no plan of weights that may be others.
+CachedPlan PlanCache::apart(CachedPlan plan) const {
+  const auto there = read_entry(path_of(plan.id), plan.id);
+  const bool same_content = there && there->content == plan.content;
+  if (same_content && !plan.sha256.empty() && there->sha256 != plan.sha256) {
+    plan.id = entry_name(plan.content + " " + plan.sha256, plan.compiler, plan.recipe);
+  }
+  return plan;
+}
+
 Result<KeptPlan> PlanCache::make_or_wait(
-    const CachedPlan& plan, const std::string& quick, const MakePlan& make,
+    const CachedPlan& wanted, const std::string& quick, const MakePlan& make,
     const std::function<void(const std::string&)>& tell) const {
   using Kind = EntryLock::Kind;
   using Wait = EntryLock::Wait;
-  const std::string folder = path_of(plan.id);
   for (int tries = 0;; ++tries) {
+    const CachedPlan plan = apart(wanted);
+    const std::string folder = path_of(plan.id);
     if (auto found = KTX_TRY(use(plan, quick))) return std::move(*found);
     if (auto lock = KTX_TRY(EntryLock::take(folder, Kind::Exclusive, Wait::No))) {
       // The last owner of the lock may have made it.
@@ -217,6 +238,7 @@ void PlanCache::remove_older(const CachedPlan& than) const {
   const bool has_model = made != plans.end() && stands_for_model(*made);
   for (const CachedPlan& plan : plans) {
     if (plan.id == than.id || plan.content != than.content || plan.recipe != than.recipe) continue;
+    if (!may_be_one(plan.sha256, than.sha256)) continue;
     if (stands_for_model(plan) && !has_model) continue;
     (void)remove(plan);
   }

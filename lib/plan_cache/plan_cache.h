@@ -5,8 +5,9 @@
 //   plan.path()    // ~/.cache/ktx/plans/3f2a...91/qwen3.ktxplan, which stays as long as `plan`
 //   lives
 //
-// A folder for each plan, named by what the plan is made of: content of the model (model_files.h),
-// compiler, and the recipe: everything else that decides its bytes. In it:
+// A folder for each plan, named by what the plan is made of: content of the model (model_files.h;
+// its SHA-256 as well where another model has that content), compiler, and the recipe: everything
+// else that decides its bytes. In it:
 //
 //   entry.json        what it is made of; written first, so that every plan is explained
 //   NAME.ktxplan      there when it is complete, and not before: the compiler renames it
@@ -133,7 +134,8 @@ class PlanCache {
   std::string path_of(const std::string& id) const { return folder_ + "/" + id; }
   Result<std::optional<KeptPlan>> use(const CachedPlan& plan, const std::string& quick) const;
   Status make(const CachedPlan& plan, const MakePlan& make, const EntryLock& lock) const;
-  Result<KeptPlan> make_or_wait(const CachedPlan& plan, const std::string& quick,
+  CachedPlan apart(CachedPlan plan) const;
+  Result<KeptPlan> make_or_wait(const CachedPlan& wanted, const std::string& quick,
                                 const MakePlan& make,
                                 const std::function<void(const std::string&)>& tell) const;
   void remove_older(const CachedPlan& than) const;

@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "lib/plan_cache/cache_folder.h"
+#include "lib/plan_cache/model_files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ktx::plan_cache {
@@ -281,6 +283,45 @@ TEST_F(Plans, ThatHaveTheirModelAreFoundByTheNameAtTheHub) {
   dir.write("a.gguf", "GGUF of a");
   EXPECT_FALSE(cache.find_of_model({"hf:o/a", ""}, "2.0", recipe));
   EXPECT_FALSE(cache.find_moved({"hf:o/a", ""}));
+}
+
+// Sizes, times and sampled pages can be made those of another model.
+TEST_F(Plans, OfEqualKeysAndOtherSha256AreOthers) {
+  const auto of = [&](const std::string& name, const std::string& sha256) {
+    WantedPlan plan = wanted(name, "r");
+    dir.write(name + ".gguf", "GGUF of one content");
+    const utimbuf times = {1000, 1000};
+    EXPECT_EQ(utime(plan.files[0].c_str(), &times), 0);
+    plan.hub = "hf:o/" + name;
+    plan.whole = true;
+    plan.sha256 = sha256;
+    return plan;
+  };
+  const WantedPlan file = of("file", ""), other = of("other", "1f"), mine = of("mine", "2f");
+  ASSERT_TRUE(get(file).ok());
+  EXPECT_EQ(*content_key(file.files), *content_key(mine.files));
+  std::set<std::string> paths;
+  for (int i = 0; i < 2; ++i) {
+    for (const WantedPlan& plan : {other, mine}) {
+      const auto kept = get(plan);
+      ASSERT_TRUE(kept.ok()) << kept.error().message;
+      paths.insert(kept->path());
+    }
+  }
+  EXPECT_EQ(made, 3);
+  EXPECT_EQ(paths.size(), 2u);
+  // Those of the next version are apart as well, and the older ones are the only copies by now.
+  for (const WantedPlan& plan : {other, mine}) fs::remove(plan.files[0]);
+  const auto old = cache.find_moved({"", "2f"});
+  ASSERT_TRUE(old);
+  ASSERT_TRUE(cache.get(renewed(*old, "2.0", "r", "", true), writer(), tell).ok());
+  EXPECT_EQ(cache.find_moved({"", "2f"})->compiler, "2.0");
+  const auto others = cache.find_moved({"", "1f"});
+  ASSERT_TRUE(others);
+  EXPECT_EQ(others->compiler, "1.0");
+  ASSERT_TRUE(cache.get(renewed(*others, "2.0", "r", "", true), writer(), tell).ok());
+  EXPECT_EQ(cache.find_moved({"", "1f"})->hub, "hf:o/other");
+  EXPECT_EQ(cache.find_moved({"", "2f"})->hub, "hf:o/mine");
 }
 
 TEST_F(Plans, WhoseModelIsBeingMovedStay) {
