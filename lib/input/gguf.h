@@ -28,6 +28,7 @@
 #include "lib/formats/dtype.h"
 #include "lib/support/file_stamp.h"
 #include "lib/support/mapped_file.h"
+#include "lib/support/read_lock.h"
 #include "lib/support/result.h"
 
 namespace ktx::input {
@@ -107,12 +108,15 @@ struct GgufOptions {
   // The model is being moved into a plan (lib/support/moved_file.h): its files have the names of
   // that time, and weights that were moved already are zeros.
   bool moving = false;
+  // By this process, which moves the model now or later: no other program may do so meanwhile.
+  bool locked = false;
 };
 
 // One file of the model: the only one, or a shard.
 struct GgufShard {
   MappedFile file;
   FileStamp stamp;  // as it was opened
+  ReadLock lock;
   uint32_t version = 3;
   uint32_t alignment = 32;
   uint64_t header_size = 0;  // up to the last tensor description

@@ -424,9 +424,11 @@ class GgufReader {
                                                    const GgufOptions& options) {
     if (!options.moving) KTX_TRY(refuse_moving(path));
     const std::string name = options.moving ? path + kMovingSuffix : path;
-    Result<FileStamp> stamp = stamp_file(name);  // before anything is read
+    // Before anything is read. What is wrong with a file is for its mapping to say.
+    Result<ReadLock> lock = options.locked ? ReadLock() : ReadLock::take(name);
+    Result<FileStamp> stamp = stamp_file(name);
     MappedFile file = KTX_TRY(MappedFile::open(name));
-    GgufShard shard{std::move(file), KTX_TRY(std::move(stamp))};
+    GgufShard shard{std::move(file), KTX_TRY(std::move(stamp)), KTX_TRY(std::move(lock))};
     std::vector<GgufValue> metadata;
     std::vector<GgufTensor> tensors;
     KTX_TRY(HeaderReader(path, shard.file.bytes(), options.tables).read(shard, metadata, tensors));

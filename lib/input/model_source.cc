@@ -119,8 +119,9 @@ std::vector<ChatTemplate> gguf_chat_templates(const GgufFile& gguf) {
 }
 
 Result<ModelSource> open_model(const ModelInputs& inputs, DiagSink& diags) {
-  auto opened = GgufFile::open(inputs.gguf_path,
-                               {.header_only_ok = inputs.header_only_ok, .moving = inputs.moving});
+  const GgufOptions options{
+      .header_only_ok = inputs.header_only_ok, .moving = inputs.moving, .locked = inputs.locked};
+  auto opened = GgufFile::open(inputs.gguf_path, options);
   if (!opened) {
     // A draft head has tables that no model has: what it is says more than that they cannot be
     // read.

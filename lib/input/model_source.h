@@ -32,6 +32,7 @@ struct ModelInputs {
   Trust trust = Trust::Neither;
   bool header_only_ok = false;
   bool moving = false;           // see GgufOptions
+  bool locked = false;           // likewise
   bool all_differences = false;  // see merge_configs()
   // Called before the tokenizer is read, so that an unsupported architecture is reported before
   // an unreadable tokenizer. May be null.

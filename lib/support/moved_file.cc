@@ -17,6 +17,7 @@
 namespace ktx {
 namespace {
 
+constexpr const char* kOpenElsewhere = "another program has this file open; end it first";
 constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
 Error refuse(const std::string& path, std::string_view why) {
@@ -68,7 +69,7 @@ Status check_file(const std::string& path, int fd) {
                                     std::strerror(errno)));
   }
   if (open_elsewhere(fd)) {
-    return refuse(path, "another program has this file open; end it first");
+    return refuse(path, kOpenElsewhere);
   }
   // Behind the end, where nothing is lost. It sets the time of a change nevertheless.
   const off_t behind = (info.st_size / (1 << 20) + 1) * (1 << 20);
@@ -128,9 +129,13 @@ Result<MovedFile> MovedFile::open(const std::string& path) {
   }
   MovedFile file(path, has_rest, fd);  // closes it
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    return refuse(name, errno == EWOULDBLOCK
-                            ? "another process is moving this file; wait for it"
-                            : fmt::format("cannot lock: {}", std::strerror(errno)));
+    if (errno != EWOULDBLOCK) {
+      return refuse(name, fmt::format("cannot lock: {}", std::strerror(errno)));
+    }
+    // Readers share the lock (read_lock.h).
+    const bool is_read = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    return refuse(name,
+                  is_read ? kOpenElsewhere : "another process is moving this file; wait for it");
   }
   KTX_TRY(check_file(name, fd));
   file.note_time();

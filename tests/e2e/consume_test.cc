@@ -13,6 +13,7 @@
 #include <random>
 #include <thread>
 
+#include "lib/input/gguf.h"
 #include "lib/input/hf_config.h"
 #include "lib/support/sha256.h"
 #include "tests/support/paths.h"
@@ -257,7 +258,17 @@ TEST_F(ConsumeRefused, WhereOthersNeedTheFile) {
   expect_refused(consume(gguf, plan), "m.gguf: another program has this file open");
   ASSERT_EQ(flock(open_file, LOCK_EX), 0);
   expect_refused(consume(gguf, plan), "m.gguf: another process is moving this file");
+  // Nor is it read meanwhile: what was moved reads as zeros.
+  const Finished reads = compile(gguf, plan);
+  EXPECT_THAT(reads.err, HasSubstr("m.gguf: another program moves this file into a plan now"));
+  expect_refused(reads, "wait for it");
   close(open_file);
+  {
+    const auto reader = input::GgufFile::open(gguf);
+    ASSERT_TRUE(reader.ok());
+    ASSERT_TRUE(input::GgufFile::open(gguf).ok()) << "readers share it";
+    expect_refused(consume(gguf, plan), "m.gguf: another program has this file open");
+  }
   if (getuid() != 0) {  // who may write everywhere
     fs::permissions(gguf, fs::perms(0444));
     expect_refused(consume(gguf, plan), "m.gguf: cannot open it for writing");

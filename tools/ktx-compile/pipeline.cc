@@ -66,10 +66,11 @@ class Reporter {
   bool color_;
 };
 
-input::ModelInputs model_inputs(const Options& options, bool moving) {
+input::ModelInputs model_inputs(const Options& options, const ConsumedModel& consumed) {
   input::ModelInputs inputs;
   inputs.gguf_path = options.model;
-  inputs.moving = moving;
+  inputs.moving = consumed.begun();
+  inputs.locked = !consumed.files.empty();
   if (!options.hf_config.empty()) inputs.hf_config_path = options.hf_config;
   if (!options.tokenizer.empty()) inputs.tokenizer_path = options.tokenizer;
   if (options.trust == "config") inputs.trust = input::Trust::Config;
@@ -246,7 +247,7 @@ int run_compile(const Options& options) {
     if (opened) consumed = opened.take();
   }
   Result<input::ModelSource> source =
-      input::open_model(model_inputs(options, consumed.begun()), reporter.sink());
+      input::open_model(model_inputs(options, consumed), reporter.sink());
   if (!source) return reporter.fail(source.error().message);
   if (reporter.failed()) return 1;
 
