@@ -73,6 +73,20 @@ void set_place(ordered_json& notes, const HubFile& file) {
   }
 }
 
+// Whether another file has had the place of this one since it came; nothing where it never came.
+std::optional<bool> is_replaced(const ordered_json& notes, const HubFile& file) {
+  std::optional<bool> replaced;
+  for (const ordered_json& entry : notes) {
+    if (files_of(entry).empty()) continue;
+    for (const ordered_json& note : entry["files"]) {
+      if (note["path"] != file.path || note["sha256"] != file.sha256) continue;
+      const bool here = note.contains("replaced") && note["replaced"] == true;
+      replaced = here && replaced.value_or(true);
+    }
+  }
+  return replaced;
+}
+
 bool is_of(const ordered_json& entry, const std::string& path) {
   const std::vector<HubFile> files = files_of(entry);
   return !files.empty() && files.front().path == path;
@@ -142,14 +156,18 @@ Status PulledModels::change(const std::function<void(ordered_json& notes)>& how)
 bool PulledModels::has(const HubFile& file) const {
   std::error_code missing;
   if (fs::file_size(folder_ + "/" + file.path, missing) != file.bytes || missing) return false;
-  for (const ordered_json& entry : read_notes(folder_)) {
-    if (files_of(entry).empty()) continue;
-    for (const ordered_json& note : entry["files"]) {
-      const bool replaced = note.contains("replaced") && note["replaced"] == true;
-      if (!replaced && note["path"] == file.path && note["sha256"] == file.sha256) return true;
-    }
+  return is_replaced(read_notes(folder_), file) == false;
+}
+
+Status PulledModels::check_places(const std::vector<HubFile>& files) const {
+  const ordered_json notes = read_notes(folder_);
+  for (const HubFile& file : files) {
+    if (is_replaced(notes, file) != true) continue;
+    return Error{fmt::format(
+        "{}/{}: another pull has replaced it by a file of another revision; start again", folder_,
+        file.path)};
   }
-  return false;
+  return {};
 }
 
 std::vector<HubFile> PulledModels::noted(const HubModel& model) const {
@@ -187,7 +205,8 @@ Status PulledModels::remember(const HubModel& model, const std::string& commit,
     ordered_json list = ordered_json::array();
     for (const HubFile& file : files) {
       list.push_back(note_of(file));
-      set_place(notes, file);
+      // Whatever has come to its place meanwhile.
+      list.back()["replaced"] = is_replaced(notes, file) == true;
     }
     notes.erase(arrivals_of(model));
     notes[key_of(model)] = {{"commit", commit}, {"files", list}};

@@ -26,6 +26,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/split_gguf.h"
 #include "tools/hub_model.h"
+#include "tools/pulled_models.h"
 
 namespace ktx::testing {
 namespace {
@@ -209,10 +210,10 @@ TEST_F(Pull, ShardsThatHaveComeAreNotFetchedAgain) {
   auto model = input::GgufFile::open(model_gguf("llama"));
   fs::create_directories(hub + "/o/split");
   ASSERT_TRUE(split_gguf(*model, hub + "/o/split/m-Q4_K_M", 3).ok());
-  const FakeHub from(hub, {"--slow", "0.02"});
+  const FakeHub slow(hub, {"--slow", "0.2"}), from(hub);
   const pid_t child = fork();
   if (child == 0) {
-    for (const std::string& item : environment(from, "")) putenv(strdup(item.c_str()));
+    for (const std::string& item : environment(slow, "")) putenv(strdup(item.c_str()));
     dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
     execl(program.c_str(), program.c_str(), "-q", "hf:o/split:Q4_K_M", nullptr);
     _exit(127);
@@ -225,15 +226,48 @@ TEST_F(Pull, ShardsThatHaveComeAreNotFetchedAgain) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   ASSERT_THAT(read_file(notes), HasSubstr("\"arrived :Q4_K_M\""));
-  const size_t asked = from.requests().size();
   const Finished run = pull(from, {"hf:o/split:Q4_K_M"});
   expect_pulled(run, "o/split/m-Q4_K_M-00001-of-00003.gguf");
   EXPECT_TRUE(input::GgufFile::open(place(run)).ok());
-  const std::vector<json> all = from.requests();
-  for (size_t i = asked; i < all.size(); ++i) {
-    EXPECT_THAT(all[i]["path"].get<std::string>(), Not(HasSubstr("-00001-of-")));
+  for (const json& request : from.requests()) {
+    EXPECT_THAT(request["path"].get<std::string>(), Not(HasSubstr("-00001-of-")));
   }
   EXPECT_THAT(read_file(notes), Not(HasSubstr("arrived")));
+}
+
+// Two revisions of one name at once: their shards have the same places, and often the same sizes.
+TEST_F(Pull, ShardsOfTwoRevisionsAreNotTakenForOneModel) {
+  setenv("KTX_CACHE", cache.c_str(), 1);
+  const auto models = tools::PulledModels::open(*tools::parse_hub_model("hf:o/n:Q8_0"));
+  unsetenv("KTX_CACHE");
+  ASSERT_TRUE(models.ok()) << models.error().message;
+  const auto revision = [&](char digit, const std::string& name) {
+    auto model = *tools::parse_hub_model("hf:o/n:Q8_0");
+    model.revision = name;
+    std::vector<tools::HubFile> files;
+    for (int i = 1; i <= 2; ++i) {
+      files.push_back({fmt::format("m-0000{}-of-00002.gguf", i), 4, std::string(64, digit)});
+      dir.write("cache/models/o/n/" + files.back().path, "GGUF");
+    }
+    return std::pair(model, files);
+  };
+  const auto [one, old] = revision('a', "");
+  const auto [other, next] = revision('b', "next");
+  ASSERT_TRUE(models->note_arrival(one, old[0], false));
+  ASSERT_TRUE(models->note_arrival(other, next[0], false));  // in its place
+  ASSERT_TRUE(models->note_arrival(one, old[1], false));
+  ASSERT_TRUE(models->remember(one, "c", old, false));
+  EXPECT_FALSE(models->has(old[0]));
+  EXPECT_TRUE(models->has(next[0]));
+  const Status mixed = models->check_places(old);
+  ASSERT_FALSE(mixed);
+  EXPECT_THAT(mixed.error().message,
+              HasSubstr("m-00001-of-00002.gguf: another pull has replaced it"));
+  // Fetched again.
+  ASSERT_TRUE(models->note_arrival(one, old[0], false));
+  EXPECT_TRUE(models->check_places(old));
+  EXPECT_TRUE(models->has(old[0]));
+  EXPECT_FALSE(models->has(next[0]));
 }
 
 TEST_F(Pull, PullsAtOnceLoseNoNote) {

@@ -67,6 +67,7 @@ class Puller {
     const bool for_plan = options_.for_plan && (!has_all(files_) || models_.are_for_plan(files_));
     KTX_TRY(fetch_files(for_plan));
     KTX_TRY(models_.remember(model_, listing_.commit, files_, for_plan));
+    KTX_TRY(models_.check_places(files_));
     return print_first(files_, for_plan ? "move" : "");
   }
 

@@ -98,12 +98,21 @@ Status compile(const FirstCompile& what, const std::string& plan, int lock, Comp
                            about_room(plans.string(), what.bytes))};
 }
 
-// With what is noted of it.
-Result<plan_cache::HubName> hub_name(const std::string& word) {
+// A model of a hub, with what is noted of it.
+struct NotedModel {
+  PulledModels models;
+  plan_cache::HubName name;
+  std::vector<HubFile> files;
+  bool moves = false;  // into its plan
+};
+
+Result<NotedModel> noted_model(const std::string& word) {
   const HubModel typed = KTX_TRY(parse_hub_model(word));
-  const PulledModels models = KTX_TRY(PulledModels::open(typed));
+  PulledModels models = KTX_TRY(PulledModels::open(typed));
   const HubModel model = models.as_written_first(typed);
-  return plan_cache::HubName{model.text(), sha256_of(models.noted(model))};
+  std::vector<HubFile> files = models.noted(model);
+  const std::string sha256 = sha256_of(files);
+  return NotedModel{std::move(models), {model.text(), sha256}, std::move(files)};
 }
 
 Error removed_now(const std::string& model) {
@@ -123,7 +132,7 @@ class Models {
   Status pull(std::string& path, bool drafts = false) {
     if (!is_hub_model(path)) return {};
     const std::string word = path;
-    if (KTX_TRY(take_moved(KTX_TRY(hub_name(word)), path, drafts))) return {};
+    if (KTX_TRY(take_moved(KTX_TRY(noted_model(word)).name, path, drafts))) return {};
     std::vector<std::string> more = {"--or-plan"};
     if (moves()) more.emplace_back("--for-plan");
     const PullEnd pulled = KTX_TRY(pull_model(path, std::move(more)));
@@ -133,11 +142,12 @@ class Models {
       return Error{fmt::format("{}: not pulled; the lines above say why", path)};
     }
     // The same file, under another name.
-    const plan_cache::HubName name = KTX_TRY(hub_name(word));
-    if (pulled.moved && KTX_TRY(take_moved(name, path, drafts))) return {};
-    if (pulled.moved) return removed_now(name.text);
+    NotedModel model = KTX_TRY(noted_model(word));
+    if (pulled.moved && KTX_TRY(take_moved(model.name, path, drafts))) return {};
+    if (pulled.moved) return removed_now(model.name.text);
     path = pulled.path;
-    pulled_[path] = {name, pulled.moves};
+    model.moves = pulled.moves;
+    pulled_.insert_or_assign(path, std::move(model));
     return {};
   }
 
@@ -162,6 +172,8 @@ class Models {
     const auto pulled = pulled_.find(path);
     FirstCompile what = {path, plan_cache::size_of(wanted.files), false, &recipe};
     if (pulled != pulled_.end()) {
+      // Other models may have been fetched since.
+      KTX_TRY(pulled->second.models.check_places(pulled->second.files));
       wanted.hub = pulled->second.name.text;
       wanted.sha256 = pulled->second.name.sha256;
       what.moves = pulled->second.moves && !drafts;
@@ -175,11 +187,6 @@ class Models {
   }
 
  private:
-  struct Pulled {
-    plan_cache::HubName name;
-    bool moves = false;
-  };
-
   // With these options the model may be read again, or must stay as it is.
   bool moves() const { return options_.draft.plan.empty() && keeps_model(options_); }
 
@@ -222,7 +229,7 @@ class Models {
 
   Options& options_;
   std::vector<plan_cache::KeptPlan>& kept_;
-  std::map<std::string, Pulled> pulled_;  // by path
+  std::map<std::string, NotedModel> pulled_;  // by path
   CompilerEnd end_;
   bool any_ = false;
 };
