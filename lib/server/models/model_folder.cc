@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "lib/server/models/model_store_core.h"
+#include "lib/support/replace_all.h"
 
 namespace ktx::server {
 namespace {
@@ -79,11 +80,7 @@ Result<std::shared_ptr<const PlanSummary>> ModelStore::Core::summary(const Offer
 }
 
 std::string without_path(std::string message, const OfferedPlan& plan) {
-  for (size_t at; (at = message.find(plan.path)) != std::string::npos;) {
-    message.replace(at, plan.path.size(), plan.name);
-    if (plan.name.find(plan.path) != std::string::npos) break;
-  }
-  return message;
+  return replace_all(std::move(message), plan.path, plan.name);
 }
 
 ApiStatus ModelStore::copy(const std::string& from, const std::string& to) {
