@@ -33,7 +33,8 @@ struct ChildEnd {
 };
 
 // It reads nothing from standard input. SIGINT, SIGTERM and SIGHUP are passed on, and this program
-// goes on when the child has ended; a caller that sees `signal` ends itself then.
+// goes on when the child has ended; a caller that sees `signal` ends itself then. For programs of
+// one thread: another one could take the signal of the child's end.
 Result<ChildEnd> run_child(const ChildProgram& child);
 
 // The same in a program that has threads, and signals of its own: the child gets none of its open

@@ -147,7 +147,7 @@ bool Server::drain(std::chrono::milliseconds limit) {
     draining_ = true;
     models = models_;
   }
-  if (options_.fetches) options_.fetches->stop();
+  if (options_.fetches) options_.fetches->close();
   bool all = true;
   if (models) {
     models->drain();
@@ -157,6 +157,7 @@ bool Server::drain(std::chrono::milliseconds limit) {
       models->wait_idle(std::chrono::seconds(5));
     }
   }
+  if (options_.fetches) options_.fetches->stop();
   // What was answered last is still on its way.
   http_.drain();
   for (int i = 0; i < 100 && http_.counts().connections > 0; ++i) {

@@ -96,12 +96,14 @@ void ModelFetches::run(const std::string& key, const std::shared_ptr<Running>& r
   for (const auto& follower : all) follower->ended(ended);
 }
 
+void ModelFetches::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  for (const auto& [key, running] : running_) running->stop = true;
+}
+
 void ModelFetches::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    for (const auto& [key, running] : running_) running->stop = true;
-  }
+  close();
   threads_.join();
 }
 

@@ -54,7 +54,9 @@ class ModelFetches {
   // at any time.
   ApiResult<std::function<void()>> follow(const std::string& name, const std::string& owner,
                                           FetchFollower follower);
-  // Ends all, and none begins any more.
+  // None begins any more, and those that run end soon.
+  void close();
+  // The same, and returns when they have ended.
   void stop();
 
  private:

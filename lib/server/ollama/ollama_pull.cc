@@ -1,5 +1,6 @@
 // Ollama's endpoint that fetches a model. A model that is here counts as up to date.
 #include <mutex>
+#include <utility>
 
 #include "lib/server/endpoints.h"
 #include "lib/server/models/model_fetches.h"
@@ -14,6 +15,12 @@ class PullAnswer {
  public:
   PullAnswer(HttpReplyPtr reply, bool streams) : reply_(std::move(reply)), streams_(streams) {}
 
+  // A fetch is about to begin: the first line says so, whichever thread writes it.
+  void announce() { announces_ = streams_; }
+  void show_announced() {
+    const std::lock_guard lock(mutex_);
+    begin();
+  }
   void show(const FetchProgress& progress) {
     if (!streams_) return;
     Json json = {{"status", progress.status}};
@@ -22,6 +29,8 @@ class PullAnswer {
       json["total"] = progress.total;
       json["completed"] = progress.completed;
     }
+    const std::lock_guard lock(mutex_);
+    begin();
     write(json);
   }
   // As with Ollama, an error behind the first line is a line of the stream.
@@ -30,20 +39,22 @@ class PullAnswer {
     const Json json = ended ? Json{{"status", "success"}} : Json{{"error", ended.error().message}};
     if (!ended) reply_->set_error(ended.error().message);
     if (!streams_) return reply_->send(200, "application/json", dump(json));
+    const std::lock_guard lock(mutex_);  // to the end: nothing follows the last line
+    begin();
     write(json);
     reply_->end();
   }
 
  private:
-  // The fetch may have something to say before the endpoint has.
-  void write(const Json& json) {
-    const std::lock_guard lock(mutex_);
-    if (!reply_->begun()) reply_->begin(200, "application/x-ndjson");
-    reply_->write(dump(json) + "\n");
+  void begin() {
+    if (streams_ && !reply_->begun()) reply_->begin(200, "application/x-ndjson");
+    if (std::exchange(announces_, false)) write({{"status", "pulling manifest"}});
   }
+  void write(const Json& json) { reply_->write(dump(json) + "\n"); }
 
   const HttpReplyPtr reply_;
   const bool streams_;
+  bool announces_ = false;
   std::mutex mutex_;
 };
 
@@ -74,9 +85,10 @@ ApiStatus post_ollama_pull(const ServerContext& context, const HttpRequest& requ
     if (ended) models->list(true);  // from now on it is offered
     answer->end(ended);
   };
-  // One that follows later learns at once that it is heard.
+  answer->announce();
   const auto leave = KTX_TRY(context.fetches->follow(name, context.owner, std::move(follower)));
-  answer->show({"pulling manifest"});
+  // One that follows later learns at once that it is heard.
+  answer->show_announced();
   reply->on_gone(leave);
   return {};
 }
