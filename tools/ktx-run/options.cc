@@ -112,6 +112,11 @@ void check_serve(const ServeFlags& serve, Mistakes& mistakes) {
   if (serve.weights_meanwhile && serve.require_signature.empty()) {
     mistakes.emplace_back("--signed-weights goes with --require-signature KEY");
   }
+  if (!serve.allow_pull) {
+    for (std::string& mistake : folders_without_plans(serve.sources)) {
+      mistakes.push_back(std::move(mistake));
+    }
+  }
   if (std::string mistake = pulls_mistake(serve); !mistake.empty()) {
     mistakes.push_back(std::move(mistake));
   }

@@ -110,20 +110,13 @@ std::string without_command(const ParsedLine& line, std::span<const std::string>
   return "no command given; try: " + line_with("chat", args);
 }
 
-// What `serve` is to offer: plans and folders that have some, or get some.
-Mistakes wrong_sources(const ParsedLine& line) {
-  const std::span<const std::string> words = line.words;
-  const bool pulls = line.find(ktx_run_tool(), "allow-pull") != nullptr;
+// What `serve` is to offer. Of folders, folders_without_plans() says more.
+Mistakes wrong_sources(std::span<const std::string> words) {
   Mistakes mistakes;
   std::map<std::string, std::string> names;  // of plans, each with its path
   for (const std::string& word : words) {
     std::error_code error;
-    if (fs::is_directory(word, error)) {
-      if (!pulls && files_of_folder(word, ".ktxplan").empty() && !has_plan_below(word)) {
-        mistakes.push_back(about_folder(word, "serve"));
-      }
-      continue;
-    }
+    if (fs::is_directory(word, error)) continue;
     const auto [at, added] = names.emplace(plan_cache::name_of_model(word), word);
     if (!added) {
       mistakes.push_back(fmt::format("{} and {} would have the same name; rename one of them",
@@ -203,7 +196,7 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   if (line.words.empty()) {
     return {fmt::format("no model given; try: ktx-run {} {}", name, some_plan())};
   }
-  if (command == Command::Serve) return wrong_sources(line);
+  if (command == Command::Serve) return wrong_sources(line.words);
   if (command == Command::Compare) return wrong_pair(line.words);
   if (line.words.size() > 1) {
     const char* prompt = command == Command::Generate ? "; a prompt is given as --prompt TEXT" : "";
@@ -213,6 +206,18 @@ Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args) 
   std::error_code error;
   if (fs::is_directory(line.words[0], error)) return {about_folder(line.words[0], name)};
   return {};
+}
+
+Mistakes folders_without_plans(std::span<const std::string> sources) {
+  Mistakes mistakes;
+  for (const std::string& word : sources) {
+    std::error_code error;
+    if (!fs::is_directory(word, error)) continue;
+    if (files_of_folder(word, ".ktxplan").empty() && !has_plan_below(word)) {
+      mistakes.push_back(about_folder(word, "serve"));
+    }
+  }
+  return mistakes;
 }
 
 }  // namespace ktx::tools

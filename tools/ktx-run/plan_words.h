@@ -20,4 +20,7 @@ bool wants_help(const ParsedLine& line);
 // are left to their reader where a command is given.
 Mistakes wrong_words(const ParsedLine& line, std::span<const std::string> args);
 
+// Folders of `serve` without a plan, where none can come (--allow-pull).
+Mistakes folders_without_plans(std::span<const std::string> sources);
+
 }  // namespace ktx::tools
