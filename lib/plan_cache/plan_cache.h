@@ -127,6 +127,9 @@ class PlanCache {
   // that is left is in use: what was not used for longest first.
   Result<std::vector<Removed>> keep_below(uint64_t bytes) const;
 
+  // A model that was fetched. False where it is in use.
+  Result<bool> remove_model(const PulledModel& model) const;
+
   const std::string& folder() const { return folder_; }
   std::string models_folder() const;  // of what was fetched, beside it
 
@@ -139,7 +142,6 @@ class PlanCache {
                                 const MakePlan& make,
                                 const std::function<void(const std::string&)>& tell) const;
   void remove_older(const CachedPlan& than) const;
-  Result<bool> remove_model(const PulledModel& model) const;
 
   std::string folder_;
 };

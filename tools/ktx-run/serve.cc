@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -324,11 +325,17 @@ Status serve(const Options& options) {
         "--allow-pull: every client that reaches this address could fill the disk; require keys "
         "(--api-key, --api-key-file), or listen on 127.0.0.1"};
   }
+  if (options.serve.allow_pull && access.keys.empty() &&
+      std::ranges::find(access.origins, "*") != access.origins.end()) {
+    return Error{
+        "--allow-pull: with --cors '*' every web page could fill the disk; require keys "
+        "(--api-key, --api-key-file), or name the pages"};
+  }
+  server_settings.fetches = KTX_TRY(open_pulls(options));  // before any thread: run_child()
   auto models = std::make_shared<server::ModelStore>(
       store_options(options.serve, common.adapters),
       [&common](const server::OfferedPlan& plan) { return load(plan, common); });
   if (options.serve.self_test && !models->several()) KTX_TRY(models->load_now(""));
-  server_settings.fetches = KTX_TRY(open_pulls(options));
   server::Server server(server_settings);
   KTX_TRY(server.start());
   const std::string scheme = options.serve.tls_cert.empty() ? "http" : "https";
