@@ -16,6 +16,7 @@
 #include "lib/passes/emit_plan.h"
 #include "lib/plan/device_memory.h"
 #include "lib/plan/gpu_reserve.h"
+#include "lib/plan/most_chunk.h"
 #include "lib/support/strings.h"
 #include "lib/target/target.h"
 #include "tools/ktx-compile/compile_inputs.h"
@@ -203,8 +204,17 @@ bool names_gpus(const TowerModel& made) {
   });
 }
 
-// Why a GPU has not all of it: what no kernel there computes, or its size.
+// A GPU reads an image as one pass.
+bool is_one_pass(const TowerModel& made) {
+  return made.image.patches() <= plan::kMostChunk;
+}
+
+// Why a GPU has not all of it: its images, what no kernel there computes, or its size.
 std::string obstacle(const TowerModel& made) {
+  if (!is_one_pass(made)) {
+    return fmt::format("an image has up to {} patches, and a GPU reads {} at most",
+                       made.image.patches(), plan::kMostChunk);
+  }
   for (const Diagnostic& diag : made.sink.all()) {
     if (diag.message.find("no GPU kernel") != std::string::npos) return diag.message;
   }
@@ -220,11 +230,15 @@ Result<std::unique_ptr<TowerModel>> compile_tower(const Options& options,
                                                   const passes::PassOptions& passes) {
   if (!model_state.target.gpus.empty()) {
     std::unique_ptr<TowerModel> made = KTX_TRY(build_tower(options, model, model_state, true));
+    if (names_gpus(*made) && !is_one_pass(*made)) {
+      return Error{
+          fmt::format("{}: {}; leave GPUs out of --mmproj-rules", options.mmproj, obstacle(*made))};
+    }
     const Status passed = passes::run_passes(made->state, passes);
     if (!passed && names_gpus(*made)) {
       return first_error(made->sink, kWhose, passed.error().message);
     }
-    if (passed && (stands_on_gpu(*made) || names_gpus(*made))) {
+    if (passed && is_one_pass(*made) && (stands_on_gpu(*made) || names_gpus(*made))) {
       hand_on_warnings(made->sink, kWhose, *model_state.diags);
       return made;
     }

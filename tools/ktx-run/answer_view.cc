@@ -40,8 +40,7 @@ void AnswerView::add(const std::string& text) {
 bool AnswerView::marker(std::string_view token) {
   if (harmony_) print(harmony_->marker(token));
   std::fflush(stdout);
-  return tags_ &&
-         (tags_->open.find(token) != token.npos || tags_->close.find(token) != token.npos);
+  return tags_ && (tags_->open.find(token) != token.npos || tags_->close.find(token) != token.npos);
 }
 
 void AnswerView::finish() {

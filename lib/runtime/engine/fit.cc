@@ -17,7 +17,7 @@ namespace ktx::runtime {
 namespace {
 
 constexpr int64_t kMaxBatch = 4096;
-constexpr int64_t kMaxText = 65535;  // of an encoder; rows of a GPU's launch
+constexpr int64_t kMaxText = 65536;  // of an encoder on the CPU
 
 Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
@@ -181,6 +181,7 @@ EngineOptions tower_options(EngineOptions options) {
   options.max_batch = 1;
   options.chunk_tokens.reset();
   options.kv_budget_bytes.reset();
+  options.expert_memory_bytes.reset();
   options.lora.clear();
   return options;
 }

@@ -161,7 +161,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path, const Engi
       if (!gpus) return true;
       const EarlyGpus early = KTX_TRY(EarlyGpus::open(plan, options.open_gpu));
       options.open_gpu = early.taker();
-      return fits_gpus(plan, with, early.facts());
+      RunRoom room{std::nullopt, early.facts()};
+      if (plan.facts.takes_images) KTX_TRY(leave_tower_room(s.plan.path(), with, room));
+      return fits_gpus(plan, with, room.gpus);
     };
     KTX_TRY(choose_expert_slots(plan, options, available, fits, s.sizes));
     if (s.lora) KTX_TRY(s.lora->open(s.sizes.shape.step_tokens));
