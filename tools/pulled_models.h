@@ -40,7 +40,7 @@ class PulledModels {
   std::vector<HubFile> noted(const HubModel& model) const;
   // Whether the file that is there is this one, by what was noted of it.
   bool has(const HubFile& file) const;
-  // Fails where another pull has put a file of another revision in the place of one that had come.
+  // Fails where another pull has replaced one of them by a file of another revision.
   Status check_places(const std::vector<HubFile>& files) const;
   // One of a model's files is there, and the others may still come.
   Status note_arrival(const HubModel& model, const HubFile& file, bool for_plan) const;
