@@ -208,8 +208,9 @@ TEST_F(ExpertCacheFault, AnErrorBesideReadsThatHangIsGivenSoon) {
   };
   const auto disk = std::make_shared<Disk>();
   cache_.fault_patience = std::chrono::milliseconds(100);
-  const auto engine = start(runtime::ReaderKind::Threads, [disk](const auto&) {
-    if (disk->begun++ == 0) return EIO;
+  const auto engine = start(runtime::ReaderKind::Threads, [disk](const auto& read) {
+    ++disk->begun;
+    if (disk->hangs && read.ticket == 0) return EIO;  // the first, which the pass awaits first
     while (disk->hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return 0;
   });
