@@ -67,7 +67,7 @@ class ServePull : public ::testing::Test {
     return {"/usr/bin/env", "KTX_CACHE=" + cache, "HF_ENDPOINT=" + from.url(),
             "HF_TOKEN=",    "no_proxy=127.0.0.1", "http_proxy="};
   }
-  // Of files that were fetched, by all requests.
+  // Bytes of files that were fetched, by all requests.
   static uint64_t bytes_fetched(const FakeHub& from) {
     uint64_t bytes = 0;
     for (const json& request : from.requests()) {
@@ -212,7 +212,8 @@ TEST_F(ServePull, FoldersMayBeRelative) {
 TEST_F(ServePull, AnEmptyFolderIsServedWhereModelsMayCome) {
   const ServerProcess server({models, "-t", "2"}, {"/usr/bin/env", "KTX_SERVE_ALLOW_PULL=on"});
   EXPECT_EQ(server.get("/props").json()["allow_pull"], true);
-  const Finished off = run_program({ktx_run(), "serve", models, "--port=0", "--allow-pull", "off"});
+  const Finished off =
+      run_program({ktx_run(), "serve", models, "--port=0"}, "", {"KTX_SERVE_ALLOW_PULL=off"});
   EXPECT_EQ(off.status, 2);
   EXPECT_THAT(off.err, HasSubstr("without a plan"));
 }

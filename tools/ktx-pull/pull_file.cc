@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "lib/support/sha256.h"
 #include "lib/support/strings.h"
@@ -144,10 +146,27 @@ int64_t time_of(const std::string& sha256) {
   return 10 * kYear + number % (20 * kYear);
 }
 
+// A kill may have left the file with its name, and without the note that it is there.
+Result<bool> is_there(const std::string& path, const HubFile& file, const PullSettings& settings) {
+  std::error_code missing;
+  if (std::filesystem::file_size(path, missing) != file.bytes || missing) return false;
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> piece(kReadBytes);
+  Sha256 hash;
+  while (in.read(piece.data(), std::ssize(piece)) || in.gcount() > 0) {
+    hash.add(std::as_bytes(std::span(piece).first(static_cast<size_t>(in.gcount()))));
+    settings.checked(static_cast<uint64_t>(in.gcount()));
+  }
+  if (to_hex(KTX_TRY(hash.digest())) != file.sha256) return false;
+  settings.arrived(file.bytes);
+  return true;
+}
+
 }  // namespace
 
 Status pull_file(const Hub& hub, const std::string& url, const HubFile& file,
                  const std::string& path, const PullSettings& settings) {
+  if (KTX_TRY(is_there(path, file, settings))) return {};
   WorkFile work = KTX_TRY(WorkFile::open(path, "GGUF", 0600));
   work.leave();
   for (const bool resume : {true, false}) {

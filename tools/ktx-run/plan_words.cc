@@ -110,7 +110,7 @@ std::string without_command(const ParsedLine& line, std::span<const std::string>
   return "no command given; try: " + line_with("chat", args);
 }
 
-// What `serve` is to offer. Of folders, folders_without_plans() says more.
+// What `serve` is to offer; folders_without_plans() says more about folders.
 Mistakes wrong_sources(std::span<const std::string> words) {
   Mistakes mistakes;
   std::map<std::string, std::string> names;  // of plans, each with its path
