@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
+#include "lib/support/lower_case.h"
 #include "lib/support/strings.h"
 #include "lib/target/device_id.h"
 #include "lib/target/host_device.h"
@@ -70,9 +70,7 @@ std::string placed_name(const target::Target& target, DeviceSpec device) {
 }
 
 std::string nearest_device(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = in_lower_case(std::string(text));
   if (lower != text && parse_device(lower)) return lower;
   if (const size_t slash = text.find('/'); slash != std::string_view::npos) {
     const std::string near = nearest_device(text.substr(slash + 1));

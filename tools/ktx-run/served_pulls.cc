@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +16,7 @@
 #include "lib/plan_cache/pulled_files.h"
 #include "lib/server/models/offered_plans.h"
 #include "lib/server/models/requested_model.h"
+#include "lib/support/lower_case.h"
 #include "lib/support/replace_all.h"
 #include "lib/support/strings.h"
 #include "tools/child_program.h"
@@ -85,11 +85,6 @@ bool is_file_of(const std::string& path, uint64_t bytes) {
   if (stat((path + ".work").c_str(), &info) != 0) return false;
   const auto size = static_cast<uint64_t>(info.st_size);
   return size >= bytes && size - bytes <= kMostJournal;
-}
-
-std::string in_lower_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 // Bytes on the disk of a model that is partly fetched, not of others of its repository: a file is

@@ -6,16 +6,10 @@
 #include <system_error>
 #include <vector>
 
+#include "lib/support/lower_case.h"
+
 namespace ktx::server {
 namespace {
-
-// Hubs have one model under a name in any case.
-std::string in_lower_case(std::string name) {
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return name;
-}
 
 ApiError fetches_end() {
   return {503, "the server is shutting down; what has arrived is kept", "", "", 5};
@@ -26,6 +20,7 @@ ApiError fetches_end() {
 ApiResult<std::function<void()>> ModelFetches::follow(const std::string& name,
                                                       const std::string& owner,
                                                       FetchFollower follower) {
+  // Hubs have one model under a name in any case.
   const std::string key = in_lower_case(name);
   const std::lock_guard lock(mutex_);
   if (closed_) return fetches_end();
